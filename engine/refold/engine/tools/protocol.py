@@ -1,0 +1,48 @@
+"""What a tool is to the engine, and what it is given with a call."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from refold.reducers.messages import ToolSchema
+from refold.reducers.vocabulary import Replay
+
+
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool may know of the call it serves.
+
+    `key` is the idempotency key: equal for every attempt at this call, different for every other call.
+    `attempt` counts from 1.
+    """
+
+    run: str
+    call: str
+    key: str
+    attempt: int = 1
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool: its schema, how it may be replayed, and the function that runs it.
+
+    `run(arguments, context)` gets the arguments as JSON text, known to be a JSON object, and returns the
+    output as text. It raises `BadArguments` if they do not fit the schema; any other exception is the
+    tool's own failure and is told to the model. `timeout` is in seconds, None for the run's own bound.
+    `digest` identifies the code that was offered, hex, so that a log says which version of a tool ran.
+    `redact` is applied to the output, and to the message of a failure, before anything is recorded.
+    """
+
+    schema: ToolSchema
+    run: Callable[[str, CallContext], Awaitable[str]]
+    replay: Replay = Replay.AT_MOST_ONCE
+    timeout: float | None = None
+    digest: str = ""
+    redact: Callable[[str], str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which models call the tool."""
+        return self.schema.name
+
+
+class BadArguments(Exception):  # noqa: N818 - told to the model, never to the caller
+    """The model's arguments do not fit the tool's schema; the message says where."""

@@ -1,0 +1,50 @@
+"""Messages as a model sees them, and the numbers that come with its answers."""
+
+import msgspec
+
+from refold.reducers.vocabulary import Role
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Token counts of one request, the provider's own numbers.
+
+    `input` includes what was read from and written to the provider's cache; `output` includes reasoning.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class MessageCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A tool call inside an assistant message: our id, the tool's name, the arguments as the model wrote them."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """One message as the model sees it.
+
+    `call` is set on a tool's result: the id of the call that it answers; `name` is then the tool's name.
+    `provider_data` is opaque JSON text of the adapter that made the message, handed back to it unread.
+    """
+
+    role: Role
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[MessageCall, ...] = ()
+    call: str | None = None
+    name: str | None = None
+    provider_data: str = ""
+
+
+class ToolSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A tool as it is offered to a model. `schema` is JSON Schema of the arguments object, as JSON text."""
+
+    name: str
+    description: str
+    schema: str

@@ -1,0 +1,97 @@
+"""The closed vocabularies that events, models and tools share.
+
+Each is a `StrEnum`: JSON shows the word itself, decoding returns the one interned member.
+"""
+
+from enum import StrEnum, unique
+
+
+@unique
+class StopReason(StrEnum):
+    """Why a model stopped, in our words; the provider's own word stands beside it as `stop_raw`."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    CONTENT_FILTER = "content_filter"
+    OTHER = "other"
+
+
+@unique
+class FailureClass(StrEnum):
+    """Why a model request failed. `refold.reducers.failures.classify` gives the class of a status and text."""
+
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    STREAM_BROKEN = "stream_broken"
+    CONTEXT_OVERFLOW = "context_overflow"
+    AUTH = "auth"
+    BAD_REQUEST = "bad_request"
+    CANCELLED = "cancelled"
+    OTHER = "other"
+
+
+@unique
+class ToolError(StrEnum):
+    """How a tool call went wrong. A call without one returned normally."""
+
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    BAD_ARGUMENTS = "bad_arguments"
+    UNKNOWN_TOOL = "unknown_tool"
+    IN_DOUBT = "in_doubt"
+    CANCELLED = "cancelled"
+
+
+@unique
+class Replay(StrEnum):
+    """What may be done with a call of a tool whose end nobody saw.
+
+    `read_only` and `idempotent` run again, under the same idempotency key; `reconcilable` asks the
+    tool what happened; `at_most_once` is never run a second time.
+    """
+
+    READ_ONLY = "read_only"
+    IDEMPOTENT = "idempotent"
+    RECONCILABLE = "reconcilable"
+    AT_MOST_ONCE = "at_most_once"
+
+
+@unique
+class Role(StrEnum):
+    """Who a message is from, in the terms of the provider APIs."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@unique
+class Doubt(StrEnum):
+    """What is known, after asking, about a call whose end nobody saw."""
+
+    HAPPENED = "happened"
+    DID_NOT = "did_not"
+    UNKNOWN = "unknown"
+
+
+@unique
+class Verdict(StrEnum):
+    """What a guard or a limit says when it does not simply allow."""
+
+    STOP = "stop"
+    REFUSE = "refuse"
+    WARN = "warn"
+    INJECT = "inject"
+
+
+@unique
+class Refusal(StrEnum):
+    """Why a call was not run: passed over by a rule, or judged and turned down."""
+
+    SKIPPED = "skipped"
+    REJECTED = "rejected"
