@@ -1,0 +1,79 @@
+"""The pure core: events, state, machine, policy, guards, history, and the functions that fold and decide.
+
+Nothing here touches the world: no I/O, clock, environment, randomness or event loop.
+"""
+
+from refold.reducers.composing import CallMade
+from refold.reducers.effects import CallModel, Effect, RunTool, Settle, WaitUntil, doubtful, next_effects
+from refold.reducers.errors import (
+    CannotJudge,
+    Damaged,
+    DamagedLog,
+    IllegalMove,
+    NewerLog,
+    PolicyError,
+    RefoldError,
+    UnexpectedEvent,
+    WorldFailed,
+    WrongUse,
+)
+from refold.reducers.events import Annotation, Decision, Event, Fact, kind_of
+from refold.reducers.evolution import evolve
+from refold.reducers.folding import advance, awaited, fold
+from refold.reducers.guards import BUILTIN, Guard, Registry
+from refold.reducers.machine import LIVE, MOVES, TERMINAL, AgentState, Trigger
+from refold.reducers.messages import Message, MessageCall, ToolSchema, Usage
+from refold.reducers.parsing import parse
+from refold.reducers.policy import Policy
+from refold.reducers.rules.order import RULES, decide
+from refold.reducers.state import NEW, RunState
+from refold.reducers.views import view
+
+__all__ = [
+    "BUILTIN",
+    "LIVE",
+    "MOVES",
+    "NEW",
+    "RULES",
+    "TERMINAL",
+    "AgentState",
+    "Annotation",
+    "CallMade",
+    "CallModel",
+    "CannotJudge",
+    "Damaged",
+    "DamagedLog",
+    "Decision",
+    "Effect",
+    "Event",
+    "Fact",
+    "Guard",
+    "IllegalMove",
+    "Message",
+    "MessageCall",
+    "NewerLog",
+    "Policy",
+    "PolicyError",
+    "RefoldError",
+    "Registry",
+    "RunState",
+    "RunTool",
+    "Settle",
+    "ToolSchema",
+    "Trigger",
+    "UnexpectedEvent",
+    "Usage",
+    "WaitUntil",
+    "WorldFailed",
+    "WrongUse",
+    "advance",
+    "awaited",
+    "decide",
+    "doubtful",
+    "evolve",
+    "fold",
+    "kind_of",
+    "next_effects",
+    "parse",
+    "view",
+]

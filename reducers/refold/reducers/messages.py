@@ -5,7 +5,9 @@ import msgspec
 from refold.reducers.vocabulary import Role
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Usage(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """Token counts of one request, the provider's own numbers.
 
     `input` includes what was read from and written to the provider's cache; `output` includes reasoning.
@@ -26,7 +28,9 @@ class MessageCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     arguments: str
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Message(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """One message as the model sees it.
 
     `call` is set on a tool's result: the id of the call that it answers; `name` is then the tool's name.
@@ -42,7 +46,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     provider_data: str = ""
 
 
-class ToolSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class ToolSchema(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """A tool as it is offered to a model. `schema` is JSON Schema of the arguments object, as JSON text."""
 
     name: str

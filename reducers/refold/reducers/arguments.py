@@ -1,0 +1,56 @@
+"""Rules over the arguments that a model wrote: when they are complete, and when two calls are the same."""
+
+import json
+from typing import Any, cast
+
+
+def is_object(arguments: str) -> bool:
+    """Whether arguments parse as a JSON object; empty text counts as `{}`."""
+    try:
+        return isinstance(json.loads(arguments or "{}"), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def call_signature(name: str, arguments: str, clip: int) -> str:
+    """`name(k=v,…)`: keys sorted; a string as it is, any other value as compact JSON with sorted keys.
+
+    Numbers stay as they were written; a value counts up to its first `clip` characters. Arguments that are no
+    JSON object stand as their raw text; empty text is `{}`.
+    """
+    try:
+        parsed: Any = json.loads(arguments or "{}", parse_float=_Written, parse_int=_Written)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        return f"{name}({arguments[:clip]})"
+    pairs: list[tuple[str, Any]] = sorted(cast("dict[str, Any]", parsed).items())
+    return f"{name}({','.join(f'{key}={_value(value)[:clip]}' for key, value in pairs)})"
+
+
+class _Written(str):
+    """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is no infinity."""
+
+    __slots__ = ()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return _compact(value)
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, _Written):
+        return str(value)
+    if isinstance(value, dict):
+        pairs = sorted(cast("dict[str, Any]", value).items())
+        return "{" + ",".join(f"{_compact(key)}:{_compact(inner)}" for key, inner in pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_compact(inner) for inner in cast("list[Any]", value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def batch_signature(calls: list[tuple[str, str]], clip: int) -> str:
+    """The calls of one answer, sorted and joined by `;`: ids and order do not matter."""
+    return ";".join(sorted(call_signature(name, arguments, clip) for name, arguments in calls))

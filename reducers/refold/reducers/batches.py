@@ -1,0 +1,68 @@
+"""The open batch: the calls of one answer, until each has exactly one result.
+
+Results get their message numbers when the answer is folded, in call order, and join the window together when
+the last one is there: nothing depends on the order of arrival.
+"""
+
+from msgspec.structs import replace
+
+from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.events import Call
+from refold.reducers.state import Batch, CallState, RunState
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, append
+
+
+def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
+    """The batch of an answer that is message `number`; None if it has no calls."""
+    if not calls:
+        return None
+    states = tuple(
+        CallState(
+            id=call.id, name=call.name, number=number + 1 + place, position=place, complete=call.complete
+        )
+        for place, call in enumerate(calls)
+    )
+    return Batch(seq=seq, calls=states, open=len(states))
+
+
+def find(state: RunState, kind: str, call: str) -> CallState:
+    """The open call of this id. Raises `UnexpectedEvent` naming the event's kind if there is none."""
+    for candidate in state.batch.calls if state.batch else ():
+        if candidate.id == call and candidate.result is None:
+            return candidate
+    raise UnexpectedEvent(kind, f"no call {call} is open")
+
+
+def with_call(state: RunState, call: CallState) -> RunState:
+    """The state with one call of its batch replaced."""
+    assert state.batch is not None
+    calls = state.batch.calls
+    return replace(
+        state,
+        batch=replace(state.batch, calls=(*calls[: call.position], call, *calls[call.position + 1 :])),
+    )
+
+
+def ended(state: RunState, call: CallState, chars: int, tokens: int, digest: str) -> RunState:
+    """The state after a call got its result. The last of a batch closes it."""
+    result = MessageRef(
+        number=call.number,
+        role=Role.TOOL,
+        seq=state.seq,
+        unit=call.number - 1 - call.position,
+        chars=chars,
+        tokens=tokens,
+        digest=digest,
+        call=call.id,
+    )
+    state = with_call(state, replace(call, result=result))
+    batch = state.batch
+    assert batch is not None
+    if batch.open > 1:
+        return replace(state, batch=replace(batch, open=batch.open - 1))
+    window = state.window
+    for finished in batch.calls:
+        assert finished.result is not None
+        window = append(window, finished.result)
+    return replace(state, window=window, batch=None)

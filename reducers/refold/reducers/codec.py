@@ -1,0 +1,127 @@
+"""Events to stored bytes and back. Decoding goes in two steps: the kind from the header, then its decoder.
+
+An unknown fact or decision, or an unknown field, stops the reader: the log was written by a newer refold.
+An unknown annotation is kept as bytes and skipped. What defaults cannot bridge between versions is
+converted on read by an upcaster; a log is never rewritten.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, cast, get_args, get_type_hints
+
+import msgspec
+
+from refold.reducers.errors import DamagedLog, NewerLog
+from refold.reducers.events import KINDS, Content, Event, UnknownAnnotation, kind_of
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+# By kind: an old body, as plain JSON values, to today's. Tried only where today's decoder refuses the body.
+UPCASTERS: Mapping[str, Upcaster] = MappingProxyType({})
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """An event as bytes: JSON text of its body, and of its content where it has one."""
+
+    kind: str
+    body: bytes
+    content: bytes | None
+
+
+def _content_type(event: type[Event]) -> type[Content] | None:
+    if "content" not in event.__struct_fields__:
+        return None
+    content: type[Content] = get_args(get_type_hints(event)["content"])[0]  # of `X | None`
+    return content
+
+
+CONTENTS: Mapping[str, type[Content]] = MappingProxyType(
+    {kind: content for kind, event in KINDS.items() if (content := _content_type(event)) is not None}
+)
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_BODIES = {kind: msgspec.json.Decoder(event) for kind, event in KINDS.items()}
+_CONTENTS = {kind: msgspec.json.Decoder(content) for kind, content in CONTENTS.items()}
+
+
+def encode(event: Event) -> Encoded:
+    """The event as its kind, body and content. Equal events have equal bytes."""
+    content = getattr(event, "content", None)
+    if content is None:
+        return Encoded(kind_of(event), _ENCODER.encode(event), None)
+    bare = msgspec.structs.replace(event, content=None)
+    return Encoded(kind_of(event), _ENCODER.encode(bare), _ENCODER.encode(content))
+
+
+def decode(
+    kind: str,
+    body: bytes,
+    content: bytes | None = None,
+    *,
+    run: str = "",
+    seq: int = 0,
+    upcasters: Mapping[str, Upcaster] = UPCASTERS,
+) -> Event:
+    """The event of these bytes; `run` and `seq` only tell where it stood.
+
+    Raises `NewerLog` for a kind or a field that this version does not know, `DamagedLog` for what is no
+    JSON, has a wrong type, or lacks a field.
+    """
+    decoder = _BODIES.get(kind)
+    if decoder is None:
+        return _unknown(kind, body, run, seq)
+    try:
+        event = decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        event = _upcast(kind, body, run, seq, upcasters, error)
+    if getattr(event, "content", None) is not None:
+        raise DamagedLog(run, seq, f"the body of {kind} holds content")
+    return event if content is None else with_content(event, content, run=run, seq=seq)
+
+
+def with_content(event: Event, content: bytes, *, run: str = "", seq: int = 0) -> Event:
+    """The event with its content read from these bytes. Raises as `decode`."""
+    kind = kind_of(event)
+    decoder = _CONTENTS.get(kind)
+    if decoder is None:
+        raise DamagedLog(run, seq, f"a {kind} has no content")
+    try:
+        return msgspec.structs.replace(event, content=decoder.decode(content))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _refused(f"content of {kind}", run, seq, error) from error
+
+
+def digest(salt: bytes, content: bytes) -> str:
+    """Hex SHA-256 of salt and content: tells texts apart, and tells nothing once the salt is gone."""
+    return hashlib.sha256(salt + content).hexdigest()
+
+
+def _unknown(kind: str, body: bytes, run: str, seq: int) -> Event:
+    try:
+        raw: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise DamagedLog(run, seq, f"the body of {kind} is no JSON text") from error
+    fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    if fields.get("annotation") == kind and type(fields.get("at")) is int:
+        return UnknownAnnotation(at=fields["at"], of=kind, body=body)
+    raise NewerLog(run, seq, f"unknown kind {kind!r}")
+
+
+def _upcast(
+    kind: str, body: bytes, run: str, seq: int, upcasters: Mapping[str, Upcaster], error: Exception
+) -> Event:
+    upcaster = upcasters.get(kind)
+    if upcaster is None:
+        raise _refused(f"body of {kind}", run, seq, error) from error
+    try:
+        return msgspec.convert(upcaster(json.loads(body)), KINDS[kind])
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as again:
+        raise _refused(f"body of {kind}", run, seq, again) from again
+
+
+def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | NewerLog:
+    if "unknown field" in str(error):
+        return NewerLog(run, seq, f"{what}: {error}")
+    return DamagedLog(run, seq, f"{what} cannot be read: {error}")

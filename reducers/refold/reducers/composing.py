@@ -1,0 +1,176 @@
+"""Facts made from what the world said: sizes, digests and unique call ids are filled in here, in one place.
+
+Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
+becomes an event.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from refold.reducers.arguments import is_object
+from refold.reducers.codec import digest
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import (
+    Answer,
+    Call,
+    CancelRequested,
+    Content,
+    Fact,
+    Failure,
+    Input,
+    InputReceived,
+    MessageSize,
+    ModelFailed,
+    ModelResponded,
+    Opening,
+    Output,
+    Reason,
+    RunStarted,
+    ToolReturned,
+)
+from refold.reducers.measure import measured
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.state import RunState
+from refold.reducers.text import clean, cut_output
+from refold.reducers.texts import render
+from refold.reducers.vocabulary import Role, ToolError
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+AnyFact = TypeVar("AnyFact", bound=Fact)
+
+
+class CallMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A call as the provider gave it: its id, the name and the arguments byte for byte."""
+
+    name: str
+    arguments: str
+    provider_id: str = ""
+
+
+def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
+    """The fact with its content, and the digest of salt and content in its body."""
+    return msgspec.structs.replace(fact, content=content, digest=digest(salt, _ENCODER.encode(content)))
+
+
+def started(fact: RunStarted, messages: Sequence[Message], salt: bytes) -> RunStarted:
+    """`run_started` with its messages, in order: system prompt, earlier messages, the task.
+
+    Raises `WrongUse` where a result follows no call, or a call has no result.
+    """
+    said = tuple(_cleaned(message) for message in messages)
+    units = _units(said)
+    sizes = tuple(
+        _size(fact.policy.estimator, message, unit) for message, unit in zip(said, units, strict=True)
+    )
+    return sealed(msgspec.structs.replace(fact, messages=sizes), Opening(messages=said), salt)
+
+
+def responded(
+    state: RunState, fact: ModelResponded, answer: Answer, calls: Sequence[CallMade], salt: bytes
+) -> ModelResponded:
+    """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
+    made = [msgspec.structs.replace(call, arguments=clean(call.arguments)) for call in calls]
+    first = state.spent.calls + 1
+    listed = tuple(_call(f"c{first + place}", call) for place, call in enumerate(made))
+    content = Answer(
+        text=clean(answer.text),
+        reasoning=clean(answer.reasoning),
+        arguments=tuple(call.arguments for call in made),
+        provider_data=clean(answer.provider_data),
+    )
+    message = Message(
+        role=Role.ASSISTANT,
+        text=content.text,
+        reasoning=content.reasoning,
+        calls=tuple(
+            MessageCall(call.id, call.name, said.arguments) for call, said in zip(listed, made, strict=True)
+        ),
+    )
+    chars, tokens = measured(state.policy.estimator, message)
+    sized = msgspec.structs.replace(
+        fact,
+        calls=listed,
+        chars=chars,
+        reasoning_chars=len(content.reasoning),
+        tokens=tokens,
+        blank=not content.text.strip(),
+    )
+    return sealed(sized, content, salt)
+
+
+def failed(fact: ModelFailed, message: str, partial_text: str, salt: bytes) -> ModelFailed:
+    """`model_failed` with what the provider said, and what had arrived."""
+    content = Failure(message=clean(message), partial_text=clean(partial_text))
+    return sealed(msgspec.structs.replace(fact, partial_chars=len(content.partial_text)), content, salt)
+
+
+def returned(
+    state: RunState, fact: ToolReturned, output: str, tool: str, sha256: str, salt: bytes
+) -> ToolReturned:
+    """`tool_returned` with the output after the policy's cap."""
+    policy = state.policy
+    cap = policy.tool_output.max if policy.tool_output else None
+    cut = cut_output(clean(output), cap, policy.texts["output_cut"], tool)
+    chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=cut.text))
+    sized = msgspec.structs.replace(fact, size=cut.size, cut=cut.cut, chars=chars, tokens=tokens)
+    return sealed(sized, Output(output=cut.text, sha256=sha256), salt)
+
+
+def received(state: RunState, fact: InputReceived, text: str, salt: bytes) -> InputReceived:
+    """`input_received` with a person's message."""
+    content = Input(text=clean(text))
+    chars, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=content.text))
+    return sealed(msgspec.structs.replace(fact, chars=chars, tokens=tokens), content, salt)
+
+
+def cancelled(fact: CancelRequested, reason: str, salt: bytes) -> CancelRequested:
+    """`cancel_requested` with the reason that was given."""
+    return sealed(fact, Reason(reason=clean(reason)), salt)
+
+
+def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
+    """What the model is told as the result of a call that went wrong; begins with the error's class."""
+    return render(state.policy.texts[str(error)], values)
+
+
+def _call(name: str, call: CallMade) -> Call:
+    return Call(
+        id=name,
+        name=clean(call.name),
+        provider_id=clean(call.provider_id),
+        chars=len(call.arguments),
+        complete=is_object(call.arguments),
+    )
+
+
+def _cleaned(message: Message) -> Message:
+    return msgspec.structs.replace(message, text=clean(message.text), reasoning=clean(message.reasoning))
+
+
+def _size(estimator: str, message: Message, unit: int) -> MessageSize:
+    chars, tokens = measured(estimator, message)
+    return MessageSize(role=message.role, chars=chars, tokens=tokens, unit=unit, call=message.call)
+
+
+def _units(messages: tuple[Message, ...]) -> list[int]:
+    units: list[int] = []
+    open_calls: list[str] = []
+    reply = 0
+    for place, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            if message.call not in open_calls:
+                raise WrongUse(
+                    f"messages[{place}]: a result of call {message.call!r}, which no message before it made"
+                )
+            open_calls.remove(message.call)
+        elif open_calls:
+            raise WrongUse(f"messages[{place}]: call {open_calls[0]!r} has no result before it")
+        else:
+            reply = place
+            open_calls = [call.id for call in message.calls]
+        units.append(reply)
+    if open_calls:
+        raise WrongUse(f"messages: call {open_calls[0]!r} has no result")
+    return units

@@ -1,0 +1,146 @@
+"""What must happen next in the world. Read off the state, never stored.
+
+An effect is pending exactly while the log holds its decision and not yet its fact. Effects are values: an
+engine starts those that it has no handle for, and lets go of a handle whose effect is gone.
+"""
+
+import hashlib
+
+import msgspec
+
+from refold.reducers.rules.flow import in_flight
+from refold.reducers.state import Batch, CallState, RunState
+from refold.reducers.usage import deadline
+from refold.reducers.vocabulary import Replay
+
+
+class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
+    """Ask the model, as decided at event `seq`. `deadline` is an instant, nanoseconds since the epoch."""
+
+    seq: int
+    step: int
+    attempt: int
+    deadline: int | None = None
+    tools: tuple[str, ...] | None = None
+    max_output: int | None = None
+
+
+class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
+    """Run a call, dispatched at event `seq`; its arguments are in the answer at event `answer`, at `position`.
+
+    `key` is the idempotency key: the same whenever this call is run again.
+    """
+
+    seq: int
+    call: str
+    name: str
+    answer: int
+    position: int
+    key: str
+    deadline: int | None = None
+
+
+class WaitUntil(msgspec.Struct, frozen=True, kw_only=True, tag="wait_until"):
+    """Read the clock at the instant `at`: a back-off, or a time limit's deadline."""
+
+    at: int
+
+
+class Settle(msgspec.Struct, frozen=True, kw_only=True, tag="settle"):
+    """Bring what is in flight to an end: the request (`call` None) or a call made at event `seq`.
+
+    Whoever has a handle cuts it off; for a call that nobody holds, `in_doubt` is the honest result.
+    """
+
+    seq: int
+    call: str | None = None
+
+
+Effect = CallModel | RunTool | WaitUntil | Settle
+
+
+def next_effects(state: RunState) -> tuple[Effect, ...]:
+    """Everything that is pending. Empty: the run has ended, or nothing is to be done until a person acts."""
+    if state.ended or state.seq == 0:
+        return ()
+    if state.stopping is not None:
+        return _settling(state)
+    effects: list[Effect] = []
+    if state.request is not None:
+        effects.append(_ask(state))
+    if state.batch is not None:
+        effects += _run(state, state.batch)
+    if state.backoff is not None:
+        effects.append(WaitUntil(at=state.backoff.until))
+    instant = deadline(state)
+    if instant is not None:
+        effects.append(WaitUntil(at=instant))
+    return tuple(effects)
+
+
+def doubtful(state: RunState) -> tuple[str, ...]:
+    """The calls that were started, have no result, and must not be started a second time.
+
+    What an engine finds so when it takes a run up again is in doubt.
+    """
+    batch = state.batch
+    if batch is None:
+        return ()
+    replays = {tool.name: tool.replay for tool in state.setup.tools}
+    started = (call for call in batch.calls if call.dispatched and call.result is None and not call.in_doubt)
+    return tuple(call.id for call in started if not _repeatable(replays.get(call.name)))
+
+
+def idempotency_key(run: str, call: str) -> str:
+    """A key for everything that a call does: equal for every attempt at it, and for no other call."""
+    return hashlib.sha256(f"{run}|{call}".encode()).hexdigest()[:32]
+
+
+def _ask(state: RunState) -> CallModel:
+    request = state.request
+    assert request is not None
+    return CallModel(
+        seq=request.seq,
+        step=request.step,
+        attempt=request.attempt,
+        deadline=request.deadline,
+        tools=request.tools,
+        max_output=request.max_output,
+    )
+
+
+def _run(state: RunState, batch: Batch) -> list[Effect]:
+    pending: list[Effect] = []
+    for call in batch.calls:
+        if call.result is None and call.dispatched:
+            pending.append(_effect_of(state, batch, call))
+    return pending[:1] if state.policy.batch == "in_order" else pending
+
+
+def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect:
+    if call.in_doubt:
+        return Settle(seq=call.dispatched, call=call.id)
+    return RunTool(
+        seq=call.dispatched,
+        call=call.id,
+        name=call.name,
+        answer=batch.seq,
+        position=call.position,
+        key=idempotency_key(state.setup.run, call.id),
+        deadline=batch.deadline,
+    )
+
+
+def _settling(state: RunState) -> tuple[Effect, ...]:
+    if state.request is not None:
+        return (Settle(seq=state.request.seq),)
+    if not in_flight(state):
+        return ()
+    assert state.batch is not None
+    calls = (call for call in state.batch.calls if call.dispatched and call.result is None)
+    return tuple(Settle(seq=call.dispatched, call=call.id) for call in calls)
+
+
+def _repeatable(replay: Replay | None) -> bool:
+    # A name outside the manifest has no code to run: asking again is harmless.
+    return replay in (None, Replay.READ_ONLY, Replay.IDEMPOTENT)

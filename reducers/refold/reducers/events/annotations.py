@@ -1,0 +1,86 @@
+"""Annotations: worth keeping, without effect on the state."""
+
+from refold.reducers.events.base import Annotation, Content
+from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+
+
+class Late(Content, frozen=True, kw_only=True):
+    """What came too late, in the shape of the fact that it would have been."""
+
+    text: str = ""
+    reasoning: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
+    """A result for which nothing waited any more. `of` is the kind of fact; `request` and `call` say whose."""
+
+    of: str
+    request: int | None = None
+    call: str | None = None
+    stop: StopReason | None = None
+    error: ToolError | None = None
+    failure: FailureClass | None = None
+    cost_nanousd: int | None = None
+    digest: str = ""
+    content: Late | None = None
+
+
+class Remark(Content, frozen=True, kw_only=True):
+    """What somebody wrote beside the log."""
+
+    text: str
+
+
+class NoteAdded(Annotation, frozen=True, kw_only=True, tag="note_added"):
+    """A person's note about event `seq`, or about the run."""
+
+    by: str
+    seq: int | None = None
+    digest: str = ""
+    content: Remark | None = None
+
+
+class ContentErased(Annotation, frozen=True, kw_only=True, tag="content_erased"):
+    """The content of these events was erased."""
+
+    seqs: tuple[int, ...]
+    by: str
+    why: str
+
+
+class Sealed(Annotation, frozen=True, kw_only=True, tag="sealed"):
+    """The head of the log was signed. `hash`, `key` (public) and `signature` are hex."""
+
+    seq: int
+    hash: str
+    key: str
+    signature: str
+
+
+class Diagnosed(Annotation, frozen=True, kw_only=True, tag="diagnosed"):
+    """Something found wrong while reading: `code`, and where; what could not be used is the content."""
+
+    code: str
+    problem: str
+    seq: int | None = None
+    digest: str = ""
+    content: Remark | None = None
+
+
+class SourceRecorded(Annotation, frozen=True, kw_only=True, tag="source_recorded"):
+    """Where an imported event came from: the format, the file's SHA-256, the line or position in it."""
+
+    format: str
+    source: str
+    position: str
+    seq: int | None = None
+    digest: str = ""
+    content: Remark | None = None
+
+
+class UnknownAnnotation(Annotation, frozen=True, kw_only=True, tag="unknown_annotation"):
+    """An annotation of a kind that this version does not know: kept as bytes, skipped. Never written."""
+
+    of: str
+    body: bytes

@@ -1,0 +1,51 @@
+"""What every event is: an immutable value with a kind, and perhaps content.
+
+An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is what
+was said: texts, arguments, outputs. Folding needs bodies only, so `content` is None where it was not read,
+and for ever where it was erased. `digest` is the hex SHA-256 of the salt and the content (the same that the
+store's chain uses), so that what a model saw can be told apart without its words.
+"""
+
+import msgspec
+
+
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="kind",
+    gc=False,
+):
+    """Base of all events. Kinds and fields never change their meaning; new fields have defaults."""
+
+
+class Fact(Event, frozen=True, kw_only=True):
+    """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch."""
+
+    at: int
+
+
+class Decision(Event, frozen=True, kw_only=True):
+    """Something that a pure function derived from the state and one fact; it happened when its fact did."""
+
+
+class Annotation(Event, frozen=True, kw_only=True, tag_field="annotation"):
+    """Something worth keeping that has no effect on the state. `at` as in `Fact`.
+
+    Its body is tagged `annotation`, not `kind`: so a reader knows of an annotation that it does not know
+    that it may be skipped.
+    """
+
+    at: int
+
+
+class Part(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """Base of the values inside events."""
+
+
+class Content(Part, frozen=True, kw_only=True):
+    """Base of what was said. It can be erased; nothing that decides may need it without saying so."""

@@ -1,0 +1,168 @@
+"""Decisions: what pure functions derived. An audit derives each of them again and compares.
+
+No text that a model, a tool or a person wrote is ever repeated in one. The texts that are here are the
+harness's own, from the policy.
+"""
+
+from refold.reducers.events.base import Content, Decision, Part
+from refold.reducers.limits import LimitHit
+from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
+
+
+class RequestText(Part, frozen=True, kw_only=True):
+    """A text that is shown in one request and never kept. `text` is its key in the policy's texts."""
+
+    role: Role
+    text: str
+    tokens: int
+
+
+class Said(Content, frozen=True, kw_only=True):
+    """Texts of the harness, rendered: exactly what the model sees."""
+
+    texts: tuple[str, ...]
+
+
+class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested"):
+    """Ask the model. `messages` are ranges of message numbers, `view` the digest of all that it will see.
+
+    `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is
+    the estimate, `max_output` the most output tokens wanted.
+    """
+
+    step: int
+    attempt: int
+    view: str
+    messages: tuple[tuple[int, int], ...]
+    input_tokens: int
+    deadline: int | None = None
+    tools: tuple[str, ...] | None = None
+    request_only: tuple[RequestText, ...] = ()
+    max_output: int | None = None
+    purpose: str = "step"
+    content: Said | None = None
+
+
+class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched"):
+    """Run these calls. `deadline` is an instant."""
+
+    calls: tuple[str, ...]
+    attempt: int = 1
+    deadline: int | None = None
+
+
+class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
+    """Do not run this call. `text` is the key of what the model is told; `metadata` is the guard's own."""
+
+    call: str
+    why: Refusal
+    guard: str
+    version: int
+    text: str
+    metadata: dict[str, str] = {}
+    chars: int = 0
+    tokens: int = 0
+    content: Said | None = None
+
+
+class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_requested"):
+    """Ask a person about these calls. `deadline` is an instant."""
+
+    calls: tuple[str, ...]
+    approver: str
+    deadline: int | None = None
+
+
+class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
+    """Ask a model to sum up these messages."""
+
+    name: str
+    messages: tuple[tuple[int, int], ...]
+    input_tokens: int = 0
+    max_output: int | None = None
+    deadline: int | None = None
+
+
+class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
+    """Messages left the window. `kept` are the ranges that stay; `name` is the pass that asked.
+
+    `before` and `after` count messages, the `tokens_` estimates. `over_budget`: what had to stay does not fit.
+    """
+
+    name: str
+    reason: str
+    before: int
+    after: int
+    tokens_before: int
+    tokens_after: int
+    kept: tuple[tuple[int, int], ...]
+    over_budget: bool = False
+
+
+class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
+    """A message is shown shorter from here on. Sizes are estimated tokens; the text stays in the log."""
+
+    message: int
+    name: str
+    reason: str
+    before: int
+    after: int
+    chars: int
+    digest: str
+
+
+class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
+    """The harness says something to the model: the policy's text `text` with `values`, kept in the window."""
+
+    role: Role
+    text: str
+    values: dict[str, str | int] = {}
+    cause: str
+    visibility: str = "internal"
+    chars: int
+    tokens: int
+    content: Said | None = None
+
+
+class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
+    """A guard or a limit did not simply allow: what it saw, and what it said."""
+
+    guard: str
+    version: int
+    verdict: Verdict
+    code: str
+    saw: dict[str, str | int] = {}
+    limit: LimitHit | None = None
+
+
+class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
+    """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`."""
+
+    attempt: int
+    delay: int
+    until: int
+    failure: FailureClass
+
+
+class StateChanged(
+    Decision, frozen=True, kw_only=True, tag="state_changed", rename={"source": "from", "target": "to"}
+):
+    """The machine moved. `reason` is a sentence, `code` its stable name, `where` what was going on.
+
+    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out.
+    """
+
+    source: AgentState
+    target: AgentState
+    trigger: Trigger
+    code: str
+    reason: str
+    where: str | None = None
+
+
+class StateDigested(Decision, frozen=True, kw_only=True, tag="state_digested"):
+    """A digest of the state without its guards, and one for each guard, hex: checkpoints for comparing logs."""
+
+    state: str
+    guards: dict[str, str] = {}

@@ -1,0 +1,290 @@
+"""Facts: everything that comes from outside. They are all the non-determinism there is."""
+
+from typing import Literal
+
+from refold.reducers.events.base import Content, Fact, Part
+from refold.reducers.machine import AgentState
+from refold.reducers.messages import Message, Usage
+from refold.reducers.policy import Policy
+from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+
+
+class Manifest(Part, frozen=True, kw_only=True):
+    """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex."""
+
+    name: str
+    description: str = ""
+    schema: str = "{}"
+    replay: Replay = Replay.AT_MOST_ONCE
+    timeout: int | None = None
+    digest: str = ""
+
+
+class MessageSize(Part, frozen=True, kw_only=True):
+    """What the machine needs to know of a message that was there from the start.
+
+    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone.
+    """
+
+    role: Role
+    chars: int
+    tokens: int
+    unit: int
+    call: str | None = None
+
+
+class Parent(Part, frozen=True, kw_only=True):
+    """The run and the call that started this run."""
+
+    run: str
+    call: str
+
+
+class Opening(Content, frozen=True, kw_only=True):
+    """What the run began with: the system prompt, earlier messages and, last, the task."""
+
+    messages: tuple[Message, ...]
+
+
+class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
+    """A run begins. `rules` is the version of the decision rules; `settings` are names to JSON text.
+
+    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`.
+    """
+
+    run: str
+    rules: int
+    policy: Policy
+    model: str
+    settings: dict[str, str] = {}
+    tools: tuple[Manifest, ...] = ()
+    messages: tuple[MessageSize, ...] = ()
+    seed: int = 0
+    agent: str = ""
+    labels: dict[str, str] = {}
+    parent: Parent | None = None
+    environment: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+    digest: str = ""
+    content: Opening | None = None
+
+
+class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
+    """A run goes on from a prefix of another's log. None: as it was in the parent. `parent_hash` is hex."""
+
+    run: str
+    rules: int
+    parent: str
+    parent_seq: int
+    parent_hash: str
+    policy: Policy | None = None
+    model: str | None = None
+    settings: dict[str, str] | None = None
+    tools: tuple[Manifest, ...] | None = None
+    seed: int | None = None
+    labels: dict[str, str] = {}
+    versions: dict[str, str] = {}
+
+
+class Call(Part, frozen=True, kw_only=True):
+    """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
+
+    `complete`: the arguments parse as a JSON object (empty text counts as `{}`).
+    """
+
+    id: str
+    name: str
+    provider_id: str = ""
+    chars: int = 0
+    complete: bool = True
+
+
+class Answer(Content, frozen=True, kw_only=True):
+    """What the model said. `arguments` are JSON texts as it wrote them, one a call, in order."""
+
+    text: str = ""
+    reasoning: str = ""
+    arguments: tuple[str, ...] = ()
+    provider_data: str = ""
+
+
+class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
+    """The model answered the request made at event `request`.
+
+    `chars` counts the text, `tokens` is the estimate for the message, `duration` and `retry_wait` are
+    nanoseconds, `cost_nanousd` None where no price is known, `sent` the digest of the request as sent.
+    `blank`: the text holds nothing but white space.
+    """
+
+    request: int
+    stop: StopReason
+    stop_raw: str = ""
+    calls: tuple[Call, ...] = ()
+    chars: int = 0
+    reasoning_chars: int = 0
+    tokens: int = 0
+    blank: bool = False
+    usage: Usage = Usage()
+    cost_nanousd: int | None = None
+    model: str = ""
+    adapter: str = ""
+    adapter_version: str = ""
+    response_id: str = ""
+    sent: str = ""
+    duration: int = 0
+    retry_wait: int = 0
+    digest: str = ""
+    content: Answer | None = None
+
+
+class Failure(Content, frozen=True, kw_only=True):
+    """What the provider said went wrong, and what had arrived of an answer."""
+
+    message: str = ""
+    partial_text: str = ""
+
+
+class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
+    """The request made at event `request` gave no answer. `retry_after` and `duration` are nanoseconds."""
+
+    request: int
+    failure: FailureClass
+    status: int | None = None
+    retry_after: int | None = None
+    partial_chars: int = 0
+    duration: int = 0
+    digest: str = ""
+    content: Failure | None = None
+
+
+class Output(Content, frozen=True, kw_only=True):
+    """What the tool said, as the model sees it: after the cap. `sha256` is of the uncut output, hex."""
+
+    output: str
+    sha256: str = ""
+
+
+class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
+    """A call ended. `size` is in UTF-8 bytes, before the cap; `cut` says that the cap took something away."""
+
+    call: str
+    error: ToolError | None = None
+    size: int = 0
+    cut: bool = False
+    chars: int = 0
+    tokens: int = 0
+    duration: int = 0
+    digest: str = ""
+    content: Output | None = None
+
+
+class Note(Content, frozen=True, kw_only=True):
+    """What a person wrote about what they did."""
+
+    note: str = ""
+
+
+class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
+    """Somebody found out how a call ended. Its result for the model follows as `tool_returned`."""
+
+    call: str
+    doubt: Doubt
+    by: str
+    digest: str = ""
+    content: Note | None = None
+
+
+class ApprovalAnswer(Part, frozen=True, kw_only=True):
+    """What a person decided about one call."""
+
+    call: str
+    decision: Literal["approve", "reject", "edit"]
+
+
+class Input(Content, frozen=True, kw_only=True):
+    """What a person said; for edited calls, the new arguments by call id."""
+
+    text: str = ""
+    arguments: dict[str, str] = {}
+    note: str = ""
+
+
+class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
+    """A person answered: with a message, or about calls that wait for approval."""
+
+    by: str = "user"
+    approvals: tuple[ApprovalAnswer, ...] = ()
+    chars: int = 0
+    tokens: int = 0
+    digest: str = ""
+    content: Input | None = None
+
+
+class Summary(Content, frozen=True, kw_only=True):
+    """A text that a model wrote to replace older messages."""
+
+    text: str
+
+
+class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
+    """The summary asked for at event `request` came back. No step; its usage and cost count."""
+
+    request: int
+    usage: Usage = Usage()
+    cost_nanousd: int | None = None
+    model: str = ""
+    chars: int = 0
+    tokens: int = 0
+    duration: int = 0
+    digest: str = ""
+    content: Summary | None = None
+
+
+class ChildEnded(Fact, frozen=True, kw_only=True, tag="child_ended"):
+    """A run that a call of this one started has ended. `head_hash` is hex."""
+
+    call: str
+    run: str
+    agent_state: AgentState
+    head_seq: int
+    head_hash: str
+    usage: Usage = Usage()
+    cost_nanousd: int | None = None
+
+
+class Reason(Content, frozen=True, kw_only=True):
+    """Why somebody asked for this."""
+
+    reason: str = ""
+
+
+class CancelRequested(Fact, frozen=True, kw_only=True, tag="cancel_requested"):
+    """Somebody wants the run to stop."""
+
+    by: str = "user"
+    digest: str = ""
+    content: Reason | None = None
+
+
+class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
+    """The clock passed the instant `due` for which an effect waited (nanoseconds since the epoch)."""
+
+    due: int
+
+
+class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
+    """An engine took the run up again. `downtime` is nanoseconds without one; `in_doubt` are call ids."""
+
+    worker: str = ""
+    in_doubt: tuple[str, ...] = ()
+    downtime: int = 0
+    versions: dict[str, str] = {}
+
+
+class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):
+    """Somebody gave the run another policy, in force from here on."""
+
+    policy: Policy
+    by: str = "user"
+    digest: str = ""
+    content: Reason | None = None

@@ -1,0 +1,65 @@
+"""What an event means: state and event to state. Never consults the policy's rules.
+
+Handlers are looked up by the event's type. An event that the state has no place for raises
+`UnexpectedEvent`: a fact that nothing asked for, a decision after the end, a second result of a call.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.reducers import happened
+from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.events import (
+    ANNOTATIONS,
+    DECISIONS,
+    FACTS,
+    Annotation,
+    Event,
+    Fact,
+    PolicyAmended,
+    RunForked,
+    RunStarted,
+    UnknownAnnotation,
+    kind_of,
+)
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.duty import shown, watches
+from refold.reducers.state import RunState
+
+Handler = Callable[[RunState, Any], RunState]
+
+HANDLERS: Mapping[type[Event], Handler] = MappingProxyType(
+    {event: getattr(happened, kind_of(event)) for event in (*FACTS, *DECISIONS)}
+)
+_PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation})
+_OPENINGS = (RunStarted, RunForked)
+
+
+def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunState:
+    """The state after `event`. Pure; `registry` names the guards that can be put on duty.
+
+    Raises `UnexpectedEvent` or `IllegalMove` for an event that cannot stand here. An annotation moves the
+    place in the log (`seq`, `at`) and nothing else.
+    """
+    kind = type(event)
+    if kind in _PASSED_BY:
+        return _annotated(state, event)
+    if state.ended:
+        raise UnexpectedEvent(kind_of(event), f"the run has ended ({state.agent_state})")
+    if state.seq == 0 and kind not in _OPENINGS:
+        raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
+    at = event.at if isinstance(event, Fact) else state.at
+    if at < state.at:
+        raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
+    after = HANDLERS[kind](replace(state, seq=state.seq + 1, at=at), event)
+    if isinstance(event, RunStarted | RunForked | PolicyAmended):
+        after = replace(after, guards=watches(after.policy, registry, after.guards))
+    return replace(after, guards=shown(after.guards, event)) if after.guards else after
+
+
+def _annotated(state: RunState, event: Event) -> RunState:
+    assert isinstance(event, Annotation)
+    return replace(state, seq=state.seq + 1, at=max(state.at, event.at))

@@ -1,0 +1,76 @@
+"""The log as the truth: fold it to a state, and advance it by a fact."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from refold.reducers.events import (
+    Event,
+    Fact,
+    Late,
+    LateResult,
+    ModelFailed,
+    ModelResponded,
+    ToolReturned,
+    kind_of,
+)
+from refold.reducers.evolution import evolve
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.rules.order import decide
+from refold.reducers.state import NEW, RunState
+
+Result = ModelResponded | ModelFailed | ToolReturned
+
+
+def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
+    """The state after these events. Folding a prefix and then the rest is folding the whole."""
+    for event in events:
+        state = evolve(state, event, registry)
+    return state
+
+
+def advance(state: RunState, fact: Fact, registry: Registry = BUILTIN) -> tuple[RunState, tuple[Event, ...]]:
+    """The state after a fact and all that follows from it, and those events: the fact, then its decisions.
+
+    A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
+    that has no place here raises `UnexpectedEvent`.
+    """
+    if isinstance(fact, ModelResponded | ModelFailed | ToolReturned) and not awaited(state, fact):
+        late = _late(fact)
+        return evolve(state, late, registry), (late,)
+    state = evolve(state, fact, registry)
+    events: list[Event] = [fact]
+    for decision, after in decide(state, fact):
+        events.append(decision)
+        state = after
+    return state, tuple(events)
+
+
+def awaited(state: RunState, fact: Result) -> bool:
+    """Whether the state waits for this very result."""
+    if state.ended or state.seq == 0:
+        return False
+    if isinstance(fact, ToolReturned):
+        calls = state.batch.calls if state.batch else ()
+        return any(call.id == fact.call and call.dispatched and call.result is None for call in calls)
+    return state.request is not None and state.request.seq == fact.request
+
+
+def _late(fact: Result) -> LateResult:
+    late = LateResult(at=fact.at, of=kind_of(fact))
+    match fact:
+        case ModelResponded(content=answer):
+            said = (
+                Late(text=answer.text, reasoning=answer.reasoning, arguments=answer.arguments)
+                if answer
+                else None
+            )
+            return replace(
+                late, request=fact.request, stop=fact.stop, cost_nanousd=fact.cost_nanousd, content=said
+            )
+        case ModelFailed(content=failure):
+            said = Late(text=failure.partial_text) if failure else None
+            return replace(late, request=fact.request, failure=fact.failure, content=said)
+        case ToolReturned(content=output):
+            said = Late(text=output.output) if output else None
+            return replace(late, call=fact.call, error=fact.error, content=said)

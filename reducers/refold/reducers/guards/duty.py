@@ -1,0 +1,73 @@
+"""Guards on duty: resolved from a policy, shown events, asked for judgements.
+
+A guard that is not installed, that lacks the content it needs, or whose own code fails is *blind*: the rest
+of the state does not suffer, and what it would have said is reported as unknown, never made up.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from refold.reducers.events import Event
+from refold.reducers.guards.protocol import Judgement, Place
+from refold.reducers.guards.registry import Registry
+from refold.reducers.policy import GuardConfig, Policy
+from refold.reducers.state import RunState, Watch
+
+NOT_INSTALLED = "not installed"
+NO_CONTENT = "content erased or not read"
+FAILED = "its own code failed"
+
+
+def watches(policy: Policy, registry: Registry, before: tuple[Watch, ...] = ()) -> tuple[Watch, ...]:
+    """The policy's guards on duty. One that was there before, configured alike, keeps what it has seen."""
+    known = {watch.name: watch for watch in before}
+    return tuple(_watch(config, registry, known) for config in policy.guards)
+
+
+def _watch(config: GuardConfig, registry: Registry, known: dict[str, Watch]) -> Watch:
+    kind = str(config.get("guard", ""))
+    name = str(config.get("name") or kind)
+    if kind not in registry:
+        return Watch(name=name, kind=kind, blind=NOT_INSTALLED)
+    guard = msgspec.convert(config, registry[kind])
+    old = known.get(name)
+    if old is not None and old.guard == guard:
+        return old
+    return Watch(name=name, kind=kind, version=guard.version, guard=guard, own=guard.start())
+
+
+def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
+    """The guards after they saw an event. The same object if nothing changed."""
+    after = tuple(_shown(watch, event) for watch in guards)
+    return guards if all(new is old for new, old in zip(after, guards, strict=True)) else after
+
+
+def _shown(watch: Watch, event: Event) -> Watch:
+    if watch.blind or type(event) not in watch.guard.observes:
+        return watch
+    if watch.guard.reads_content and getattr(event, "content", None) is None and getattr(event, "digest", ""):
+        return msgspec.structs.replace(watch, blind=NO_CONTENT)
+    try:
+        own = watch.guard.observe(watch.own, event)
+    except Exception:
+        return msgspec.structs.replace(watch, blind=FAILED)
+    return watch if own is watch.own else msgspec.structs.replace(watch, own=own)
+
+
+def judgements(state: RunState, place: Place) -> Iterator[tuple[Watch, Judgement | None]]:
+    """What each guard says at this place, in the policy's order. None: it failed, and can say nothing."""
+    for watch in state.guards:
+        if watch.guard is None or place not in watch.guard.places:
+            continue
+        if watch.blind:
+            if watch.blind == FAILED:
+                yield watch, None
+            continue
+        try:
+            said = tuple(watch.guard.judge(watch.own, state, place))
+        except Exception:
+            yield watch, None
+            continue
+        for judgement in said:
+            yield watch, judgement

@@ -1,0 +1,95 @@
+"""What a guard is: a small frozen Struct, its configuration, with pure methods.
+
+A guard sees events and says verdicts at the places that it names; the order of the places is fixed in
+`refold.reducers.rules`, so a new guard is a new file and a line in a registry.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum, unique
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from refold.reducers.events import Event
+from refold.reducers.machine import Trigger
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Refusal, Role
+
+
+@unique
+class Place(StrEnum):
+    """Where in the order of checks a guard speaks. Within a place the policy's order holds."""
+
+    BEFORE_REQUEST = "before_request"
+    ON_RESPONSE = "on_response"
+    ON_REPETITION = "on_repetition"
+    ON_CALLS = "on_calls"
+    ON_BATCH = "on_batch"
+    ON_RESULTS = "on_results"
+    AFTER_TOOLS = "after_tools"
+    ON_NUDGE = "on_nudge"
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what a guard says. `saw` are the numbers and names that it judged by: recorded, never text."""
+
+    code: str
+    saw: dict[str, str | int] = {}
+
+
+class Stop(_Said, frozen=True, kw_only=True):
+    """End the run. Calls of the batch that were not started are refused. `reason` is one sentence."""
+
+    reason: str
+    trigger: Trigger = Trigger.FAIL
+    text: str = "refused:guard"
+
+
+class Refuse(_Said, frozen=True, kw_only=True):
+    """Do not run one call. `text` is the key of what the model is told."""
+
+    call: str
+    why: Refusal = Refusal.SKIPPED
+    text: str = "refused:guard"
+    metadata: dict[str, str] = {}
+
+
+class Warn(_Said, frozen=True, kw_only=True):
+    """Let it go on, and record what was seen. For people; the model is not told."""
+
+
+class Inject(_Said, frozen=True, kw_only=True):
+    """Say something to the model, kept: the policy's text `text` with `values`."""
+
+    text: str
+    role: Role = Role.USER
+    values: dict[str, str | int] = {}
+
+
+Judgement = Stop | Refuse | Warn | Inject
+
+
+class Guard(Protocol):
+    """A guard. Every method is pure and total.
+
+    `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
+    of events it is shown; `reads_content` says that it needs what was said in them.
+    """
+
+    kind: ClassVar[str]
+    version: ClassVar[int]
+    places: ClassVar[frozenset[Place]]
+    observes: ClassVar[frozenset[type[Event]]]
+    reads_content: ClassVar[bool]
+
+    def start(self) -> Any:
+        """The guard's own state before any event: an immutable value that msgspec can encode."""
+        ...
+
+    def observe(self, own: Any, event: Event) -> Any:
+        """Its own state after an event. Unchanged is the same object."""
+        ...
+
+    def judge(self, own: Any, state: RunState, place: Place) -> Iterable[Judgement]:
+        """What it says at this place; nothing is: go on."""
+        ...

@@ -1,0 +1,156 @@
+"""Limits: what each counts, since when, and when it trips.
+
+A limit trips when `used op value`. `null` is the one way to say unlimited; 0 is 0. Values are written in
+steps, seconds, tokens, messages and USD, and compared as integers: steps, nanoseconds, tokens, messages
+and nano-dollars.
+"""
+
+from enum import StrEnum, unique
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from refold.reducers.numbers import nano
+
+Op = Literal[">=", ">"]
+Scope = Literal["turn", "run", "lineage"]
+Check = Literal["preflight", "response"]
+Whole = Annotated[int, Meta(ge=0)]
+Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+
+
+class Credit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Which time is not the agent's, and so subtracted from the elapsed time of a limit.
+
+    `person`: while the run waits for a person. `downtime`: while no engine had the run.
+    """
+
+    person: bool = True
+    downtime: bool = True
+
+
+class _Limit(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", gc=False
+):
+    name: str = ""
+    op: Op = ">="
+    scope: Scope = "run"
+
+
+class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
+    """Requests of the agent, each with all its attempts. At preflight `>=` N allows N requests."""
+
+    value: Whole | None
+    check: Literal["preflight"] = "preflight"
+
+
+class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
+    """Seconds since the scope began, less what `credit` says. Also a deadline for what is in flight."""
+
+    value: Amount | None
+    check: Literal["preflight"] = "preflight"
+    credit: Credit = Credit()
+
+
+class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
+    """Messages in the window, system messages included. The scope does not matter."""
+
+    value: Whole | None
+    check: Literal["preflight"] = "preflight"
+
+
+class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
+    """Tokens: input + output as the provider counted them (`usage`), or those of the window (`estimate`)."""
+
+    value: Whole | None
+    measure: Literal["usage", "estimate"] = "usage"
+    check: Check | None = None
+
+
+class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
+    """US dollars, by the price that the model's adapter knows."""
+
+    value: Amount | None
+    check: Check = "response"
+
+
+Limit = StepLimit | TimeLimit | MessageLimit | TokenLimit | CostLimit
+
+
+@unique
+class LimitUnit(StrEnum):
+    """In what the numbers of a `LimitHit` are."""
+
+    STEPS = "steps"
+    NANOSECONDS = "nanoseconds"
+    MESSAGES = "messages"
+    TOKENS = "tokens"
+    NANO_USD = "nano_usd"
+
+
+class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A limit that tripped: its definition and the numbers, integers in `unit`. `at` is the event's time."""
+
+    name: str
+    type: str
+    measure: str
+    scope: Scope
+    check: str
+    op: Op
+    unit: LimitUnit
+    value: int
+    used: int
+    exceeded_by: int
+    at: int
+    step: int
+    agent: str = ""
+
+
+UNITS = {
+    StepLimit: LimitUnit.STEPS,
+    TimeLimit: LimitUnit.NANOSECONDS,
+    MessageLimit: LimitUnit.MESSAGES,
+    TokenLimit: LimitUnit.TOKENS,
+    CostLimit: LimitUnit.NANO_USD,
+}
+
+
+def measure_of(limit: Limit) -> str:
+    """What the limit counts: `estimate` for tokens of the window, else `usage`."""
+    return limit.measure if isinstance(limit, TokenLimit) else "usage"
+
+
+def check_of(limit: Limit) -> str:
+    """When the limit is looked at: usage and cost right after accounting, everything else before a request."""
+    if isinstance(limit, TokenLimit) and limit.check is None:
+        return "response" if limit.measure == "usage" else "preflight"
+    return limit.check or "preflight"
+
+
+def name_of(limit: Limit) -> str:
+    """The limit's own name, or its type (`token_estimate` for tokens of the window)."""
+    if limit.name:
+        return limit.name
+    kind = type_of(limit)
+    return "token_estimate" if kind == "token" and measure_of(limit) == "estimate" else kind
+
+
+def type_of(limit: Limit) -> str:
+    """`step`, `time`, `message`, `token` or `cost`."""
+    return str(type(limit).__struct_config__.tag)
+
+
+def threshold(limit: Limit) -> int | None:
+    """The limit's value as the integer it is compared with; None is unlimited."""
+    if limit.value is None:
+        return None
+    return nano(limit.value) if isinstance(limit, TimeLimit | CostLimit) else int(limit.value)
+
+
+def trips(limit: Limit, used: int) -> bool:
+    """Whether `used op value` holds."""
+    value = threshold(limit)
+    if value is None:
+        return False
+    return used >= value if limit.op == ">=" else used > value

@@ -1,0 +1,60 @@
+"""On an answer: dispatch its calls, or say what a finished turn means."""
+
+from refold.reducers.events import Fact, ToolsDispatched
+from refold.reducers.limits import StepLimit, trips
+from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.rules.ending import injected, move
+from refold.reducers.rules.flow import Flow
+from refold.reducers.state import RunState
+from refold.reducers.usage import call_deadline, used
+from refold.reducers.vocabulary import StopReason
+
+
+def dispatch(state: RunState, fact: Fact) -> Flow:
+    """R11: run what is left of the batch, if anything is."""
+    if state.batch is None:
+        return state
+    calls = tuple(call.id for call in state.batch.calls if call.result is None)
+    state = yield ToolsDispatched(calls=calls, deadline=call_deadline(state))
+    return (yield move(state, Trigger.CALL_TOOLS, "tool_use", f"{len(calls)} tool calls to run"))
+
+
+def provider_refusal(state: RunState, fact: Fact) -> Flow:
+    """R13: the provider's filter stopped the answer."""
+    if state.answer is None or state.answer.stop is not StopReason.CONTENT_FILTER or state.answer.calls:
+        return state
+    return (
+        yield move(state, Trigger.FAIL, "content_filter", "the provider's content filter stopped the answer")
+    )
+
+
+def end_of_turn(state: RunState, fact: Fact) -> Flow:
+    """R17: an answer without calls is a finished turn; the policy says what follows."""
+    answer = state.answer
+    if answer is None or answer.calls:
+        return state
+    if state.policy.end_of_turn == "continue":
+        return (yield from _go_on(state))
+    if state.policy.end_of_turn == "wait":
+        return (yield move(state, Trigger.ASK, "end_turn", "the turn is over; a person's message comes next"))
+    code, reason = "end_turn", "the model finished its turn"
+    if answer.stop is StopReason.MAX_TOKENS:
+        code, reason = "truncated", "the model's answer was cut at the output limit"
+    elif answer.blank:
+        code, reason = "empty", "the model answered with nothing"
+    return (yield move(state, Trigger.COMPLETE, code, reason))
+
+
+def tools_done(state: RunState, fact: Fact) -> Flow:
+    """The batch is complete: back to the model. One whose calls were all refused was never left for."""
+    if state.agent_state is not AgentState.WAITING_FOR_TOOL:
+        return state
+    return (yield move(state, Trigger.TOOLS_DONE, "tools_done", "every call of the batch has its result"))
+
+
+def _go_on(state: RunState) -> Flow:
+    # Nobody would read a message that no request follows: the next preflight says MAX_STEPS.
+    for limit in state.policy.limits:
+        if isinstance(limit, StepLimit) and trips(limit, used(limit, state)):
+            return state
+    return (yield injected(state, "continue", "end_of_turn"))

@@ -1,0 +1,82 @@
+"""Ways to end a run, and what becomes of the calls that are still open then."""
+
+from refold.reducers.events import CallRefused, Fact, MessageInjected, Said, StateChanged
+from refold.reducers.machine import Trigger, target
+from refold.reducers.measure import measured
+from refold.reducers.messages import Message
+from refold.reducers.rules.flow import Flow, in_flight
+from refold.reducers.state import RunState
+from refold.reducers.texts import render
+from refold.reducers.vocabulary import Refusal, Role
+
+
+def move(state: RunState, trigger: Trigger, code: str, reason: str, where: str | None = None) -> StateChanged:
+    """The decision that the machine moves. Raises `IllegalMove` if it cannot."""
+    return StateChanged(
+        source=state.agent_state,
+        target=target(state.agent_state, trigger, state.came_from),
+        trigger=trigger,
+        code=code,
+        reason=reason,
+        where=where,
+    )
+
+
+def asked_to_stop(state: RunState, fact: Fact) -> Flow:
+    """First in every phase: a run that is to stop ends once nothing is in flight; open calls are refused."""
+    stopping = state.stopping
+    if stopping is None or state.request is not None or in_flight(state):
+        return state
+    state = yield from refuse_open(state, stopping.code, "refused:stopped")
+    return (yield move(state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
+
+
+def refuse_open(state: RunState, guard: str, text: str, version: int = 1) -> Flow:
+    """Refuse every call that was not started: each call has one result, whatever happens."""
+    for call in state.batch.calls if state.batch else ():
+        if call.result is None and not call.dispatched:
+            state = yield refused(state, call.id, guard, text, version=version)
+    return state
+
+
+def refused(
+    state: RunState,
+    call: str,
+    guard: str,
+    text: str,
+    *,
+    version: int = 1,
+    why: Refusal = Refusal.SKIPPED,
+    metadata: dict[str, str] | None = None,
+) -> CallRefused:
+    """The decision not to run a call, with what the model is told instead of a result."""
+    said = state.policy.texts[text]
+    chars, tokens = measured(state.policy.estimator, Message(role=Role.TOOL, text=said))
+    return CallRefused(
+        call=call,
+        why=why,
+        guard=guard,
+        version=version,
+        text=text,
+        metadata=metadata or {},
+        chars=chars,
+        tokens=tokens,
+        content=Said(texts=(said,)),
+    )
+
+
+def injected(
+    state: RunState, text: str, cause: str, values: dict[str, str | int] | None = None, role: Role = Role.USER
+) -> MessageInjected:
+    """The decision to say something to the model, kept in the window."""
+    said = render(state.policy.texts[text], values or {})
+    chars, tokens = measured(state.policy.estimator, Message(role=role, text=said))
+    return MessageInjected(
+        role=role,
+        text=text,
+        values=values or {},
+        cause=cause,
+        chars=chars,
+        tokens=tokens,
+        content=Said(texts=(said,)),
+    )

@@ -1,0 +1,58 @@
+"""Guards at work: what they say is recorded and carried out, in the policy's order."""
+
+from refold.reducers.events import Fact, GuardTripped
+from refold.reducers.guards.duty import judgements
+from refold.reducers.guards.protocol import Inject, Judgement, Place, Refuse, Stop, Warn
+from refold.reducers.rules.ending import injected, move, refuse_open, refused
+from refold.reducers.rules.flow import Check, Flow
+from refold.reducers.state import RunState, Watch
+from refold.reducers.vocabulary import Verdict
+
+
+def guards(place: Place) -> Check:
+    """A check by the guards of one place. The first that stops the run wins; what does not stop accumulates."""
+
+    def check(state: RunState, fact: Fact) -> Flow:
+        if not state.guards:
+            return state
+        for watch, judgement in judgements(state, place):
+            state = yield from _carry_out(state, watch, judgement or _failed(watch))
+            if state.ended:
+                break
+        return state
+
+    return check
+
+
+def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
+    match judgement:
+        case Stop():
+            state = yield _tripped(watch, judgement, Verdict.STOP)
+            state = yield from refuse_open(state, watch.name, judgement.text, watch.version)
+            state = yield move(state, judgement.trigger, judgement.code, judgement.reason)
+        case Warn():
+            state = yield _tripped(watch, judgement, Verdict.WARN)
+        case Inject():
+            state = yield _tripped(watch, judgement, Verdict.INJECT)
+            state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
+        case Refuse():
+            state = yield refused(
+                state,
+                judgement.call,
+                watch.name,
+                judgement.text,
+                version=watch.version,
+                why=judgement.why,
+                metadata=judgement.metadata,
+            )
+    return state
+
+
+def _tripped(watch: Watch, judgement: Judgement, verdict: Verdict) -> GuardTripped:
+    return GuardTripped(
+        guard=watch.name, version=watch.version, verdict=verdict, code=judgement.code, saw=judgement.saw
+    )
+
+
+def _failed(watch: Watch) -> Stop:
+    return Stop(code="guard_failed", reason=f"the guard {watch.name!r} itself failed")

@@ -1,0 +1,171 @@
+"""The order of checks: every phase and its checks, in one place, the same for every policy.
+
+A policy only switches checks on. The first check that stops the run wins; what does not stop accumulates.
+Limits win over recoveries, recoveries over the end of a turn. A new rule is a line here, a new guard is not
+even that: it names the place where it speaks.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import MappingProxyType
+
+from refold.reducers.checkpoint import state_digest
+from refold.reducers.events import (
+    CancelRequested,
+    ClockRead,
+    Decision,
+    Event,
+    Fact,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    RunForked,
+    RunStarted,
+    ToolReturned,
+)
+from refold.reducers.evolution import evolve
+from refold.reducers.guards.protocol import Place
+from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.rules.answering import dispatch, end_of_turn, provider_refusal, tools_done
+from refold.reducers.rules.ending import asked_to_stop, move
+from refold.reducers.rules.failing import give_up, retry
+from refold.reducers.rules.flow import Check, Flow, settled
+from refold.reducers.rules.guarding import guards
+from refold.reducers.rules.limiting import at, limited, time_limits
+from refold.reducers.rules.requesting import history, request, request_again
+from refold.reducers.state import RunState
+
+RULES = 1
+"""The version of the decision rules in this file, recorded in `run_started.rules`."""
+
+DIGEST_EVERY = 256
+
+
+class Phase(Enum):
+    """A moment at which decisions are made."""
+
+    REQUEST = "before a request"
+    AGAIN = "before another attempt"
+    RESPONSE = "on a response"
+    RESULTS = "when a batch is complete"
+    FAILURE = "on a failure"
+    ASIDE = "when a clock was read, a cancellation came, or only part of a batch is back"
+
+
+def answered(state: RunState, fact: Fact) -> Flow:
+    """A person's answer moves the machine back to where it came from."""
+    if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is not None:
+        return state
+    return (yield move(state, Trigger.ANSWERED, "answered", "a person answered"))
+
+
+_STEPS = limited(at("step", "preflight"), Trigger.EXHAUST_STEPS, "step_limit")
+_MESSAGES = limited(at("message", "preflight"), Trigger.EXCEED_BUDGET, "message_limit")
+_ESTIMATE = limited(at("token", "preflight", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
+_TOKENS_BEFORE = limited(at("token", "preflight", "usage"), Trigger.EXCEED_BUDGET, "token_budget")
+_COST_BEFORE = limited(at("cost", "preflight"), Trigger.EXCEED_BUDGET, "cost_limit")
+_TOKENS = limited(at("token", "response", "usage"), Trigger.EXCEED_BUDGET, "token_budget")
+_ESTIMATE_AFTER = limited(at("token", "response", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
+_COST = limited(at("cost", "response"), Trigger.EXCEED_BUDGET, "cost_limit")
+
+ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
+    {
+        Phase.REQUEST: (
+            asked_to_stop,
+            answered,
+            time_limits,
+            _STEPS,
+            _MESSAGES,
+            _ESTIMATE,
+            _TOKENS_BEFORE,
+            _COST_BEFORE,
+            history,
+            guards(Place.BEFORE_REQUEST),
+            request,
+        ),
+        Phase.AGAIN: (asked_to_stop, time_limits, request_again),
+        Phase.RESPONSE: (
+            asked_to_stop,
+            _TOKENS,
+            _ESTIMATE_AFTER,
+            _COST,
+            guards(Place.ON_RESPONSE),
+            guards(Place.ON_REPETITION),
+            guards(Place.ON_CALLS),
+            guards(Place.ON_BATCH),
+            dispatch,
+            provider_refusal,
+            end_of_turn,
+        ),
+        Phase.RESULTS: (
+            asked_to_stop,
+            time_limits,
+            guards(Place.ON_RESULTS),
+            guards(Place.AFTER_TOOLS),
+            guards(Place.ON_NUDGE),
+            tools_done,
+        ),
+        Phase.FAILURE: (asked_to_stop, time_limits, retry, give_up),
+        Phase.ASIDE: (asked_to_stop, time_limits),
+    }
+)
+
+_ENTRY: Mapping[type[Event], Phase] = MappingProxyType(
+    {
+        RunStarted: Phase.REQUEST,
+        RunForked: Phase.REQUEST,
+        InputReceived: Phase.REQUEST,
+        ModelResponded: Phase.RESPONSE,
+        ModelFailed: Phase.FAILURE,
+        CancelRequested: Phase.ASIDE,
+    }
+)
+
+
+def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
+    """What follows from `fact`, which `state` has been folded with: each decision, with the state after it.
+
+    Each decision is folded before the next is derived. Ends when something in the world comes next, a person
+    is asked, or the run has ended.
+    """
+    before = state.seq - 1
+    flow = _flow(state, fact)
+    try:
+        decision = next(flow)
+        while True:
+            state = evolve(state, decision)
+            yield decision, state
+            decision = flow.send(state)
+    except StopIteration:
+        pass
+    if before // DIGEST_EVERY != state.seq // DIGEST_EVERY and not state.ended:
+        decision = state_digest(state)
+        yield decision, evolve(state, decision)
+
+
+def _flow(state: RunState, fact: Fact) -> Flow:
+    phase = _entry(state, fact)
+    while phase is not None:
+        for check in ORDER[phase]:
+            state = yield from check(state, fact)
+            if settled(state):
+                return state
+        phase = _next(phase, state)
+    return state
+
+
+def _entry(state: RunState, fact: Fact) -> Phase | None:
+    match fact:
+        case ToolReturned():
+            return Phase.ASIDE if state.batch else Phase.RESULTS
+        case ClockRead():
+            return Phase.AGAIN if state.backoff and state.backoff.passed else Phase.ASIDE
+        case _:
+            return _ENTRY.get(type(fact))
+
+
+def _next(phase: Phase, state: RunState) -> Phase | None:
+    """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on, ask."""
+    if phase is Phase.RESPONSE and state.answer is not None and state.answer.calls:
+        return Phase.RESULTS
+    return Phase.REQUEST if phase in (Phase.RESPONSE, Phase.RESULTS) else None

@@ -1,0 +1,60 @@
+"""Before a request: history is pruned, then the model is asked."""
+
+import hashlib
+
+from refold.reducers.events import Fact, HistoryPruned, ModelRequested
+from refold.reducers.history import prune
+from refold.reducers.rules.flow import Flow
+from refold.reducers.state import RunState
+from refold.reducers.usage import call_deadline
+
+
+def history(state: RunState, fact: Fact) -> Flow:
+    """P7: the policy's passes, in order. A pass that changes nothing says nothing."""
+    for step in state.policy.history:
+        before = state.window
+        pruning = prune(before, step)
+        if pruning is not None:
+            state = yield HistoryPruned(
+                name=step.name,
+                reason="window",
+                before=before.count,
+                after=pruning.window.count,
+                tokens_before=before.tokens,
+                tokens_after=pruning.window.tokens,
+                kept=pruning.window.ranges,
+                over_budget=pruning.over_budget,
+            )
+    return state
+
+
+def request(state: RunState, fact: Fact) -> Flow:
+    """P10: ask the model, as the next step."""
+    return (yield _requested(state, state.spent.steps + 1, 1))
+
+
+def request_again(state: RunState, fact: Fact) -> Flow:
+    """After a back-off: the next attempt at the same step."""
+    assert state.backoff is not None
+    return (yield _requested(state, state.spent.steps, state.backoff.attempt))
+
+
+def _requested(state: RunState, step: int, attempt: int) -> ModelRequested:
+    return ModelRequested(
+        step=step,
+        attempt=attempt,
+        view=view_digest(state),
+        messages=state.window.ranges,
+        input_tokens=state.window.tokens,
+        deadline=call_deadline(state),
+    )
+
+
+def view_digest(state: RunState) -> str:
+    """A digest of all that the next request shows: the window, and the tools offered.
+
+    It leaves out the clock, the run's id and the provider's ids; the words are in it by their salted digests.
+    """
+    tools = ",".join(f"{tool.name}:{tool.digest}" for tool in state.setup.tools)
+    seen = f"{state.window.digest}|{state.setup.model}|{tools}"
+    return hashlib.sha256(seen.encode()).hexdigest()

@@ -1,0 +1,209 @@
+"""The state of a run: small, immutable, serialisable, and nothing but a fold over its log.
+
+Numbers are integers: nanoseconds, nano-dollars, tokens. The state has every counter from the start, so that a
+log never lacks one that a later rule wants.
+"""
+
+from typing import Any
+
+import msgspec
+
+from refold.reducers.events import Manifest, Parent
+from refold.reducers.limits import LimitHit, Scope
+from refold.reducers.machine import TERMINAL, AgentState, Trigger
+from refold.reducers.messages import Usage
+from refold.reducers.policy import Policy
+from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.reducers.window import MessageRef, Window
+
+
+class _Value(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """Base of the values in a state."""
+
+
+class Setup(_Value, frozen=True, kw_only=True):
+    """What a run was started with. Changes only by a fork or an amendment."""
+
+    run: str = ""
+    rules: int = 0
+    policy: Policy = Policy()
+    model: str = ""
+    settings: dict[str, str] = {}
+    tools: tuple[Manifest, ...] = ()
+    seed: int = 0
+    agent: str = ""
+    parent: Parent | None = None
+
+
+class Spent(_Value, frozen=True, kw_only=True):
+    """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds."""
+
+    steps: int = 0
+    requests: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+    cost_nanousd: int = 0
+    unpriced: int = 0
+    retry_wait: int = 0
+    person_wait: int = 0
+    downtime: int = 0
+
+
+class Mark(_Value, frozen=True, kw_only=True):
+    """Where a scope begins: the instant, and what had been spent until then."""
+
+    at: int = 0
+    spent: Spent = Spent()
+
+
+class Request(_Value, frozen=True, kw_only=True):
+    """A model request that has no answer yet, made at event `seq`. `deadline` is an instant."""
+
+    seq: int
+    step: int
+    attempt: int
+    deadline: int | None = None
+    purpose: str = "step"
+    tools: tuple[str, ...] | None = None
+    max_output: int | None = None
+
+
+class CallState(_Value, frozen=True, kw_only=True):
+    """A call of the open batch, and the reference of its result once it has one.
+
+    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended.
+    """
+
+    id: str
+    name: str
+    number: int
+    position: int
+    complete: bool = True
+    dispatched: int = 0
+    in_doubt: bool = False
+    error: ToolError | None = None
+    refused: bool = False
+    result: MessageRef | None = None
+
+
+class Batch(_Value, frozen=True, kw_only=True):
+    """The calls of the answer at event `seq`, in call order, until each has its result."""
+
+    seq: int
+    calls: tuple[CallState, ...]
+    open: int
+    deadline: int | None = None
+
+
+class Backoff(_Value, frozen=True, kw_only=True):
+    """A wait before the next attempt, until the instant `until`."""
+
+    until: int
+    since: int
+    attempt: int
+    passed: bool = False
+
+
+class Stopping(_Value, frozen=True, kw_only=True):
+    """The run is to end this way as soon as everything in flight has reported."""
+
+    trigger: Trigger
+    code: str
+    reason: str
+    where: str
+
+
+class LastAnswer(_Value, frozen=True, kw_only=True):
+    """What the machine remembers of the model's latest answer."""
+
+    seq: int
+    step: int
+    stop: StopReason
+    chars: int = 0
+    blank: bool = False
+    calls: int = 0
+    tokens: int = 0
+
+
+class LastFailure(_Value, frozen=True, kw_only=True):
+    """What the machine remembers of a request that failed: the step is not answered yet."""
+
+    seq: int
+    step: int
+    attempt: int
+    failure: FailureClass
+    retry_after: int | None = None
+
+
+class Outcome(_Value, frozen=True, kw_only=True):
+    """How the run ended. The text, if there is one, is in the content of event `answer`."""
+
+    code: str
+    reason: str
+    source: str
+    step: int
+    seq: int
+    answer: int | None = None
+    where: str | None = None
+
+
+class Watch(_Value, frozen=True, kw_only=True):
+    """A guard on duty: its configuration, its own state, and whether it can do its work.
+
+    `guard` is None if nothing by that name is installed. `blind`: it needed content that is not there, or
+    its own code failed; from then on nothing is known of what it would have said.
+    """
+
+    name: str
+    kind: str
+    version: int = 0
+    guard: Any = None
+    own: Any = None
+    blind: str = ""
+
+
+class RunState(_Value, frozen=True, kw_only=True):
+    """All that the log says, folded. `seq` and `at` are the last event's, 0 before the first."""
+
+    setup: Setup = Setup()
+    seq: int = 0
+    at: int = 0
+    agent_state: AgentState = AgentState.RUNNING
+    came_from: AgentState | None = None
+    window: Window = Window()
+    messages: int = 0
+    spent: Spent = Spent()
+    lineage: Mark = Mark()
+    origin: Mark = Mark()
+    turn: Mark = Mark()
+    request: Request | None = None
+    batch: Batch | None = None
+    backoff: Backoff | None = None
+    asked_at: int | None = None
+    stopping: Stopping | None = None
+    answer: LastAnswer | None = None
+    failure: LastFailure | None = None
+    limit: LimitHit | None = None
+    outcome: Outcome | None = None
+    guards: tuple[Watch, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.setup.policy
+
+    @property
+    def ended(self) -> bool:
+        """Whether the agent is in a terminal state."""
+        return self.agent_state in TERMINAL
+
+    def mark(self, scope: Scope) -> Mark:
+        """Where `scope` begins: the latest turn, this run (in a fork since the fork), or the whole log."""
+        if scope == "run":
+            return self.origin
+        return self.turn if scope == "turn" else self.lineage
+
+
+NEW = RunState()

@@ -1,0 +1,150 @@
+"""The window: which messages the next request would show, as numbers and sizes, never as texts.
+
+A message is known by its number in the run. A reply with tool calls and all their results are one *unit*,
+kept or dropped whole: providers refuse half of a pair. Appending costs the same however long the window is:
+the references lie in chunks, and the totals, the ranges and the digest are carried along.
+
+The digest is a sum of one hash a message, modulo 2**256 (the incremental hashing of Bellare and Micciancio,
+1997), so that a message can be taken out without hashing the others again. It tells views apart; it is not
+what protects a log from an adversary: that is the hash chain of the store.
+"""
+
+import hashlib
+from collections.abc import Iterable, Set
+
+import msgspec
+
+from refold.reducers.vocabulary import Role
+
+_CHUNK = 64
+_MODULUS = 1 << 256
+_EMPTY = "0" * 64
+
+
+class MessageRef(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
+
+    `unit` is the number of the reply that it belongs to, or its own. `tokens` is the estimate of the
+    policy's estimator, `digest` the salted digest of what was said.
+    """
+
+    number: int
+    role: Role
+    seq: int
+    part: int = 0
+    unit: int
+    chars: int
+    tokens: int
+    digest: str
+    call: str | None = None
+    pinned: bool = False
+
+
+class Window(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
+
+    Equal windows have equal digests; the clock, the run's id and the provider's ids are not in them.
+    """
+
+    chunks: tuple[tuple[MessageRef, ...], ...] = ()
+    count: int = 0
+    tokens: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+    digest: str = _EMPTY
+    system_pinned: bool = False
+    task_pinned: bool = False
+
+
+def refs(window: Window) -> list[MessageRef]:
+    """The references in order."""
+    return [ref for chunk in window.chunks for ref in chunk]
+
+
+def append(window: Window, ref: MessageRef) -> Window:
+    """The window with one message more. The first system message and the first user message are pinned."""
+    ref = _pin(window, ref)
+    return Window(
+        chunks=_grow(window.chunks, ref),
+        count=window.count + 1,
+        tokens=window.tokens + ref.tokens,
+        ranges=_extend(window.ranges, ref.number),
+        digest=_hex(int(window.digest, 16) + _leaf(ref)),
+        system_pinned=window.system_pinned or ref.role is Role.SYSTEM,
+        task_pinned=window.task_pinned or ref.role is Role.USER,
+    )
+
+
+def only(window: Window, numbers: Set[int]) -> Window:
+    """The window of the messages with these numbers, in the same order. What was pinned stays pinned."""
+    kept: list[MessageRef] = []
+    tokens, digest = window.tokens, int(window.digest, 16)
+    for ref in refs(window):
+        if ref.number in numbers:
+            kept.append(ref)
+        else:
+            tokens -= ref.tokens
+            digest -= _leaf(ref)
+    return Window(
+        chunks=tuple(tuple(kept[start : start + _CHUNK]) for start in range(0, len(kept), _CHUNK)),
+        count=len(kept),
+        tokens=tokens,
+        ranges=ranges_of(ref.number for ref in kept),
+        digest=_hex(digest),
+        system_pinned=window.system_pinned,
+        task_pinned=window.task_pinned,
+    )
+
+
+def resized(window: Window, number: int, tokens: int, chars: int, digest: str) -> Window:
+    """The window in which one message is shown shorter: other sizes, another digest."""
+    before = next(ref for ref in refs(window) if ref.number == number)
+    after = msgspec.structs.replace(before, tokens=tokens, chars=chars, digest=digest)
+    chunks = tuple(tuple(after if ref is before else ref for ref in chunk) for chunk in window.chunks)
+    return msgspec.structs.replace(
+        window,
+        chunks=chunks,
+        tokens=window.tokens + after.tokens - before.tokens,
+        digest=_hex(int(window.digest, 16) + _leaf(after) - _leaf(before)),
+    )
+
+
+def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Numbers in order as inclusive (first, last) pairs: 1, 2, 3, 7 is (1, 3), (7, 7)."""
+    pairs: list[tuple[int, int]] = []
+    for number in numbers:
+        if pairs and pairs[-1][1] == number - 1:
+            pairs[-1] = (pairs[-1][0], number)
+        else:
+            pairs.append((number, number))
+    return tuple(pairs)
+
+
+def _pin(window: Window, ref: MessageRef) -> MessageRef:
+    first_system = ref.role is Role.SYSTEM and not window.system_pinned
+    first_user = ref.role is Role.USER and not window.task_pinned
+    return msgspec.structs.replace(ref, pinned=True) if first_system or first_user else ref
+
+
+def _grow(chunks: tuple[tuple[MessageRef, ...], ...], ref: MessageRef) -> tuple[tuple[MessageRef, ...], ...]:
+    if chunks and len(chunks[-1]) < _CHUNK:
+        return (*chunks[:-1], (*chunks[-1], ref))
+    return (*chunks, (ref,))
+
+
+def _extend(ranges: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:
+    if ranges and ranges[-1][1] == number - 1:
+        return (*ranges[:-1], (ranges[-1][0], number))
+    return (*ranges, (number, number))
+
+
+def _leaf(ref: MessageRef) -> int:
+    said = f"{ref.number}|{ref.role}|{ref.part}|{ref.digest}"
+    return int.from_bytes(hashlib.sha256(said.encode()).digest(), "big")
+
+
+def _hex(total: int) -> str:
+    return f"{total % _MODULUS:064x}"
