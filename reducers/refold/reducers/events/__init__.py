@@ -56,6 +56,7 @@ from refold.reducers.events.facts import (
     SummaryReturned,
     ToolReturned,
 )
+from refold.reducers.events.kinds import ANNOTATIONS, DECISIONS, FACTS, KINDS, kind_of
 
 __all__ = [
     "ANNOTATIONS",
@@ -118,49 +119,3 @@ __all__ = [
     "UnknownAnnotation",
     "kind_of",
 ]
-
-FACTS: tuple[type[Fact], ...] = (
-    RunStarted,
-    RunForked,
-    ModelResponded,
-    ModelFailed,
-    ToolReturned,
-    DoubtResolved,
-    InputReceived,
-    SummaryReturned,
-    ChildEnded,
-    CancelRequested,
-    ClockRead,
-    RunResumed,
-    PolicyAmended,
-)
-DECISIONS: tuple[type[Decision], ...] = (
-    ModelRequested,
-    ToolsDispatched,
-    CallRefused,
-    ApprovalRequested,
-    SummaryRequested,
-    HistoryPruned,
-    MessageTrimmed,
-    MessageInjected,
-    GuardTripped,
-    RetryScheduled,
-    StateChanged,
-    StateDigested,
-)
-ANNOTATIONS: tuple[type[Annotation], ...] = (
-    LateResult,
-    NoteAdded,
-    ContentErased,
-    Sealed,
-    Diagnosed,
-    SourceRecorded,
-)
-
-
-def kind_of(event: Event | type[Event]) -> str:
-    """The snake_case word by which the log knows an event."""
-    return str(event.__struct_config__.tag)
-
-
-KINDS: dict[str, type[Event]] = {kind_of(event): event for event in (*FACTS, *DECISIONS, *ANNOTATIONS)}
