@@ -47,8 +47,12 @@ def _compact(value: Any) -> str:
         pairs = sorted(cast("dict[str, Any]", value).items())
         return "{" + ",".join(f"{_compact(key)}:{_compact(inner)}" for key, inner in pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(_compact(inner) for inner in cast("list[Any]", value)) + "]"
+        return _row(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def _row(values: list[Any]) -> str:
+    return "[" + ",".join(map(_compact, values)) + "]"
 
 
 def batch_signature(calls: list[tuple[str, str]], clip: int) -> str:

@@ -10,7 +10,7 @@ from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Call
 from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, append
+from refold.reducers.window import MessageRef, extend
 
 
 def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
@@ -37,11 +37,7 @@ def find(state: RunState, kind: str, call: str) -> CallState:
 def with_call(state: RunState, call: CallState) -> RunState:
     """The state with one call of its batch replaced."""
     assert state.batch is not None
-    calls = state.batch.calls
-    return replace(
-        state,
-        batch=replace(state.batch, calls=(*calls[: call.position], call, *calls[call.position + 1 :])),
-    )
+    return replace(state, batch=replace(state.batch, calls=_placed(state.batch.calls, call)))
 
 
 def ended(state: RunState, call: CallState, chars: int, tokens: int, digest: str) -> RunState:
@@ -56,13 +52,15 @@ def ended(state: RunState, call: CallState, chars: int, tokens: int, digest: str
         digest=digest,
         call=call.id,
     )
-    state = with_call(state, replace(call, result=result))
     batch = state.batch
     assert batch is not None
+    calls = _placed(batch.calls, replace(call, result=result))
     if batch.open > 1:
-        return replace(state, batch=replace(batch, open=batch.open - 1))
-    window = state.window
-    for finished in batch.calls:
-        assert finished.result is not None
-        window = append(window, finished.result)
-    return replace(state, window=window, batch=None)
+        return replace(state, batch=replace(batch, calls=calls, open=batch.open - 1))
+    results = [finished.result for finished in calls if finished.result is not None]
+    assert len(results) == len(calls)
+    return replace(state, window=extend(state.window, results), batch=None)
+
+
+def _placed(calls: tuple[CallState, ...], call: CallState) -> tuple[CallState, ...]:
+    return (*calls[: call.position], call, *calls[call.position + 1 :])

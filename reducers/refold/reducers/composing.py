@@ -109,13 +109,17 @@ def failed(fact: ModelFailed, message: str, partial_text: str, salt: bytes) -> M
 def returned(
     state: RunState, fact: ToolReturned, output: str, tool: str, sha256: str, salt: bytes
 ) -> ToolReturned:
-    """`tool_returned` with the output after the policy's cap."""
+    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its size."""
     policy = state.policy
-    cap = policy.tool_output.max if policy.tool_output else None
-    cut = cut_output(clean(output), cap, policy.texts["output_cut"], tool)
-    chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=cut.text))
-    sized = msgspec.structs.replace(fact, size=cut.size, cut=cut.cut, chars=chars, tokens=tokens)
-    return sealed(sized, Output(output=cut.text, sha256=sha256), salt)
+    text = clean(output)
+    if not fact.size:
+        cap = policy.tool_output.max if policy.tool_output else None
+        capped = cut_output(text, cap, policy.texts["output_cut"], tool)
+        fact = msgspec.structs.replace(fact, size=capped.size, cut=capped.cut)
+        text = capped.text
+    chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=text))
+    sized = msgspec.structs.replace(fact, chars=chars, tokens=tokens)
+    return sealed(sized, Output(output=text, sha256=sha256), salt)
 
 
 def received(state: RunState, fact: InputReceived, text: str, salt: bytes) -> InputReceived:
@@ -146,7 +150,18 @@ def _call(name: str, call: CallMade) -> Call:
 
 
 def _cleaned(message: Message) -> Message:
-    return msgspec.structs.replace(message, text=clean(message.text), reasoning=clean(message.reasoning))
+    calls = tuple(
+        MessageCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in message.calls
+    )
+    return msgspec.structs.replace(
+        message,
+        text=clean(message.text),
+        reasoning=clean(message.reasoning),
+        calls=calls,
+        call=None if message.call is None else clean(message.call),
+        name=None if message.name is None else clean(message.name),
+        provider_data=clean(message.provider_data),
+    )
 
 
 def _size(estimator: str, message: Message, unit: int) -> MessageSize:

@@ -73,7 +73,7 @@ class IllegalMove(Damaged):
 
     def __str__(self) -> str:
         to = f" to {self.target}" if self.target else ""
-        return f"the machine has no move {self.trigger!r} from {self.source}{to}"
+        return f"the machine has no move {str(self.trigger)!r} from {self.source}{to}"
 
 
 class UnexpectedEvent(Damaged):

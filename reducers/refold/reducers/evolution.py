@@ -45,12 +45,12 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     place in the log (`seq`, `at`) and nothing else.
     """
     kind = type(event)
+    if state.seq == 0 and kind not in _OPENINGS:
+        raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
     if kind in _PASSED_BY:
         return _annotated(state, event)
     if state.ended:
         raise UnexpectedEvent(kind_of(event), f"the run has ended ({state.agent_state})")
-    if state.seq == 0 and kind not in _OPENINGS:
-        raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
     at = event.at if isinstance(event, Fact) else state.at
     if at < state.at:
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")

@@ -129,20 +129,19 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request)
     number = state.messages + 1
-    spent = _charged(state.spent, event.usage, event.cost_nanousd)
-    said = bool(event.calls) or not event.blank
+    calls = len(event.calls)
+    spent = _charged(state.spent, event.usage, event.cost_nanousd, calls)
     answer = LastAnswer(
         seq=state.seq,
         step=request.step,
         stop=event.stop,
         chars=event.chars,
         blank=event.blank,
-        calls=len(event.calls),
+        calls=calls,
         tokens=event.tokens,
     )
-    state = replace(state, request=None, answer=answer, spent=spent)
-    if not said:
-        return state
+    if not calls and event.blank:
+        return replace(state, request=None, answer=answer, spent=spent)
     ref = MessageRef(
         number=number,
         role=Role.ASSISTANT,
@@ -154,10 +153,12 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     )
     return replace(
         state,
+        request=None,
+        answer=answer,
+        spent=spent,
         window=append(state.window, ref),
-        messages=number + len(event.calls),
+        messages=number + calls,
         batch=opened(state.seq, number, event.calls),
-        spent=replace(spent, calls=spent.calls + len(event.calls)),
     )
 
 
@@ -248,7 +249,10 @@ def child_ended(state: RunState, event: ChildEnded) -> RunState:
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     """Messages left the window."""
-    kept = {number for first, last in event.kept for number in range(first, last + 1)}
+    # Spelt out within the messages that there are: a range in a damaged log may be as long as it likes.
+    kept = {
+        number for first, last in event.kept for number in range(max(first, 1), min(last, state.messages) + 1)
+    }
     window = only(state.window, kept)
     if window.count != event.after:
         raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
@@ -308,8 +312,9 @@ def run_resumed(state: RunState, event: RunResumed) -> RunState:
     """An engine took the run up again: calls whose end nobody saw are in doubt."""
     for name in event.in_doubt:
         state = with_call(state, replace(find(state, "run_resumed", name), in_doubt=True))
-    spent = replace(state.spent, downtime=state.spent.downtime + event.downtime)
-    return replace(state, spent=spent)
+    if state.asked_at is not None:
+        return state  # a person's time is counted as such, whether an engine waited with them or not
+    return replace(state, spent=replace(state.spent, downtime=state.spent.downtime + event.downtime))
 
 
 def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
@@ -373,7 +378,7 @@ def _open_request(state: RunState, kind: str, seq: int) -> Request:
     return state.request
 
 
-def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None) -> Spent:
+def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 0) -> Spent:
     old = spent.usage
     total = Usage(
         input=old.input + usage.input,
@@ -384,6 +389,7 @@ def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None) -> Spent:
     )
     return replace(
         spent,
+        calls=spent.calls + calls,
         usage=total,
         cost_nanousd=spent.cost_nanousd + (cost_nanousd or 0),
         unpriced=spent.unpriced + (cost_nanousd is None),

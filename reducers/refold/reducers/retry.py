@@ -45,7 +45,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def chance(seed: int, seq: int) -> int:
     """64 bits that depend on nothing but the run's seed and an event's number."""
-    key = seed.to_bytes(8, "big", signed=False)
+    key = (seed % (1 << 64)).to_bytes(8, "big")
     return int.from_bytes(hashlib.blake2b(seq.to_bytes(8, "big"), digest_size=8, key=key).digest(), "big")
 
 

@@ -91,7 +91,8 @@ def _trips_at(limit: TimeLimit, state: RunState) -> int:
 
 def _credited(limit: TimeLimit, state: RunState, mark: Mark) -> int:
     now, then = state.spent, mark.spent
-    person = now.person_wait - then.person_wait if limit.credit.person else 0
+    waiting = state.at - state.asked_at if state.asked_at is not None else 0
+    person = now.person_wait + waiting - then.person_wait if limit.credit.person else 0
     down = now.downtime - then.downtime if limit.credit.downtime else 0
     return person + down
 

@@ -11,6 +11,7 @@ what protects a log from an adversary: that is the hash chain of the store.
 
 import hashlib
 from collections.abc import Iterable, Set
+from itertools import pairwise
 
 import msgspec
 
@@ -66,34 +67,41 @@ def refs(window: Window) -> list[MessageRef]:
 
 def append(window: Window, ref: MessageRef) -> Window:
     """The window with one message more. The first system message and the first user message are pinned."""
-    ref = _pin(window, ref)
+    return extend(window, (ref,))
+
+
+def extend(window: Window, added: Iterable[MessageRef]) -> Window:
+    """The window with these messages more, in order: as appending one after the other."""
+    system, task = window.system_pinned, window.task_pinned
+    tokens, ranges, digest = window.tokens, window.ranges, int(window.digest, 16)
+    last: list[MessageRef] = []
+    for new in added:
+        ref = _pin(new, system_pinned=system, task_pinned=task)
+        system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
+        tokens, ranges, digest = tokens + ref.tokens, _extend(ranges, ref.number), digest + _leaf(ref)
+        last.append(ref)
     return Window(
-        chunks=_grow(window.chunks, ref),
-        count=window.count + 1,
-        tokens=window.tokens + ref.tokens,
-        ranges=_extend(window.ranges, ref.number),
-        digest=_hex(int(window.digest, 16) + _leaf(ref)),
-        system_pinned=window.system_pinned or ref.role is Role.SYSTEM,
-        task_pinned=window.task_pinned or ref.role is Role.USER,
+        chunks=_grow(window.chunks, last),
+        count=window.count + len(last),
+        tokens=tokens,
+        ranges=ranges,
+        digest=_hex(digest),
+        system_pinned=system,
+        task_pinned=task,
     )
 
 
 def only(window: Window, numbers: Set[int]) -> Window:
     """The window of the messages with these numbers, in the same order. What was pinned stays pinned."""
-    kept: list[MessageRef] = []
-    tokens, digest = window.tokens, int(window.digest, 16)
-    for ref in refs(window):
-        if ref.number in numbers:
-            kept.append(ref)
-        else:
-            tokens -= ref.tokens
-            digest -= _leaf(ref)
+    messages = refs(window)
+    kept = [ref for ref in messages if ref.number in numbers]
+    dropped = [ref for ref in messages if ref.number not in numbers]
     return Window(
-        chunks=tuple(tuple(kept[start : start + _CHUNK]) for start in range(0, len(kept), _CHUNK)),
+        chunks=_chunked(kept),
         count=len(kept),
-        tokens=tokens,
-        ranges=ranges_of(ref.number for ref in kept),
-        digest=_hex(digest),
+        tokens=window.tokens - sum(ref.tokens for ref in dropped),
+        ranges=ranges_of([ref.number for ref in kept]),
+        digest=_hex(int(window.digest, 16) - sum(map(_leaf, dropped))),
         system_pinned=window.system_pinned,
         task_pinned=window.task_pinned,
     )
@@ -114,25 +122,29 @@ def resized(window: Window, number: int, tokens: int, chars: int, digest: str) -
 
 def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Numbers in order as inclusive (first, last) pairs: 1, 2, 3, 7 is (1, 3), (7, 7)."""
-    pairs: list[tuple[int, int]] = []
-    for number in numbers:
-        if pairs and pairs[-1][1] == number - 1:
-            pairs[-1] = (pairs[-1][0], number)
-        else:
-            pairs.append((number, number))
-    return tuple(pairs)
+    listed = tuple(numbers)
+    if not listed:
+        return ()
+    cuts = [place for place, (one, next_) in enumerate(pairwise(listed), 1) if next_ != one + 1]
+    return tuple((listed[start], listed[end - 1]) for start, end in pairwise((0, *cuts, len(listed))))
 
 
-def _pin(window: Window, ref: MessageRef) -> MessageRef:
-    first_system = ref.role is Role.SYSTEM and not window.system_pinned
-    first_user = ref.role is Role.USER and not window.task_pinned
+def _pin(ref: MessageRef, *, system_pinned: bool, task_pinned: bool) -> MessageRef:
+    first_system = ref.role is Role.SYSTEM and not system_pinned
+    first_user = ref.role is Role.USER and not task_pinned
     return msgspec.structs.replace(ref, pinned=True) if first_system or first_user else ref
 
 
-def _grow(chunks: tuple[tuple[MessageRef, ...], ...], ref: MessageRef) -> tuple[tuple[MessageRef, ...], ...]:
-    if chunks and len(chunks[-1]) < _CHUNK:
-        return (*chunks[:-1], (*chunks[-1], ref))
-    return (*chunks, (ref,))
+def _grow(
+    chunks: tuple[tuple[MessageRef, ...], ...], added: list[MessageRef]
+) -> tuple[tuple[MessageRef, ...], ...]:
+    if not chunks:
+        return _chunked(added)
+    return (*chunks[:-1], *_chunked([*chunks[-1], *added]))
+
+
+def _chunked(messages: list[MessageRef]) -> tuple[tuple[MessageRef, ...], ...]:
+    return tuple(tuple(messages[start : start + _CHUNK]) for start in range(0, len(messages), _CHUNK))
 
 
 def _extend(ranges: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,19 @@
+"""Replay: the verbs over logs. They read, derive and compare; no model, tool or network is ever reached."""
+
+from refold.replay.audit import Audit, Auditor, Difference, Finding, audit
+from refold.replay.reading import events, state_at
+from refold.replay.verification import Problem, Verification, Verifier, verify
+
+__all__ = [
+    "Audit",
+    "Auditor",
+    "Difference",
+    "Finding",
+    "Problem",
+    "Verification",
+    "Verifier",
+    "audit",
+    "events",
+    "state_at",
+    "verify",
+]

@@ -28,7 +28,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event as it is on disk. `seq` counts from 1 in its run; `hash` is 32 bytes, see `refold.store.chain`."""
+    """One event as it is on disk. `seq` counts from 1 in its run; `hash` is 32 bytes, see `refold.store.chain`.
+
+    `content_digest` is 32 bytes, or None for an event that never had content. Content None beside a digest
+    is content that was erased.
+    """
 
     run: str
     seq: int
@@ -38,6 +42,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content: bytes | None
     salt: bytes
     hash: bytes
+    content_digest: bytes | None = None
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -66,7 +71,9 @@ class Conflict(StoreError):
         self.run, self.expected, self.head = run, expected, head
 
     def __str__(self) -> str:
-        return f"run {self.run} is at event {self.head}, not {self.expected}: read it again, decide again, retry"
+        return (
+            f"run {self.run} is at event {self.head}, not {self.expected}: read it again, decide again, retry"
+        )
 
 
 class LeaseLost(StoreError):

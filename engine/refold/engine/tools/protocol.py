@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from refold.reducers.messages import ToolSchema
-from refold.reducers.vocabulary import Replay
+from refold.reducers.vocabulary import Replay, ToolError
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,19 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
 
 
+class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool returns instead of text when it knows more: an answer that was made, and capped, elsewhere.
+
+    `size` is of the uncut output in UTF-8 bytes, `sha256` its hex digest; `error` if the call went wrong.
+    """
+
+    output: str
+    size: int
+    sha256: str = ""
+    cut: bool = False
+    error: ToolError | None = None
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool: its schema, how it may be replayed, and the function that runs it.
 
@@ -32,7 +45,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: ToolSchema
-    run: Callable[[str, CallContext], Awaitable[str]]
+    run: Callable[[str, CallContext], Awaitable[str | ToolAnswer]]
     replay: Replay = Replay.AT_MOST_ONCE
     timeout: float | None = None
     digest: str = ""

@@ -36,16 +36,28 @@ def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
             state = yield _tripped(watch, judgement, Verdict.INJECT)
             state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
         case Refuse():
-            state = yield refused(
-                state,
-                judgement.call,
-                watch.name,
-                judgement.text,
-                version=watch.version,
-                why=judgement.why,
-                metadata=judgement.metadata,
-            )
+            state = yield from _refuse(state, watch, judgement)
     return state
+
+
+def _open(state: RunState, call: str) -> bool:
+    return state.batch is not None and any(c.id == call and c.result is None for c in state.batch.calls)
+
+
+def _refuse(state: RunState, watch: Watch, judgement: Refuse) -> Flow:
+    if not _open(state, judgement.call):
+        return state  # the first guard that refused a call gave it its result
+    return (
+        yield refused(
+            state,
+            judgement.call,
+            watch.name,
+            judgement.text,
+            version=watch.version,
+            why=judgement.why,
+            metadata=judgement.metadata,
+        )
+    )
 
 
 def _tripped(watch: Watch, judgement: Judgement, verdict: Verdict) -> GuardTripped:

@@ -148,7 +148,8 @@ def _flow(state: RunState, fact: Fact) -> Flow:
     while phase is not None:
         for check in ORDER[phase]:
             state = yield from check(state, fact)
-            if settled(state):
+            # Aside, something is mostly in flight: that must not hide a deadline that has passed.
+            if state.ended or (phase is not Phase.ASIDE and settled(state)):
                 return state
         phase = _next(phase, state)
     return state

@@ -1,0 +1,78 @@
+"""The engine's hold on one run's log: events out as records, and back into a state and the words it needs."""
+
+from collections.abc import Sequence
+
+from refold.reducers import codec
+from refold.reducers.errors import DamagedLog, RefoldError
+from refold.reducers.events import Event
+from refold.reducers.evolution import evolve
+from refold.reducers.guards import Registry
+from refold.reducers.state import NEW, RunState
+from refold.reducers.views import needed
+from refold.store.protocol import Lease, Record, Store, Stored, UnknownRun
+
+
+class Journal:
+    """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
+
+    `contents` has the events of the window and of the open batch, by their numbers.
+    """
+
+    def __init__(self, store: Store, run: str) -> None:
+        self.store, self._run = store, run
+        self._lease: Lease | None = None
+        self.contents: dict[int, Event] = {}
+
+    async def load(self, registry: Registry) -> RunState:
+        """The state that the log says. Raises `UnknownRun`, or `Damaged` naming the event that cannot stand."""
+        state = NEW
+        async for chunk in self.store.read(self._run):
+            for stored in chunk:
+                state = self._folded(state, stored, registry)
+        if state.seq == 0:
+            raise UnknownRun(self._run)
+        return state
+
+    async def append(self, before: RunState, after: RunState, events: Sequence[Event], salt: bytes) -> None:
+        """Write one fact and what followed from it: on disk when this returns, or nothing of it is."""
+        if self._lease is None:
+            self._lease = await self.store.lease(self._run)
+        records = [record(event, max(before.at, after.at), salt) for event in events]
+        await self.store.append(self._run, before.seq, self._lease, records)
+        for place, event in enumerate(events):
+            self._keep(before.seq + 1 + place, event, after)
+
+    def _folded(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
+        event = codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)
+        if stored.seq != state.seq + 1:
+            raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")
+        try:
+            state = evolve(state, event, registry)
+        except RefoldError as error:
+            raise DamagedLog(stored.run, stored.seq, str(error)) from error
+        self._keep(stored.seq, event, state)
+        return state
+
+    def _keep(self, seq: int, event: Event, state: RunState) -> None:
+        if getattr(event, "content", None) is None:
+            return
+        self.contents[seq] = event
+        # Looking through the window costs as much as the window: do it when it pays, not at each event.
+        if len(self.contents) > 2 * state.window.count + 64:
+            wanted = {*needed(state)}
+            wanted |= {state.batch.seq} if state.batch else set()
+            wanted |= {state.answer.seq} if state.answer else set()
+            self.contents = {kept: self.contents[kept] for kept in sorted(wanted) if kept in self.contents}
+
+
+def record(event: Event, at: int, salt: bytes) -> Record:
+    """An event as the store takes it. The salt blinds what the world said; the harness's own words need none."""
+    encoded = codec.encode(event)
+    blinded = encoded.content is not None and bool(getattr(event, "digest", ""))
+    return Record(
+        at=at,
+        kind=encoded.kind,
+        body=encoded.body,
+        content=encoded.content,
+        salt=salt if blinded else b"",
+    )

@@ -1,0 +1,187 @@
+"""A run as a caller holds it: await its result, watch it, stop it, answer it."""
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from transitions import Machine
+
+from refold.engine.background import Background
+from refold.engine.journal import Journal
+from refold.engine.live import LiveAgent
+from refold.engine.loop import Loop, Salts
+from refold.engine.result import RunResult, result_of
+from refold.engine.stores import StoreSource, opened
+from refold.engine.updates import Recorded, Subscription, Update
+from refold.engine.world import Maker, World
+from refold.reducers import composing
+from refold.reducers.effects import doubtful
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import CancelRequested, Fact, InputReceived, RunResumed, StateChanged
+from refold.reducers.guards import Registry
+from refold.reducers.machine import AgentState
+from refold.reducers.state import NEW, RunState
+from refold.store.protocol import Store
+
+
+class NotWaiting(WrongUse):
+    """A message for a run that does not wait for one."""
+
+    def __init__(self, run: str, state: AgentState) -> None:
+        super().__init__(run, state)
+        self.run, self.state = run, state
+
+    def __str__(self) -> str:
+        return f"run {self.run} is {self.state}: it takes a message only in WAITING_FOR_INPUT"
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run takes place: its world, its log, its guards, its chance, and who drives it.
+
+    `check` is called with the state of a log that was taken up, and raises if this agent cannot go on with it.
+    """
+
+    world: World
+    store: StoreSource
+    registry: Registry
+    salts: Salts
+    worker: str
+    check: Callable[[RunState], None]
+
+
+class Run:
+    """A run, live: it starts with the first `result()`, `updates()` or `async with`, and then goes on by itself.
+
+    `state` is what is on disk. `machine` is a `transitions` machine that follows it, to hang callbacks on. When
+    `result()` is cancelled, or an `async with` is left early, the engine stops as in a crash: the log is whole, and
+    `Agent.resume` goes on from there.
+    """
+
+    def __init__(self, run: str, setting: Setting, opening: Maker | None) -> None:
+        self.id = run
+        self._setting, self._opening = setting, opening
+        self._live = LiveAgent()
+        self._inbox: list[Maker] = []
+        self._subscriptions: list[Subscription] = []
+        self._background: Background | None = None
+        self._loop: Loop | None = None
+        self._state = NEW
+        self._result: RunResult | None = None
+
+    @property
+    def state(self) -> RunState:
+        """The state that is on disk."""
+        return self._loop.state if self._loop else self._state
+
+    @property
+    def machine(self) -> Machine:
+        """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
+        return self._live.machine
+
+    async def result(self) -> RunResult:
+        """Wait until the run has ended or waits for a person, and say how it stands.
+
+        Raises what stops an engine: `StoreUnavailable`, `Conflict`, `Damaged`, `WrongUse`. What was recorded until
+        then is on disk.
+        """
+        await self._started().join()
+        assert self._result is not None
+        return self._result
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """Deltas as they stream and events once they are on disk, until the run stops.
+
+        Starts the run if nobody has. Leaving the loop early does not stop it.
+        """
+        subscription = Subscription()
+        self._subscriptions.append(subscription)
+        try:
+            background = self._started()
+            async for update in subscription:
+                yield update
+            await background.join()
+        finally:
+            self._subscriptions.remove(subscription)
+
+    def cancel(self, reason: str = "", *, by: str = "user") -> None:
+        """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
+        self._put(lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=by), reason, salt))
+
+    def send(self, message: str, *, by: str = "user") -> None:
+        """Answer a run that waits for a person; await `result()` again to go on. Raises `NotWaiting`."""
+        if self.state.agent_state is not AgentState.WAITING_FOR_INPUT:
+            raise NotWaiting(self.id, self.state.agent_state)
+        self._put(
+            lambda state, at, salt: composing.received(state, InputReceived(at=at, by=by), message, salt)
+        )
+
+    async def __aenter__(self) -> Self:
+        self._started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._background is not None:
+            await self._background.stop()
+
+    def _put(self, make: Maker) -> None:
+        if self._loop is not None and self._background is not None and not self._background.over:
+            self._loop.put(make)
+        else:
+            self._inbox.append(make)
+
+    def _started(self) -> Background:
+        if self._background is None or (self._background.over and self._inbox):
+            self._background = Background(self._drive)
+        return self._background
+
+    async def _drive(self) -> None:
+        try:
+            async with opened(self._setting.store) as store:
+                loop = await self._taken_up(store)
+                for make in self._inbox:
+                    loop.put(make)
+                self._inbox.clear()
+                await loop.drive()
+                self._result = result_of(loop.state, loop.journal.contents)
+        except BaseException:
+            # What is on disk may be more, or less, than what was believed: whoever goes on reads it again.
+            self._state, self._loop = self.state, None
+            raise
+        finally:
+            for subscription in self._subscriptions:
+                subscription.close()
+
+    async def _taken_up(self, store: Store) -> Loop:
+        """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""
+        if self._loop is not None:
+            self._loop.journal.store = store
+            return self._loop
+        world, setting = self._setting.world, self._setting
+        journal = Journal(store, self.id)
+        state = NEW if self._opening is not None else await journal.load(setting.registry)
+        if self._opening is None:
+            setting.check(state)
+            self._live.machine.set_state(str(state.agent_state))
+        world.clock.start(state.at)
+        loop = self._loop = Loop(state, journal, world, setting.registry, setting.salts, self._told)
+        if self._opening is not None:
+            loop.put(self._opening)
+            self._opening = None
+        elif not state.ended and (state.asked_at is None or self._inbox):
+            loop.put(self._resumed)
+        return loop
+
+    def _resumed(self, state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG002
+        return RunResumed(
+            at=at, worker=self._setting.worker, in_doubt=doubtful(state), downtime=at - state.at
+        )
+
+    def _told(self, update: Update) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(update)
+        if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
+            # A person's answer leads back to where the agent asked: the table's two targets need to know.
+            self._live.follow(update.event.trigger, update.event.target)

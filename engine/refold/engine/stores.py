@@ -1,0 +1,20 @@
+"""Where an agent's logs are: a store that the caller keeps, or a file that is opened for as long as it is needed."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from os import PathLike
+
+from refold.store import SqliteStore
+from refold.store.protocol import Store
+
+StoreSource = Store | str | PathLike[str]
+
+
+@asynccontextmanager
+async def opened(source: StoreSource) -> AsyncGenerator[Store]:
+    """The store of a source; one that was opened here is closed here."""
+    if not isinstance(source, str | PathLike):
+        yield source
+        return
+    async with await SqliteStore.open(source) as store:
+        yield store

@@ -1,0 +1,86 @@
+"""What subscribers of a live run are told: deltas as they stream, and events once they are on disk.
+
+Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nobody up:
+deltas that it has no room for are dropped, and it is told how many. Recorded events are in the log anyway.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator
+
+import anyio
+import msgspec
+
+from refold.engine.models.protocol import Delta
+from refold.reducers.events import Event
+
+_ROOM = 10_000
+
+
+class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
+    """An event that is on disk, as durable as the store promises. `seq` is its number in the run."""
+
+    seq: int
+    event: Event
+
+
+class Streamed(msgspec.Struct, frozen=True, tag="streamed"):
+    """A piece of an answer to the request made at event `request`. Not recorded yet, and perhaps never."""
+
+    request: int
+    delta: Delta
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """The stream of the request made at event `request` is over, in its own time or `cancelled`; its fact follows."""
+
+    request: int
+    cancelled: bool = False
+
+
+class Missed(msgspec.Struct, frozen=True, tag="missed"):
+    """So many updates were dropped here, because nobody took them in time."""
+
+    count: int
+
+
+Update = Recorded | Streamed | Finished | Missed
+
+
+class Subscription:
+    """One subscriber's updates, in order, until the run stops."""
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self._waiting: deque[Update] = deque()
+        self._room = room
+        self._missed = 0
+        self._over = False
+        self._changed = anyio.Event()
+
+    def put(self, update: Update) -> None:
+        """Hand over an update; never waits. The end of a stream is always delivered."""
+        if len(self._waiting) >= self._room and not isinstance(update, Finished):
+            self._missed += 1
+            return
+        if self._missed:
+            self._waiting.append(Missed(self._missed))
+            self._missed = 0
+        self._waiting.append(update)
+        self._changed.set()
+
+    def close(self) -> None:
+        """There will be no more."""
+        if self._missed:
+            self._waiting.append(Missed(self._missed))
+            self._missed = 0
+        self._over = True
+        self._changed.set()
+
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        """The updates as they come; ends when the run has stopped and everything was taken."""
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._over:
+                return
+            self._changed = anyio.Event()
+            await self._changed.wait()

@@ -1,0 +1,249 @@
+"""The world, as effects meet it: models, tools and clocks. Each effect ends in exactly one fact.
+
+What is returned here is not the fact but a *maker* of it: the instant, the salt and the state at which the
+fact enters the log are known only when its turn comes.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+import anyio
+import msgspec
+
+from refold.engine.clock import Clock, Stopwatch
+from refold.engine.models.protocol import Delta, Model, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
+from refold.reducers import composing
+from refold.reducers.arguments import is_object
+from refold.reducers.effects import CallModel, RunTool
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import Answer, Event, Fact, ModelResponded, ToolReturned
+from refold.reducers.events import ModelFailed as Failed
+from refold.reducers.messages import ToolSchema
+from refold.reducers.state import RunState
+from refold.reducers.views import view
+from refold.reducers.vocabulary import FailureClass, Replay, ToolError
+
+Maker = Callable[[RunState, int, bytes], Fact]
+"""(state, at, salt) -> the fact, when its turn in the queue has come."""
+
+Publish = Callable[[Delta], None]
+_NANO = 1_000_000_000
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_REPEATABLE = (Replay.READ_ONLY, Replay.IDEMPOTENT)
+
+
+class World:
+    """One model, some tools and a clock."""
+
+    def __init__(self, model: Model, tools: Mapping[str, Tool], clock: Clock) -> None:
+        self.model, self.tools, self.clock = model, tools, clock
+
+    async def ask(
+        self,
+        effect: CallModel,
+        state: RunState,
+        contents: Mapping[int, Event],
+        scope: anyio.CancelScope,
+        publish: Publish,
+    ) -> Maker:
+        """Ask the model. `scope` is cancelled by whoever wants the request settled."""
+        request = request_for(effect, state, contents)
+        stopwatch = self.clock.stopwatch(effect)
+        arrived: list[str] = []
+
+        def seen(delta: Delta) -> None:
+            if isinstance(delta, TextDelta):
+                arrived.append(delta.text)
+            publish(delta)
+
+        with scope, anyio.CancelScope() as bound:
+            bound.deadline = self._bound(effect.deadline)
+            try:
+                reply = await self._reply(request, seen)
+            except ModelFailed as error:
+                return _failed(effect, error, "".join(arrived), stopwatch)
+            return _responded(effect, reply, request, stopwatch)
+        failure, said = FailureClass.CANCELLED, "the request was cut off"
+        if not scope.cancelled_caught:
+            failure, said = FailureClass.TIMEOUT, "no answer within the time that was left"
+        return _failed(effect, ModelFailed(failure, said), "".join(arrived), stopwatch)
+
+    async def run(self, effect: RunTool, arguments: str, state: RunState, scope: anyio.CancelScope) -> Maker:
+        """Run a tool. `scope` is cancelled by whoever wants the call settled."""
+        stopwatch = self.clock.stopwatch(effect)
+        tool = self.tools.get(effect.name)
+        if tool is None:
+            offered = ", ".join(sorted(self.tools)) or "none"
+            return _told(effect, ToolError.UNKNOWN_TOOL, {"tool": effect.name, "tools": offered}, stopwatch)
+        if not is_object(arguments):
+            problem = "the arguments are not one complete JSON object"
+            return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)
+        context = CallContext(run=state.setup.run, call=effect.call, key=effect.key)
+        with scope, anyio.CancelScope() as bound:
+            bound.deadline = self._bound(effect.deadline, tool.timeout)
+            return await self._outcome(tool, effect, arguments or "{}", context, stopwatch)
+        if not scope.cancelled_caught:
+            return _told(effect, ToolError.TIMEOUT, {}, stopwatch)
+        # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
+        error = ToolError.CANCELLED if tool.replay in _REPEATABLE else ToolError.IN_DOUBT
+        return _told(effect, error, {}, stopwatch)
+
+    async def _reply(self, request: ModelRequest, seen: Publish) -> Reply:
+        reply: Reply | None = None
+        try:
+            async with aclosing(self.model.stream(request)) as stream:
+                async for item in stream:
+                    if isinstance(item, Reply):
+                        reply = item
+                    else:
+                        seen(item)
+        except (ModelFailed, WrongUse):
+            raise
+        except Exception as error:  # a model that breaks its promise must not take the run with it
+            raise ModelFailed(FailureClass.OTHER, f"{type(error).__name__}: {error}") from error
+        if reply is None:
+            raise ModelFailed(FailureClass.STREAM_BROKEN, "the stream closed without a last word")
+        return reply
+
+    async def _outcome(
+        self, tool: Tool, effect: RunTool, arguments: str, context: CallContext, stopwatch: Stopwatch
+    ) -> Maker:
+        hidden = tool.redact or _as_it_is
+        try:
+            output = await tool.run(arguments, context)
+        except BadArguments as error:
+            return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": hidden(str(error))}, stopwatch)
+        except Exception as error:  # the tool's own failure is told to the model, and the run goes on
+            problem = hidden(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            return _told(effect, ToolError.RAISED, {"problem": problem}, stopwatch)
+        if isinstance(output, ToolAnswer):
+            return _answered(effect, output, stopwatch)
+        return _said(effect, hidden(output), stopwatch)
+
+    def _bound(self, instant: int | None, timeout: float | None = None) -> float:
+        left = [] if instant is None else [max(0.0, (instant - self.clock.now()) / _NANO)]
+        left += [] if timeout is None else [timeout]
+        return anyio.current_time() + min(left, default=float("inf"))
+
+
+def request_for(effect: CallModel, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
+    """The request of an effect: exactly what the log says that the model is to see."""
+    offered = [tool for tool in state.setup.tools if effect.tools is None or tool.name in effect.tools]
+    return ModelRequest(
+        messages=view(state, contents),
+        tools=tuple(
+            ToolSchema(name=tool.name, description=tool.description, schema=tool.schema) for tool in offered
+        ),
+        settings=state.setup.settings,
+        max_output=effect.max_output,
+    )
+
+
+def in_doubt(call: str) -> Maker:
+    """The result of a call that was started and that nobody holds: its end is unknown."""
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        said = composing.said_error(state, ToolError.IN_DOUBT, {})
+        fact = ToolReturned(at=at, call=call, error=ToolError.IN_DOUBT)
+        return composing.returned(state, fact, said, call, "", salt)
+
+    return make
+
+
+def abandoned(request: int) -> Maker:
+    """The end of a request that nobody holds any more: made anew it is not, for the run is to stop."""
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+        fact = Failed(at=at, request=request, failure=FailureClass.CANCELLED)
+        return composing.failed(fact, "the run was stopped before the request was made again", "", salt)
+
+    return make
+
+
+def _responded(effect: CallModel, reply: Reply, request: ModelRequest, stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        fact = ModelResponded(
+            at=at,
+            request=effect.seq,
+            stop=reply.stop,
+            stop_raw=reply.stop_raw,
+            usage=reply.usage,
+            cost_nanousd=reply.cost_nanousd,
+            model=reply.model,
+            adapter=reply.adapter,
+            adapter_version=reply.adapter_version,
+            response_id=reply.response_id,
+            sent=_digest(salt, request),
+            duration=duration,
+        )
+        answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
+        made = [
+            composing.CallMade(name=call.name, arguments=call.arguments, provider_id=call.provider_id)
+            for call in reply.calls
+        ]
+        return composing.responded(state, fact, answer, made, salt)
+
+    return make
+
+
+def _failed(effect: CallModel, error: ModelFailed, arrived: str, stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+        fact = Failed(
+            at=at,
+            request=effect.seq,
+            failure=error.failure,
+            status=error.status,
+            retry_after=error.retry_after,
+            duration=duration,
+        )
+        return composing.failed(fact, error.message, error.partial_text or arrived, salt)
+
+    return make
+
+
+def _said(effect: RunTool, output: str, stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+    sha256 = hashlib.sha256(output.encode(errors="replace")).hexdigest()
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        fact = ToolReturned(at=at, call=effect.call, duration=duration)
+        return composing.returned(state, fact, output, effect.name, sha256, salt)
+
+    return make
+
+
+def _told(effect: RunTool, error: ToolError, values: dict[str, str | int], stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        said = composing.said_error(state, error, values)
+        fact = ToolReturned(at=at, call=effect.call, error=error, duration=duration)
+        return composing.returned(state, fact, said, effect.name, "", salt)
+
+    return make
+
+
+def _answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        fact = ToolReturned(
+            at=at, call=effect.call, error=answer.error, size=answer.size, cut=answer.cut, duration=duration
+        )
+        return composing.returned(state, fact, answer.output, effect.name, answer.sha256, salt)
+
+    return make
+
+
+def _digest(salt: bytes, request: ModelRequest) -> str:
+    return hashlib.sha256(salt + _ENCODER.encode(request)).hexdigest()
+
+
+def _as_it_is(text: str) -> str:
+    return text

@@ -1,0 +1,136 @@
+"""`verify`: is the log whole and unedited? Chain, order, schema, legal moves, state digests."""
+
+import msgspec
+
+from refold.reducers.checkpoint import state_digest
+from refold.reducers.errors import CannotJudge, RefoldError
+from refold.reducers.events import Annotation, Event, Fact, RunForked, RunStarted, StateDigested
+from refold.reducers.evolution import evolve
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.state import NEW, RunState
+from refold.replay.reading import event_of, stored_events
+from refold.store.chain import GENESIS, check
+from refold.store.protocol import Head, Store, Stored
+
+UNSEALED = "that nothing was cut off at the end: the log is not sealed"
+UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """The first event at which a log stops being what was written, and why, in one sentence."""
+
+    seq: int
+    kind: str
+    problem: str
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was checked, what was found, and what checking cannot prove.
+
+    `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests that
+    were derived again. `hash` is the head's, hex. `newer`: the log was written by a newer refold, and cannot be
+    judged from `problem.seq` on.
+    """
+
+    run: str
+    events: int
+    contents: int
+    erased: int
+    digests: int
+    hash: str
+    agent_state: str
+    problem: Problem | None = None
+    newer: bool = False
+    cannot_prove: tuple[str, ...] = (UNSEALED, UNKEYED)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every event that is there is what was written."""
+        return self.problem is None
+
+
+async def verify(store: Store, run: str, registry: Registry = BUILTIN) -> Verification:
+    """Check a run from its first event to its last, or to the first that is wrong. Raises `UnknownRun`."""
+    verifier = Verifier(run, registry)
+    async for stored in stored_events(store, run):
+        if not verifier.take(stored):
+            break
+    return verifier.result()
+
+
+class Verifier:
+    """Takes a run's records in order; the first that is wrong ends it."""
+
+    def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
+        self._run, self._registry = run, registry
+        self._state: RunState = NEW
+        self._head = Head(seq=0, hash=GENESIS)
+        self._at = 0
+        self._contents = self._erased = self._digests = 0
+        self._problem: Problem | None = None
+        self._newer = False
+
+    def take(self, stored: Stored) -> bool:
+        """Check one record. False: it is wrong, and nothing after it can be believed."""
+        problem = self._wrong(stored)
+        if problem is not None:
+            self._problem = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
+            return False
+        self._head = Head(seq=stored.seq, hash=stored.hash)
+        self._contents += stored.content is not None
+        self._erased += stored.content is None and stored.content_digest is not None
+        return True
+
+    def result(self) -> Verification:
+        """What was found so far."""
+        return Verification(
+            run=self._run,
+            events=self._head.seq,
+            contents=self._contents,
+            erased=self._erased,
+            digests=self._digests,
+            hash=self._head.hash.hex(),
+            agent_state=str(self._state.agent_state),
+            problem=self._problem,
+            newer=self._newer,
+        )
+
+    def _wrong(self, stored: Stored) -> str | None:
+        if stored.run != self._run:
+            return f"it is an event of run {stored.run}"
+        broken = check(stored, self._head)
+        if broken is not None:
+            return broken
+        if stored.at < self._at:
+            return f"its time is {self._at - stored.at} ns before the event's before it"
+        self._at = stored.at
+        try:
+            return self._misread(stored, event_of(stored))
+        except CannotJudge as error:
+            self._newer = True
+            return str(error)
+        except RefoldError as error:
+            return str(error)
+
+    def _misread(self, stored: Stored, event: Event) -> str | None:
+        if isinstance(event, Fact | Annotation) and event.at != stored.at:
+            return f"its header says it happened at {stored.at}, its body at {event.at}"
+        if isinstance(event, RunStarted | RunForked) and event.run != stored.run:
+            return f"its body is of run {event.run}"
+        digest = getattr(event, "digest", "")
+        if digest and stored.content_digest is not None and digest != stored.content_digest.hex():
+            return "the digest in its body is not that of its content"
+        if isinstance(event, StateDigested):
+            problem = self._wrong_digest(event)
+            if problem is not None:
+                return problem
+        self._state = evolve(self._state, event, self._registry)
+        return None
+
+    def _wrong_digest(self, event: StateDigested) -> str | None:
+        self._digests += 1
+        derived = state_digest(self._state)
+        if derived.state != event.state:
+            return "the state that the log folds to is not the state that was digested here"
+        wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]
+        return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
