@@ -1,0 +1,171 @@
+"""Vendors' failures in our words: what the libraries raise becomes one `ModelFailed`.
+
+A declared translation. A provider that answered with a status or an error event is classified by
+what it said; a connection that failed, by where it failed; once the answer has begun, whatever ends it
+without a word from the provider is a broken stream, for what had arrived can be continued.
+"""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import Any, cast
+
+import msgspec
+
+from refold.engine.models.protocol import ModelFailed
+from refold.reducers.failures import classify
+from refold.reducers.numbers import NANO
+from refold.reducers.text import clean
+from refold.reducers.vocabulary import FailureClass
+
+# By the names of exception classes, most specific first along an exception's bases: naming a class
+# does not import its library, and openai, anthropic and pydantic-ai share the names of httpx.
+BY_EXCEPTION: Mapping[str, FailureClass] = MappingProxyType(
+    {
+        "ConnectTimeout": FailureClass.NETWORK,  # nothing was sent: like any failed connection
+        "PoolTimeout": FailureClass.NETWORK,
+        "ModelRequestTimeout": FailureClass.TIMEOUT,
+        "ModelTimeoutError": FailureClass.TIMEOUT,
+        "APITimeoutError": FailureClass.TIMEOUT,
+        "TimeoutException": FailureClass.TIMEOUT,
+        "TimeoutError": FailureClass.TIMEOUT,
+        "ModelConnectionError": FailureClass.NETWORK,
+        "APIConnectionError": FailureClass.NETWORK,
+        "TransportError": FailureClass.NETWORK,
+        "StreamError": FailureClass.NETWORK,
+        "OSError": FailureClass.NETWORK,
+        "UserError": FailureClass.BAD_REQUEST,
+        # A 200 that held no answer, or none that could be read: an empty stream.
+        "UnexpectedModelBehavior": FailureClass.STREAM_BROKEN,
+        "JSONDecodeError": FailureClass.STREAM_BROKEN,
+    }
+)
+
+# A provider that asks for more has not understood the question, and a hostile one could ask for an
+# integer that no log can hold.
+LONGEST_WAIT = 7 * 24 * 3600 * NANO
+
+_LONGEST_MESSAGE = 2_000  # characters: enough for every error seen, too few to fill a log with a page of HTML
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What the exception itself does not know about the request that failed.
+
+    `opened` says whether anything of the answer had arrived, `partial` is its text so far, `variable`
+    the environment variable that holds the key, `secret` the key, "" if there is none, and `now` the
+    wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read.
+    """
+
+    opened: bool
+    partial: str
+    variable: str
+    secret: str
+    now: int
+
+
+def translate(error: Exception, around: Circumstances) -> ModelFailed:
+    """The failure that stands for `error`. Pure; never raises, and never shows the secret."""
+    status = _status(error)
+    text = _without(around.secret, _said(error))
+    failure = _class(error, status, text, opened=around.opened)
+    if failure is FailureClass.AUTH:
+        text = f"{text}; check the key in {around.variable}"
+    return ModelFailed(
+        failure,
+        text,
+        status=status,
+        retry_after=retry_after(getattr(error, "headers", None) or {}, around.now),
+        partial_text=around.partial,
+    )
+
+
+def tells(error: BaseException, secret: str) -> bool:
+    """Whether an exception, or one that it came from, would show the secret when printed."""
+    seen: list[BaseException] = []
+    link: BaseException | None = error
+    while secret and link is not None and link not in seen:
+        if secret in str(link) or secret in repr(link):
+            return True
+        seen.append(link)
+        link = link.__cause__ or link.__context__
+    return False
+
+
+def retry_after(headers: Mapping[str, str], now: int) -> int | None:
+    """Nanoseconds that the provider asks to wait, or None if it asks for nothing that can be read.
+
+    `headers` have lower-case names, `now` is in nanoseconds since the Unix epoch. `retry-after-ms` is
+    more exact and wins; `retry-after` is in seconds or an HTTP date (RFC 9110, 10.2.3), a past one 0.
+    """
+    wait = _scaled(headers.get("retry-after-ms"), NANO // 1000)
+    if wait is None:
+        wait = _scaled(headers.get("retry-after"), NANO)
+    if wait is None:
+        wait = _until(headers.get("retry-after"), now)
+    return None if wait is None else min(max(wait, 0), LONGEST_WAIT)
+
+
+def _scaled(value: str | None, unit: int) -> int | None:
+    try:
+        number = Decimal((value or "").strip())
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or number < 0:
+        return None
+    return LONGEST_WAIT if number > LONGEST_WAIT else int(number * unit)
+
+
+def _until(value: str | None, now: int) -> int | None:
+    try:
+        return int(parsedate_to_datetime(value or "").timestamp()) * NANO - now
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+
+
+def _class(error: Exception, status: int | None, text: str, *, opened: bool) -> FailureClass:
+    if status is not None or getattr(error, "in_stream", False):
+        return classify(status, text)
+    if opened:
+        return FailureClass.STREAM_BROKEN
+    if getattr(error, "phase", None) in ("connect", "pool"):
+        return FailureClass.NETWORK
+    for kind in type(error).__mro__:
+        if kind.__name__ in BY_EXCEPTION:
+            return BY_EXCEPTION[kind.__name__]
+    return classify(None, text)
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _said(error: Exception) -> str:
+    """What the provider said, its code in front, or what the library says in its place."""
+    body = getattr(error, "body", None)
+    inner = _inner(body)
+    said = inner.get("message") or (body if isinstance(body, str) else "") or _dumped(inner) or str(error)
+    code = getattr(error, "provider_error_code", None) or getattr(error, "provider_error_type", None)
+    whole = f"{code}: {said}" if code and code != str(_status(error)) else str(said)
+    return clean(whole.strip() or type(error).__name__)[:_LONGEST_MESSAGE]
+
+
+def _inner(body: object) -> dict[str, Any]:
+    """The object that reports the failure: providers wrap it in `error`, or do not."""
+    if not isinstance(body, dict):
+        return {}
+    outer = cast("dict[str, Any]", body)
+    inner = outer.get("error")
+    if isinstance(inner, str):
+        return {"message": inner}
+    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
+
+
+def _dumped(value: dict[str, Any]) -> str:
+    return json.dumps(value, default=str) if value else ""
+
+
+def _without(secret: str, text: str) -> str:
+    return text.replace(secret, "[key]") if secret else text

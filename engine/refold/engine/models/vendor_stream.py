@@ -1,0 +1,193 @@
+"""A vendor's answer while it arrives: the library's events become our deltas and, last, one `Reply`."""
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refold.engine.models.protocol import (
+    CallDelta,
+    Delta,
+    ModelFailed,
+    ReasoningDelta,
+    Reply,
+    ReplyCall,
+    TextDelta,
+)
+from refold.engine.models.vendor_messages import provider_data
+from refold.reducers.messages import Usage
+from refold.reducers.text import clean
+from refold.reducers.vocabulary import FailureClass, StopReason
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponsePart, ModelResponsePartDelta, ToolCallPart
+    from pydantic_ai.models import StreamedResponse
+    from pydantic_ai.usage import RequestUsage
+
+ADAPTER = "pydantic-ai"
+_DISTRIBUTION = "pydantic-ai-slim"
+_MADE_UP_ID = "pyd_ai_"  # how the library's own call ids begin, where the vendor gave none
+
+# The vendor's own word first, where ours is finer than the library's, then the library's.
+STOPS: Mapping[str, StopReason] = MappingProxyType(
+    {
+        "stop_sequence": StopReason.STOP_SEQUENCE,
+        "pause_turn": StopReason.OTHER,
+        "stop": StopReason.END_TURN,
+        "length": StopReason.MAX_TOKENS,
+        "content_filter": StopReason.CONTENT_FILTER,
+        "tool_call": StopReason.TOOL_USE,
+    }
+)
+
+
+class Answer:
+    """What has arrived of one answer. Fed with the library's events in order; gives deltas, then the reply.
+
+    The texts of all deltas, joined, are the reply's text and reasoning. `opened` is set by its owner once
+    the vendor has begun to answer.
+    """
+
+    def __init__(self) -> None:
+        self.opened = False
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: dict[int, int] = {}  # the library's part number to our call number
+
+    @property
+    def text(self) -> str:
+        """The answer's text so far."""
+        return "".join(self._texts)
+
+    def take(self, event: object) -> Iterator[Delta]:
+        """The deltas in one event; most of the library's events hold one, its summaries none."""
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
+
+        match event:
+            case PartStartEvent(index=index, part=part):
+                yield from self._started(index, part)
+            case PartDeltaEvent(index=index, delta=delta):
+                yield from self._grown(index, delta)
+            case _:
+                return
+
+    def finish(self, response: "StreamedResponse", *, strict: bool) -> Iterator[Delta]:
+        """Check that the stream came to its end; the last delta is a refusal's text, if that is the answer.
+
+        A server proves the end by a stop reason or, unless `strict`, by a count of tokens: a connection
+        that is closed politely in mid-answer looks like an end too. Raises `ModelFailed` otherwise.
+        """
+        ended = _raw_stop(response) or response.finish_reason == "content_filter"
+        cut = (
+            response.state == "incomplete"
+        )  # what the library says of OpenAI's responses without a last word
+        if cut or (not ended and (strict or response.usage.unmeasured_requests)):
+            raise ModelFailed(
+                FailureClass.STREAM_BROKEN,
+                "the stream ended without a stop reason",
+                partial_text=self.text,
+            )
+        refusal = (response.provider_details or {}).get("refusal")
+        if isinstance(refusal, str) and refusal and not self._texts:
+            yield self._text(refusal)
+
+    def reply(self, response: "StreamedResponse", max_output: int | None, cost: int | None) -> Reply:
+        """The whole answer. `max_output` is the most tokens that were asked for."""
+        whole = response.get()
+        calls = tuple(_call(part) for part in whole.tool_calls)
+        usage = _usage(response.usage)
+        return Reply(
+            text=self.text,
+            reasoning="".join(self._thoughts),
+            calls=calls,
+            stop=_stop(response, bool(calls), capped=usage.output == max_output),
+            stop_raw=_raw_stop(response),
+            usage=usage,
+            cost_nanousd=cost,
+            model=clean(response.model_name),
+            adapter=ADAPTER,
+            adapter_version=version(_DISTRIBUTION),
+            response_id=clean(response.provider_response_id or ""),
+            provider_data=provider_data(whole),
+        )
+
+    def _started(self, index: int, part: "ModelResponsePart") -> Iterator[Delta]:
+        from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
+
+        match part:
+            case TextPart(content=content) if content:
+                yield self._text(content)
+            case ThinkingPart(content=content) if content:
+                yield self._thought(content)
+            case ToolCallPart():
+                number = self._calls.setdefault(index, len(self._calls))
+                yield CallDelta(number, clean(part.tool_name), _arguments(part.args))
+            case _:  # an empty start, or a part that we never ask for
+                return
+
+    def _grown(self, index: int, delta: "ModelResponsePartDelta") -> Iterator[Delta]:
+        from pydantic_ai.messages import TextPartDelta, ThinkingPartDelta, ToolCallPartDelta
+
+        match delta:
+            case TextPartDelta(content_delta=content) if content:
+                yield self._text(content)
+            case ThinkingPartDelta(content_delta=content) if content:
+                yield self._thought(content)
+            case ToolCallPartDelta(tool_name_delta=name, args_delta=args) if name or args:
+                yield CallDelta(self._calls[index], clean(name or ""), _arguments(args))
+            case _:  # a signature, or nothing
+                return
+
+    def _text(self, content: str) -> TextDelta:
+        self._texts.append(clean(content))
+        return TextDelta(self._texts[-1])
+
+    def _thought(self, content: str) -> ReasoningDelta:
+        self._thoughts.append(clean(content))
+        return ReasoningDelta(self._thoughts[-1])
+
+
+def _call(part: "ToolCallPart") -> ReplyCall:
+    made_up = part.tool_call_id.startswith(_MADE_UP_ID)
+    return ReplyCall(
+        provider_id="" if made_up else clean(part.tool_call_id),
+        name=clean(part.tool_name),
+        arguments=_arguments(part.args),
+    )
+
+
+def _arguments(args: str | Mapping[str, Any] | None) -> str:
+    """The arguments as they came; only what came as an object and not as text is written out."""
+    if args is None or isinstance(args, str):
+        return clean(args or "")
+    return clean(msgspec.json.encode(args).decode())
+
+
+def _raw_stop(response: "StreamedResponse") -> str:
+    details = response.provider_details or {}
+    raw = details.get("finish_reason") or ("refusal" if details.get("refusal") else "")
+    return clean(str(raw))
+
+
+def _stop(response: "StreamedResponse", calls: bool, *, capped: bool) -> StopReason:  # noqa: FBT001
+    """The stop reason; inferred as the policy language says where the vendor gave none."""
+    raw = _raw_stop(response)
+    stop = STOPS.get(raw) or STOPS.get(response.finish_reason or "", StopReason.OTHER)
+    if stop is StopReason.END_TURN and calls:  # some servers say `stop` to everything
+        return StopReason.TOOL_USE
+    if not raw and stop is StopReason.END_TURN and capped:
+        return StopReason.MAX_TOKENS
+    return stop
+
+
+def _usage(usage: "RequestUsage") -> Usage:
+    thought = getattr(usage, "output_reasoning_tokens", None) or usage.details.get("reasoning_tokens", 0)
+    return Usage(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
+        reasoning=thought,
+    )

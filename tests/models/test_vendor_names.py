@@ -1,0 +1,176 @@
+"""Names, keys and prices of vendors' models."""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from refold.engine.models.pricing import cost_nanousd
+from refold.engine.models.protocol import ModelRequest, Reply
+from refold.engine.models.pydantic_ai import VENDORS, PydanticAIModel
+from refold.reducers.errors import WrongUse
+from support.wire import (
+    COUNTS,
+    HELLO,
+    ON_THE_WIRE,
+    SECRET,
+    Server,
+    chat,
+    closed,
+    items,
+    opened,
+    piece,
+    said,
+    sse,
+)
+
+pytestmark = ON_THE_WIRE
+
+
+@pytest.mark.parametrize("name", ["", "gpt-5", "openai:", "openai: ", "wherever:x", ":x"])
+def test_bad_names(name: str) -> None:
+    """A name that is none, or of an unknown vendor, is refused with the vendors that are known."""
+    with pytest.raises(WrongUse, match="anthropic:, openai:, openai-chat:, openai-responses:") as caught:
+        PydanticAIModel(name, api_key=SECRET)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", sorted(VENDORS))
+def test_missing_key(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key a vendor's model is refused, and the variable named."""
+    variable = VENDORS[prefix].variable
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(WrongUse, match=variable):
+        PydanticAIModel(f"{prefix}:m")
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(WrongUse, match=variable):
+        PydanticAIModel(f"{prefix}:m")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:80", "ftp://h/v1", "http://", ""])
+def test_bad_address(address: str) -> None:
+    """An address that is none is refused, and the model named."""
+    with pytest.raises(WrongUse, match="base_url must be"):
+        PydanticAIModel("openai:m", base_url=address)
+
+
+async def test_a_vendors_key_is_not_sent_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At another address the vendor's own key stays home; that address's key is sent."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.delenv("REFOLD_API_KEY", raising=False)
+    server.script = chat(piece({"content": "x"}, "stop"), COUNTS)
+    for key in ("", "other-key"):
+        monkeypatch.setenv("REFOLD_API_KEY", key)
+        model = PydanticAIModel("openai:m", base_url=server.address + "/v1")
+        await items(model, ModelRequest(messages=HELLO))
+        await model.aclose()
+    assert ["Bearer none", "Bearer other-key"] == server.keys
+
+
+async def test_secrets_stay_out_of_reprs() -> None:
+    """A model shows its name and nothing of its key."""
+    model = PydanticAIModel("openai:gpt-5-mini", api_key=SECRET)
+    assert "PydanticAIModel('openai:gpt-5-mini')" == repr(model)
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "priced"),
+    [
+        ("openai:gpt-5-mini", None, True),
+        ("anthropic:claude-sonnet-4-5", None, True),
+        ("openai:no-such-model", None, False),
+        ("openai:gpt-5-mini", "http://127.0.0.1:9/v1", False),
+    ],
+)
+async def test_priced(name: str, base_url: str | None, priced: bool) -> None:
+    """A list price is known for a vendor's own models at its own address, and for no other."""
+    model = PydanticAIModel(name, base_url=base_url, api_key=SECRET)
+    assert priced is model.priced
+    await model.aclose()
+
+
+@asynccontextmanager
+async def at_its_own_address(server: Server, name: str) -> AsyncGenerator[PydanticAIModel]:
+    """A model at the vendor's own address, as it believes; its requests come to the loopback server."""
+    import httpx2
+
+    class Rerouted(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            host, port = server.server_address[:2]
+            request.url = request.url.copy_with(scheme="http", host=str(host), port=port)
+            return await super().handle_async_request(request)
+
+    async with httpx2.AsyncClient(transport=Rerouted(verify=False)) as http_client:
+        yield PydanticAIModel(name, api_key=SECRET, http_client=http_client)
+
+
+@pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
+async def test_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cost is the list price of each kind of token, to the nano-dollar."""
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    usage = {"cache_read_input_tokens": 200, "cache_creation_input_tokens": 31}
+    answered = opened(**usage)
+    answered["message"]["model"] = "claude-sonnet-4-5-20250929"
+    server.script = sse(answered, *said(0, "x"), *closed("end_turn", output=51))
+    async with at_its_own_address(server, "anthropic:claude-sonnet-4-5") as model:
+        *_, reply = await items(model, ModelRequest(messages=HELLO))
+    assert isinstance(reply, Reply)
+    # Dollars a million: 3 in, 0.30 read from the cache, 3.75 written to it, 15 out.
+    assert 10 * 3_000 + 200 * 300 + 31 * 3_750 + 51 * 15_000 == reply.cost_nanousd
+    assert model.priced
+
+
+async def test_no_counts_no_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer whose tokens nobody counted has no cost, not a cost of nothing."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    server.script = chat(piece({"content": "x"}, "stop"))
+    async with at_its_own_address(server, "openai-chat:gpt-5-mini") as model:
+        *_, reply = await items(model, ModelRequest(messages=HELLO))
+    assert isinstance(reply, Reply)
+    assert reply.cost_nanousd is None
+    assert model.priced
+
+
+@pytest.mark.parametrize(
+    ("dollars", "nano"),
+    [
+        ("0", 0),
+        ("0.000000001", 1),
+        ("0.0000000015", 2),
+        ("0.0000000014999", 1),
+        ("123456789.000000001", 123456789000000001),
+    ],
+)
+def test_costs_are_exact(dollars: str, nano: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dollars become nano-dollars half up, with no binary fraction between."""
+    import genai_prices
+    from genai_prices.types import Usage
+
+    monkeypatch.setattr(
+        genai_prices, "calc_price", lambda *_, **__: SimpleNamespace(total_price=Decimal(dollars))
+    )
+    assert nano == cost_nanousd(Usage(), "m", "https://api.openai.com/v1")
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the libraries a vendor's model is refused, and the extra named."""
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(WrongUse, match=re.escape("pip install 'refold[models]'")):
+        PydanticAIModel("openai:m", api_key=SECRET)
+
+
+def test_importing_is_cheap() -> None:
+    """The module loads none of the vendors' libraries."""
+    code = (
+        "import sys, refold.engine.models.pydantic_ai; print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx2", "genai_prices"} & set(
+        loaded.stdout.split()
+    )
