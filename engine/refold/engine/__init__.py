@@ -4,6 +4,7 @@ from refold.engine.agent import Agent
 from refold.engine.models.protocol import Model, ModelFailed, ModelRequest, Reply
 from refold.engine.models.resolve import resolve_model
 from refold.engine.models.scripted import ScriptedModel, ScriptError, call, calls, fail, say
+from refold.engine.recording import Recording
 from refold.engine.result import LimitReached, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
 from refold.engine.tools import BadArguments, CallContext, Tool, files, shell, todos, tool
@@ -21,6 +22,7 @@ __all__ = [
     "ModelRequest",
     "NotWaiting",
     "Recorded",
+    "Recording",
     "Reply",
     "Run",
     "RunOutcome",

@@ -56,6 +56,11 @@ class Loop:
         self._queue.append(Queued(make, effect))
         self._arrived.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether facts are queued that nobody has taken yet."""
+        return bool(self._queue)
+
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act."""
         async with anyio.create_task_group() as tasks:

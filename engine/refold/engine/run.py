@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 import msgspec
 from transitions import Machine
@@ -63,7 +64,7 @@ class Run:
         self._setting, self._opening = setting, opening
         self._live = LiveAgent()
         self._inbox: list[Maker] = []
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._background: Background | None = None
         self._loop: Loop | None = None
         self._state = NEW
@@ -89,20 +90,14 @@ class Run:
         assert self._result is not None
         return self._result
 
-    async def updates(self) -> AsyncIterator[Update]:
+    def updates(self) -> AsyncIterator[Update]:
         """Deltas as they stream and events once they are on disk, until the run stops.
 
-        Starts the run if nobody has. Leaving the loop early does not stop it.
+        Starts the run if nobody has; raises what `result()` would. Leaving the loop early does not stop it.
         """
         subscription = Subscription()
-        self._subscriptions.append(subscription)
-        try:
-            background = self._started()
-            async for update in subscription:
-                yield update
-            await background.join()
-        finally:
-            self._subscriptions.remove(subscription)
+        self._subscriptions.add(subscription)
+        return Updates(subscription, self._started)
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
@@ -116,6 +111,10 @@ class Run:
             lambda state, at, salt: composing.received(state, InputReceived(at=at, by=by), message, salt)
         )
 
+    def put(self, fact: Fact) -> None:
+        """Bring in a fact as it is, at its turn in the queue: for replays and importers."""
+        self._put(lambda state, at, salt: fact)  # noqa: ARG005
+
     async def __aenter__(self) -> Self:
         self._started()
         return self
@@ -127,13 +126,14 @@ class Run:
             await self._background.stop()
 
     def _put(self, make: Maker) -> None:
-        if self._loop is not None and self._background is not None and not self._background.over:
+        if self._loop is not None:
             self._loop.put(make)
         else:
             self._inbox.append(make)
 
     def _started(self) -> Background:
-        if self._background is None or (self._background.over and self._inbox):
+        waiting = bool(self._inbox) or (self._loop is not None and self._loop.waiting)
+        if self._background is None or (self._background.over and waiting):
             self._background = Background(self._drive)
         return self._background
 
@@ -151,7 +151,7 @@ class Run:
             self._state, self._loop = self.state, None
             raise
         finally:
-            for subscription in self._subscriptions:
+            for subscription in tuple(self._subscriptions):
                 subscription.close()
 
     async def _taken_up(self, store: Store) -> Loop:
@@ -180,8 +180,30 @@ class Run:
         )
 
     def _told(self, update: Update) -> None:
-        for subscription in self._subscriptions:
+        for subscription in tuple(self._subscriptions):
             subscription.put(update)
         if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
             # A person's answer leads back to where the agent asked: the table's two targets need to know.
             self._live.follow(update.event.trigger, update.event.target)
+
+
+class Updates:
+    """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
+
+    def __init__(self, subscription: Subscription, start: Callable[[], Background]) -> None:
+        self._subscription, self._start = subscription, start
+        self._background: Background | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Update:
+        if self._background is None:
+            self._background = self._start()
+            if self._background.over:
+                self._subscription.close()
+        update = await self._subscription.take()
+        if update is None:
+            await self._background.join()
+            raise StopAsyncIteration
+        return update

@@ -5,7 +5,6 @@ deltas that it has no room for are dropped, and it is told how many. Recorded ev
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
 
 import anyio
 import msgspec
@@ -75,12 +74,11 @@ class Subscription:
         self._over = True
         self._changed.set()
 
-    async def __aiter__(self) -> AsyncIterator[Update]:
-        """The updates as they come; ends when the run has stopped and everything was taken."""
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
+    async def take(self) -> Update | None:
+        """The next update, once there is one; None when the run has stopped and everything was taken."""
+        while not self._waiting:
             if self._over:
-                return
+                return None
             self._changed = anyio.Event()
             await self._changed.wait()
+        return self._waiting.popleft()

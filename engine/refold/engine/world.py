@@ -17,7 +17,7 @@ from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAn
 from refold.reducers import composing
 from refold.reducers.arguments import is_object
 from refold.reducers.effects import CallModel, RunTool
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Answer, Event, Fact, ModelResponded, ToolReturned
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.messages import ToolSchema
@@ -99,7 +99,7 @@ class World:
                         reply = item
                     else:
                         seen(item)
-        except (ModelFailed, WrongUse):
+        except (ModelFailed, WrongUse, MissingFact):
             raise
         except Exception as error:  # a model that breaks its promise must not take the run with it
             raise ModelFailed(FailureClass.OTHER, f"{type(error).__name__}: {error}") from error
@@ -115,6 +115,8 @@ class World:
             output = await tool.run(arguments, context)
         except BadArguments as error:
             return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": hidden(str(error))}, stopwatch)
+        except MissingFact:
+            raise
         except Exception as error:  # the tool's own failure is told to the model, and the run goes on
             problem = hidden(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
             return _told(effect, ToolError.RAISED, {"problem": problem}, stopwatch)

@@ -64,6 +64,17 @@ class NewerLog(CannotJudge):
         )
 
 
+class MissingFact(CannotJudge):
+    """A replay was asked for something that its log does not hold. It never asks the world instead."""
+
+    def __init__(self, run: str, what: str) -> None:
+        super().__init__(run, what)
+        self.run, self.what = run, what
+
+    def __str__(self) -> str:
+        return f"run {self.run}: {self.what}; a replay answers from the log only"
+
+
 class IllegalMove(Damaged):
     """A transition that the machine's table does not have, live or in replay."""
 

@@ -1,0 +1,94 @@
+"""A model that answers from a log: what was said to the same request then is said again now."""
+
+import hashlib
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, ReplyCall, TextDelta
+from refold.engine.models.scripted import deltas
+from refold.reducers.errors import MissingFact
+from refold.reducers.events import ModelFailed as Failed
+from refold.reducers.events import ModelResponded
+from refold.reducers.vocabulary import FailureClass
+
+Ended = ModelResponded | Failed
+
+
+class RecordedModel:
+    """Answers by the digest of the request: messages, tools, settings. Several answers to one come in order.
+
+    A request that the log does not know raises `MissingFact`; the world is never asked instead.
+    """
+
+    def __init__(self, run: str, name: str, answers: Iterable[tuple[ModelRequest, Ended]]) -> None:
+        self.name, self.priced = name, True
+        self._run = run
+        self._answers: dict[str, deque[Ended]] = {}
+        for request, fact in answers:
+            self._answers.setdefault(request_digest(request), deque()).append(fact)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+        """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded failure."""
+        await anyio.lowlevel.checkpoint()
+        known = self._answers.get(request_digest(request))
+        if not known:
+            raise MissingFact(
+                self._run, f"no recorded answer to a request of {len(request.messages)} messages"
+            )
+        fact = known.popleft()
+        if isinstance(fact, Failed) and fact.failure is FailureClass.CANCELLED:
+            if fact.content is not None and fact.content.partial_text:
+                yield TextDelta(fact.content.partial_text)
+            await anyio.sleep_forever()
+        if isinstance(fact, Failed):
+            raise _failure(fact)
+        reply = _reply(self._run, fact)
+        for delta in deltas(reply):
+            yield delta
+        yield reply
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def request_digest(request: ModelRequest) -> str:
+    """Hex SHA-256 of all that a model is shown. In memory only: it is not blinded by a salt."""
+    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+
+
+def _failure(fact: Failed) -> ModelFailed:
+    said = fact.content
+    return ModelFailed(
+        fact.failure,
+        said.message if said else "",
+        status=fact.status,
+        retry_after=fact.retry_after,
+        partial_text=said.partial_text if said else "",
+    )
+
+
+def _reply(run: str, fact: ModelResponded) -> Reply:
+    said = fact.content
+    if said is None:
+        raise MissingFact(run, "the content of a recorded answer was erased")
+    made = zip(fact.calls, said.arguments, strict=True)
+    return Reply(
+        text=said.text,
+        reasoning=said.reasoning,
+        calls=tuple(
+            ReplyCall(provider_id=call.provider_id, name=call.name, arguments=text) for call, text in made
+        ),
+        stop=fact.stop,
+        stop_raw=fact.stop_raw,
+        usage=fact.usage,
+        cost_nanousd=fact.cost_nanousd,
+        model=fact.model,
+        adapter=fact.adapter,
+        adapter_version=fact.adapter_version,
+        response_id=fact.response_id,
+        provider_data=said.provider_data,
+    )

@@ -1,0 +1,254 @@
+"""A recorded run, played through the live engine: no model, no tool, no clock of the world, and the same log.
+
+`Recording.read` takes a log into memory. `model()` and `tools()` are for tests that keep part of the world real;
+`play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeGuard
+
+import anyio
+import anyio.lowlevel
+
+from refold.engine.background import Background
+from refold.engine.clock import Stopwatch
+from refold.engine.models.protocol import ModelRequest
+from refold.engine.models.recorded import Ended, RecordedModel
+from refold.engine.run import Run, Setting
+from refold.engine.stores import StoreSource
+from refold.engine.tools.protocol import Tool
+from refold.engine.tools.recorded import RecordedTools
+from refold.engine.updates import Recorded
+from refold.engine.world import Maker, Publish, World, request_for
+from refold.reducers import codec
+from refold.reducers.effects import CallModel, Effect, RunTool, next_effects
+from refold.reducers.errors import MissingFact, RefoldError
+from refold.reducers.events import (
+    ClockRead,
+    Event,
+    Fact,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    RunStarted,
+    ToolReturned,
+    kind_of,
+)
+from refold.reducers.evolution import evolve
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.state import NEW, RunState
+from refold.store.protocol import Store, UnknownRun
+
+_FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockRead)
+
+
+class Parted(RefoldError):
+    """A run that was played again decided otherwise than it did when it was recorded, first at event `seq`."""
+
+    def __init__(self, run: str, seq: int, recorded: str | None, played: str) -> None:
+        super().__init__(run, seq, recorded, played)
+        self.run, self.seq, self.recorded, self.played = run, seq, recorded, played
+
+    def __str__(self) -> str:
+        return f"run {self.run} event {self.seq}: {self.played} now, {self.recorded or 'nothing'} when it was recorded"
+
+
+class Recording:
+    """A run's facts in order, each with its salt, and the requests that they answer."""
+
+    def __init__(self, run: str, events: Sequence[tuple[Event, bytes]], registry: Registry = BUILTIN) -> None:
+        self.run, self.registry = run, registry
+        self.facts = [event for event, _ in events if isinstance(event, Fact)]
+        self.salts = [salt for event, salt in events if isinstance(event, Fact)]
+        opening = self.facts[0] if self.facts else None
+        if not isinstance(opening, RunStarted):
+            raise MissingFact(run, "only a run with its own beginning can be played; this one is a fork")
+        self.opening = opening
+        self._events = [event for event, _ in events]
+        self._results = {fact.call: fact for fact in self.facts if isinstance(fact, ToolReturned)}
+
+    @classmethod
+    async def read(cls, store: Store, run: str, registry: Registry = BUILTIN) -> "Recording":
+        """The recording of a run in a store. Raises `UnknownRun`, or `Damaged` for what cannot be read."""
+        events: list[tuple[Event, bytes]] = []
+        async for chunk in store.read(run):
+            for stored in chunk:
+                event = codec.decode(stored.kind, stored.body, stored.content, run=run, seq=stored.seq)
+                events.append((event, stored.salt))
+        if not events:
+            raise UnknownRun(run)
+        return cls(run, events, registry)
+
+    def model(self) -> RecordedModel:
+        """The run's model, answering from the log: for a test with real tools."""
+        return RecordedModel(self.run, self.opening.model, self._answers())
+
+    def tools(self) -> RecordedTools:
+        """The run's tools, answering from the log: for a test with a real model."""
+        return RecordedTools(self.run, self.opening.tools, self._asked(), self._results)
+
+    async def play(self, into: StoreSource) -> Run:
+        """Play the run through the engine into a store of its own; the same facts give the same log, to the byte.
+
+        Raises `Parted` at the first event that is not the recorded one, `MissingFact` where the log ends before
+        the run does.
+        """
+        score = _Score(self)
+        world = _RecordedWorld(self.model(), {tool.name: tool for tool in self.tools().tools}, score)
+        setting = Setting(
+            world=world, store=into, registry=self.registry, salts=score.salt, worker="", check=lambda _: None
+        )
+        run = Run(self.run, setting, lambda state, at, salt: self.opening)  # noqa: ARG005
+        people = Background(partial(score.people, run))
+        try:
+            while score.left:
+                async with run:
+                    async for update in run.updates():
+                        if isinstance(update, Recorded):
+                            self._compare(update)
+                await anyio.lowlevel.checkpoint()
+        finally:
+            await people.stop()
+        return run
+
+    def _compare(self, update: Recorded) -> None:
+        recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
+        if update.event != recorded:
+            was = None if recorded is None else kind_of(recorded)
+            raise Parted(self.run, update.seq, was, kind_of(update.event))
+
+    def _answers(self) -> list[tuple[ModelRequest, Ended]]:
+        requests = self._requests()
+        return [
+            (requests[fact.request], fact)
+            for fact in self.facts
+            if isinstance(fact, ModelResponded | ModelFailed)
+        ]
+
+    def _requests(self) -> dict[int, ModelRequest]:
+        state: RunState = NEW
+        seen: dict[int, Event] = {}
+        requests: dict[int, ModelRequest] = {}
+        for seq, event in enumerate(self._events, start=1):
+            seen[seq] = event
+            state = evolve(state, event, self.registry)
+            if isinstance(event, ModelRequested):
+                effect = next(one for one in next_effects(state) if isinstance(one, CallModel))
+                requests[seq] = request_for(effect, state, seen)
+        return requests
+
+    def _asked(self) -> dict[str, str]:
+        return {
+            call.id: arguments
+            for fact in self.facts
+            if isinstance(fact, ModelResponded) and fact.content is not None
+            for call, arguments in zip(fact.calls, fact.content.arguments, strict=True)
+        }
+
+
+class _RecordedWorld(World):
+    """A world in which every fact waits for its turn, so that results arrive in the order of the log."""
+
+    def __init__(self, model: RecordedModel, tools: dict[str, Tool], score: "_Score") -> None:
+        super().__init__(model, tools, score)
+        self._score = score
+
+    async def ask(
+        self,
+        effect: CallModel,
+        state: RunState,
+        contents: Mapping[int, Event],
+        scope: anyio.CancelScope,
+        publish: Publish,
+    ) -> Maker:
+        """As a world does, in turn."""
+        make = await super().ask(effect, state, contents, scope, publish)
+        await self._score.turn_of(effect)
+        return make
+
+    async def run(self, effect: RunTool, arguments: str, state: RunState, scope: anyio.CancelScope) -> Maker:
+        """As a world does, in turn."""
+        make = await super().run(effect, arguments, state, scope)
+        await self._score.turn_of(effect)
+        return make
+
+
+class _Score:
+    """Whose turn it is: the clock of a recorded run, and the order of its facts."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._facts, self._salts = recording.facts, recording.salts
+        self._place = 0
+        self._moved = anyio.Event()
+
+    @property
+    def left(self) -> bool:
+        """Whether facts are still to come."""
+        return self._place < len(self._facts)
+
+    def start(self, last: int) -> None:
+        """The recorded instants need no beginning."""
+
+    def now(self) -> int:
+        """The instant of the next recorded fact."""
+        return self._facts[min(self._place, len(self._facts) - 1)].at
+
+    def stamp(self) -> int:
+        """The instant of the next fact; the one after it is next from here on."""
+        if not self.left:
+            raise MissingFact("", "the engine has a fact more than the log")
+        instant = self.now()
+        self._place += 1
+        self._moved.set()
+        self._moved = anyio.Event()
+        return instant
+
+    def salt(self, seq: int) -> bytes:  # noqa: ARG002
+        """The salt of the fact that was stamped last."""
+        return self._salts[self._place - 1]
+
+    def stopwatch(self, effect: Effect) -> Stopwatch:
+        """How long the effect took when it was recorded."""
+        fact = self._fact_of(effect)
+        return lambda: fact.duration if fact is not None else 0
+
+    async def sleep_until(self, instant: int) -> None:
+        """Wait for the recorded reading of the clock at this instant; for ever, if there is none."""
+        fact = next(
+            (fact for fact in self._facts if isinstance(fact, ClockRead) and fact.due == instant), None
+        )
+        if fact is None:
+            await anyio.sleep_forever()
+        else:
+            await self.turn(fact)
+
+    async def turn_of(self, effect: Effect) -> None:
+        """Wait until the fact that ends this effect is the next. Raises `MissingFact` if the log has none."""
+        fact = self._fact_of(effect)
+        if fact is None:
+            raise MissingFact(
+                "", f"nothing was recorded for what was begun at event {getattr(effect, 'seq', 0)}"
+            )
+        await self.turn(fact)
+
+    def _fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
+        return next((fact for fact in self._facts if _ends(fact, effect)), None)
+
+    async def turn(self, fact: Fact) -> None:
+        """Wait until this fact is the next."""
+        while self.left and self._facts[self._place] is not fact:
+            await self._moved.wait()
+
+    async def people(self, run: Run) -> None:
+        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions."""
+        for fact in self._facts:
+            if not isinstance(fact, _FROM_THE_WORLD):
+                await self.turn(fact)
+                run.put(fact)
+
+
+def _ends(fact: Fact, effect: Effect) -> TypeGuard[Ended | ToolReturned]:
+    if isinstance(fact, ModelResponded | ModelFailed):
+        return isinstance(effect, CallModel) and fact.request == effect.seq
+    return isinstance(fact, ToolReturned) and isinstance(effect, RunTool) and fact.call == effect.call

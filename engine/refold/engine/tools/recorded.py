@@ -1,0 +1,53 @@
+"""Tools that answer from a log: what a call returned then is returned again now; nothing is run."""
+
+from collections.abc import Iterable, Mapping
+
+import anyio
+import anyio.lowlevel
+
+from refold.engine.tools.protocol import CallContext, Tool, ToolAnswer
+from refold.reducers.errors import MissingFact
+from refold.reducers.events import Manifest, ToolReturned
+from refold.reducers.messages import ToolSchema
+from refold.reducers.numbers import NANO
+from refold.reducers.vocabulary import ToolError
+
+
+class RecordedTools:
+    """The tools of a recorded run. Each call answers by its id, if its arguments are the recorded ones.
+
+    `asked` has the arguments by call id, `results` the facts. Anything else raises `MissingFact`.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        manifest: Iterable[Manifest],
+        asked: Mapping[str, str],
+        results: Mapping[str, ToolReturned],
+    ) -> None:
+        self._run, self._asked, self._results = run, asked, results
+        self.tools = tuple(self._tool(entry) for entry in manifest)
+
+    def _tool(self, entry: Manifest) -> Tool:
+        return Tool(
+            schema=ToolSchema(name=entry.name, description=entry.description, schema=entry.schema),
+            run=self._answer,
+            replay=entry.replay,
+            timeout=None if entry.timeout is None else entry.timeout / NANO,
+            digest=entry.digest,
+        )
+
+    async def _answer(self, arguments: str, context: CallContext) -> ToolAnswer:
+        await anyio.lowlevel.checkpoint()
+        fact = self._results.get(context.call)
+        if fact is None or (self._asked.get(context.call) or "{}") != arguments:
+            raise MissingFact(self._run, f"no recorded result of call {context.call} with these arguments")
+        if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
+            await anyio.sleep_forever()  # whoever cut it off then does so again
+        if fact.content is None:
+            raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
+        said = fact.content
+        return ToolAnswer(
+            output=said.output, size=fact.size, sha256=said.sha256, cut=fact.cut, error=fact.error
+        )

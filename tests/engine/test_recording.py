@@ -1,0 +1,176 @@
+"""A recorded run, played through the live engine, gives the same log; what the log lacks is an error."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from refold.engine import Agent, Recorded, Recording, ScriptedModel, Tool, call, calls, fail, say, tool
+from refold.engine.recording import Parted
+from refold.reducers.errors import MissingFact
+from refold.reducers.events import ToolReturned
+from refold.reducers.machine import AgentState
+from refold.store import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+QUICK = {"retry": {"initial": 0.01, "jitter": {"add": 0}}, "limits": [{"type": "time", "value": 60}]}
+
+
+@tool(replay="read_only")
+def look(where: str) -> str:
+    """Look."""
+    return f"{where}: " + "seen " * 5000
+
+
+@tool
+async def act(seconds: float) -> str:
+    """Act, slowly."""
+    await anyio.sleep(seconds)
+    return "done"
+
+
+@tool(timeout=0.01)
+async def hang() -> str:
+    """Never return."""
+    await anyio.sleep_forever()
+    return ""
+
+
+async def recorded(
+    script: Sequence[Any], policy: dict[str, Any] | None = None, *, tools: Sequence[Tool] = (look, act, hang)
+) -> tuple[MemoryStore, str]:
+    """A run of this script, to its end; its store and its id."""
+    store = MemoryStore()
+    agent = Agent(model=ScriptedModel(script), tools=tools, policy={**QUICK, **(policy or {})}, store=store)
+    run = agent.start("do it")
+    await run.result()
+    return store, run.id
+
+
+async def plays_to_the_same_log(store: MemoryStore, run: str) -> AgentState:
+    """Play it; equal heads mean equal logs, for the hash of the head hangs on every byte before it."""
+    copy = MemoryStore()
+    recording = await Recording.read(store, run)
+    with anyio.fail_after(10):
+        played = await recording.play(copy)
+    assert await store.head(run) == await copy.head(run)
+    return played.state.agent_state
+
+
+async def test_parallel_results_come_back_in_their_recorded_order() -> None:
+    """Results that arrived out of call order, of every kind of error, are played to the same bytes."""
+    made = calls(
+        ("act", {"seconds": 0.02}),
+        ("look", {"where": "a"}),
+        ("nobody", {}),
+        ("look", "{bad"),
+        ("hang", {}),
+        ("act", {"seconds": "x"}),
+    )
+    store, run = await recorded([made, say("so it is")])
+    assert await plays_to_the_same_log(store, run) is AgentState.COMPLETED
+
+
+async def test_failures_and_waits_are_played() -> None:
+    """Retries are played with their recorded waits, without waiting for them."""
+    store, run = await recorded([fail(), fail(), call("look", where="b"), say("fine")])
+    assert await plays_to_the_same_log(store, run) is AgentState.COMPLETED
+
+
+async def test_a_conversation_and_a_cancellation_are_played() -> None:
+    """What people did, a message and a cancellation in mid-call, comes from the log at its turn."""
+    store = MemoryStore()
+    script = [say("what now?"), calls(("act", {"seconds": 0}), ("act", {"seconds": 100}))]
+    agent = Agent(
+        model=ScriptedModel(script), tools=[act], policy={**QUICK, "end_of_turn": "wait"}, store=store
+    )
+    run = agent.start("do it")
+    await run.result()
+    run.send("act twice")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run.result)
+        async for update in run.updates():
+            if isinstance(update, Recorded) and isinstance(update.event, ToolReturned):
+                break
+        run.cancel("enough")
+    assert await plays_to_the_same_log(store, run.id) is AgentState.CANCELLED
+
+
+async def test_a_crash_and_a_resumption_are_played() -> None:
+    """A log with a resumption in it, and a call in doubt, is played as it was."""
+    store = MemoryStore()
+    script = [call("act", seconds=100), say("never mind")]
+    first = Agent(model=ScriptedModel(script[:1]), tools=[act], policy=QUICK, store=store).start("do it")
+    with anyio.move_on_after(0.05):
+        await first.result()
+    second = Agent(model=ScriptedModel(script[1:]), tools=[act], policy=QUICK, store=store).resume(first.id)
+    assert (await second.result()).state is AgentState.COMPLETED
+    assert await plays_to_the_same_log(store, first.id) is AgentState.COMPLETED
+
+
+async def test_a_log_that_ends_before_its_run_is_a_missing_fact() -> None:
+    """Where the evidence ends the replay stops with an error; it asks nobody."""
+    store = MemoryStore()
+    run = Agent(
+        model=ScriptedModel([call("act", seconds=100)]), tools=[act], policy=QUICK, store=store
+    ).start("do it")
+    with anyio.move_on_after(0.05):
+        await run.result()
+    recording = await Recording.read(store, run.id)
+    with anyio.fail_after(10), pytest.raises(MissingFact, match="no recorded result of call c1"):
+        await recording.play(MemoryStore())
+
+
+async def test_a_recorded_model_serves_real_tools() -> None:
+    """The model from the log and the tools of today: as long as they say the same, the run is the same."""
+    store, run = await recorded([call("look", where="c"), say("seen")])
+    recording = await Recording.read(store, run)
+    result = (
+        await Agent(model=recording.model(), tools=[look, act, hang], policy=QUICK).start("do it").result()
+    )
+    assert "seen" == result.outcome.text
+
+
+async def test_a_request_that_was_never_made_is_a_missing_fact() -> None:
+    """A tool that answers otherwise leads to a request that the log does not know: an error, no guess."""
+    store, run = await recorded([call("look", where="d"), say("seen")])
+
+    @tool(name="look", replay="read_only")
+    def changed(where: str) -> str:
+        """Look."""
+        return f"{where}: nothing"
+
+    recording = await Recording.read(store, run)
+    agent = Agent(model=recording.model(), tools=[changed, act, hang], policy=QUICK)
+    with pytest.raises(MissingFact, match="no recorded answer to a request of 3 messages"):
+        await agent.start("do it").result()
+
+
+async def test_recorded_tools_serve_a_real_model() -> None:
+    """The tools from the log run nothing, and refuse a call with other arguments."""
+    store, run = await recorded([call("look", where="e"), say("seen")])
+    recording = await Recording.read(store, run)
+    tools = recording.tools().tools
+    same = Agent(model=ScriptedModel([call("look", where="e"), say("as before")]), tools=tools, policy=QUICK)
+    assert "as before" == (await same.start("do it").result()).outcome.text
+    other = Agent(model=ScriptedModel([call("look", where="f")]), tools=tools, policy=QUICK)
+    with pytest.raises(MissingFact, match="call c1"):
+        await other.start("do it").result()
+
+
+async def test_the_first_other_decision_is_named() -> None:
+    """An engine whose rules decide otherwise parts from the log at the first event that differs."""
+    store, run = await recorded([call("look", where="g"), say("seen")])
+    recording = await Recording.read(store, run)
+    recording.opening = type(recording.opening)(
+        **{
+            name: getattr(recording.opening, name)
+            for name in recording.opening.__struct_fields__
+            if name != "model"
+        },
+        model="another",
+    )
+    with pytest.raises(Parted, match="event 1: run_started now"):
+        await recording.play(MemoryStore())
