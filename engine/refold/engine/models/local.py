@@ -1,0 +1,230 @@
+"""The embedded model: a GGUF file run in this process by llama.cpp, with no key and no network.
+
+Tools are offered as `local_dialect` says, and the finished JSON is translated back to ordinary calls and text.
+"""
+
+import importlib.util
+import os
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from refold.engine.models import gguf, weights
+from refold.engine.models.local_dialect import answer_schema, offered, transcript
+from refold.engine.models.local_reader import AnswerReader
+from refold.engine.models.local_server import Chunk, LocalServer
+from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, ReplyCall, TextDelta
+from refold.reducers.errors import WrongUse
+from refold.reducers.messages import Usage
+from refold.reducers.vocabulary import FailureClass, StopReason
+
+ADAPTER: Final = "local"
+DEFAULT_CONTEXT: Final = 8192
+# What a request gets that names no maximum: a small model that rambles would fill its whole context.
+DEFAULT_OUTPUT: Final = 512
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The sampling settings that a local model takes. The defaults make equal requests give equal answers."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
+    stop: str | list[str] = []
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_OUTPUT
+
+
+class LocalModel:
+    """A GGUF model in this process: a known name (`smollm2-135m`) or the path of a file.
+
+    `context` is the tokens that prompt and answer share; `threads` the processor cores to use, by default all but one.
+    `optional_arguments` offers tools' optional arguments too, for models that can be trusted with them.
+    The file is looked at here, and loaded (about a second) at the first request. Requests of one model are
+    answered one after the other, so that none changes the numbers of another. Raises `WrongUse` when the
+    extra is missing, the name unknown, the weights not fetched, or the file no whole GGUF.
+    """
+
+    def __init__(
+        self,
+        path_or_name: str | Path,
+        *,
+        context: int = DEFAULT_CONTEXT,
+        threads: int | None = None,
+        optional_arguments: bool = False,
+    ) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise weights.missing_extra("xllamacpp")
+        for what, number in (("context", context), ("threads", threads)):
+            if number is not None and number < 1:
+                raise WrongUse(f"{what}: expected at least 1, got {number}")
+        self._path = _located(path_or_name)
+        gguf.check(self._path)
+        self._name = f"{ADAPTER}:{path_or_name}"
+        self._optional = optional_arguments
+        self._server = LocalServer(self._path, context, threads or _cores())
+
+    @property
+    def name(self) -> str:
+        """`local:` and what was asked for."""
+        return self._name
+
+    @property
+    def priced(self) -> bool:
+        """True: an answer of one's own machine costs nothing."""
+        return True
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+        """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or cancelled."""
+        body = _body(request, optional=self._optional)
+        reading = _Reading(self._path.stem, constrained="response_format" in body)
+        answer = self._server.ask(body)
+        try:
+            while (found := await answer.next()) is not None:
+                for delta in reading.take(found):
+                    yield delta
+        finally:
+            answer.stop()
+        yield reading.reply()
+
+    async def aclose(self) -> None:
+        """Stop what is being written, and let go of the model's memory. A later request loads it again."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._server.close)
+
+
+class _Reading:
+    """What has arrived of one answer, and what it comes to."""
+
+    def __init__(self, model: str, *, constrained: bool) -> None:
+        self._model = model
+        self._reader = AnswerReader() if constrained else None
+        self._texts: list[str] = []
+        self._finish, self._id, self._usage = "", "", Usage()
+
+    def take(self, chunk: Chunk) -> list[Delta]:
+        """The deltas of a chunk. Raises `ModelFailed` if it says so, with the text so far."""
+        if chunk.failure is not None:
+            chunk.failure.partial_text = self._text()
+            raise chunk.failure
+        self._finish, self._id = chunk.finish or self._finish, chunk.id or self._id
+        self._usage = chunk.usage or self._usage
+        if not chunk.text:
+            return []
+        if self._reader is not None:
+            return self._reader.feed(chunk.text)
+        self._texts.append(chunk.text)
+        return [TextDelta(chunk.text)]
+
+    def reply(self) -> Reply:
+        """The whole answer. Raises `ModelFailed` if the stream ended without a finish reason."""
+        if not self._finish:
+            raise ModelFailed(FailureClass.STREAM_BROKEN, "the answer has no end", partial_text=self._text())
+        return Reply(
+            text=self._text(),
+            calls=self._calls(),
+            stop=self._stop(),
+            stop_raw=self._finish,
+            usage=self._usage,
+            cost_nanousd=0,
+            model=self._model,
+            adapter=ADAPTER,
+            adapter_version=_version(),
+            response_id=self._id,
+        )
+
+    def _text(self) -> str:
+        return "".join(self._texts) if self._reader is None else self._reader.text
+
+    def _calls(self) -> tuple[ReplyCall, ...]:
+        if self._reader is None or self._reader.tool is None:
+            return ()
+        return (ReplyCall(provider_id="call_0", name=self._reader.tool, arguments=self._reader.arguments),)
+
+    def _stop(self) -> StopReason:
+        """A constrained answer that ends before its JSON does met a stop sequence: nothing else cuts it."""
+        if self._finish == "length":
+            return StopReason.MAX_TOKENS
+        if self._finish != "stop":
+            return StopReason.OTHER
+        if self._reader is None:
+            return StopReason.END_TURN
+        if not self._reader.closed:
+            return StopReason.STOP_SEQUENCE
+        return StopReason.END_TURN if self._reader.tool is None else StopReason.TOOL_USE
+
+
+def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
+    """The request as llama.cpp's server takes it. Raises `ModelFailed` for settings or tools it cannot take."""
+    settings = _settings(request.settings)
+    most = settings.max_tokens if request.max_output is None else request.max_output
+    return {
+        **_prompt(request, optional=optional),
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "seed": settings.seed,
+        "stop": settings.stop,
+        "max_tokens": max(1, min(most, settings.max_tokens)),  # llama.cpp takes less for no limit at all
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+        "cache_prompt": True,
+    }
+
+
+def _prompt(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
+    """The messages, and with tools the format that the answer is held to."""
+    try:
+        tools = offered(request.messages, request.tools)
+        if not tools:
+            return {"messages": transcript(request.messages)}
+        messages = transcript(request.messages, request.tools, optional=optional)
+        schema = answer_schema(request.messages, tools, optional=optional)
+    except msgspec.MsgspecError as error:
+        raise ModelFailed(FailureClass.BAD_REQUEST, f"a tool's schema is no JSON object: {error}") from error
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    return {"messages": messages, "response_format": form}
+
+
+def _settings(texts: dict[str, str]) -> Settings:
+    try:
+        return msgspec.convert({name: msgspec.json.decode(text) for name, text in texts.items()}, Settings)
+    except msgspec.MsgspecError as error:
+        names = ", ".join(Settings.__struct_fields__)
+        problem = f"a setting of the local model cannot work: {error}; it takes {names}, as JSON"
+        raise ModelFailed(FailureClass.BAD_REQUEST, problem) from error
+
+
+def _located(path_or_name: str | Path) -> Path:
+    """The file that was asked for: a known model's, or a path."""
+    asked = Path(path_or_name).expanduser()
+    if str(path_or_name) not in weights.KNOWN:
+        if asked.suffix == ".gguf" or asked.exists():
+            return asked
+        weights.known(str(path_or_name))  # raises, naming those known
+    path = weights.path_of(str(path_or_name))
+    if not path.exists():
+        raise WrongUse(f"the model {path_or_name} is not on this machine: fetch it with `refold model fetch`")
+    return path
+
+
+def _cores() -> int:
+    """The processor cores to use: all that this process may, but one.
+
+    llama.cpp's threads wait for each other by spinning. One core short of what they think they have, and they
+    fall from 60 tokens a second to 4; the event loop, the store and other programs need one.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    with suppress(PackageNotFoundError):
+        return version("xllamacpp")
+    return ""

@@ -1,0 +1,25 @@
+"""What every test may use."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The event loop that an async test runs on: each runs on both."""
+    return str(request.param)
+
+
+# One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+settings.register_profile("thorough", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
