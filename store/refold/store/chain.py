@@ -1,0 +1,128 @@
+"""The hash chain: what makes an edit of a stored event visible. Pure.
+
+Every event carries a hash over itself and the hash before it:
+
+    hash   = sha256(previous || header || sha256(body) || digest)
+    header = framed("sha256") || framed(run) || framed(seq) || framed(at) || framed(kind)
+    digest = sha256(framed(salt) || content), and no bytes at all for an event without content
+    framed(x) = the length of x in bytes, in decimal, then ":", then x
+
+`||` joins bytes. Text is UTF-8, integers are decimal without leading zeros, hashes are their 32 raw bytes, and
+salt, body and content are the bytes as stored. Before a run's first event stands `GENESIS`, 32 zero bytes: the
+header names the run, so that two runs that start alike have other hashes all the same.
+
+Framing makes every input readable in one way only: no byte can move from one field into the next and leave the
+hash as it was. An event without content hashes 32 bytes less than one with empty content, so those two differ.
+
+The digest of the content is stored beside it. Erasing takes content and salt away and leaves the digest, and
+the chain still holds. Without the salt, nobody can find a short erased text by hashing guesses.
+
+A chain without a key shows accidents and careless edits. Whoever can write the file can compute it anew, and no
+chain shows that its tail was cut off: that takes heads kept elsewhere.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+
+from refold.store.protocol import Head, Record, Stored
+
+ALGORITHM = "sha256"
+GENESIS = bytes(32)
+"""The hash before the first event of every run."""
+
+
+def header(run: str, seq: int, at: int, kind: str) -> bytes:
+    """The bytes of an event's header, algorithm included, as they are hashed."""
+    return b"%b%b%d:%d%d:%d%b" % (
+        _ALGORITHM,
+        _framed(run),
+        len(str(seq)),
+        seq,
+        len(str(at)),
+        at,
+        _framed(kind),
+    )
+
+
+@lru_cache(maxsize=1024)  # the same few ids and kinds, over and over
+def _framed(text: str) -> bytes:
+    data = text.encode()
+    return b"%d:%b" % (len(data), data)
+
+
+_ALGORITHM = _framed(ALGORITHM)
+
+
+def digest(salt: bytes, content: bytes) -> bytes:
+    """The 32 bytes that stand for a content, and go on standing for it when it is erased."""
+    return sha256(b"%d:%b%b" % (len(salt), salt, content)).digest()
+
+
+def link(previous: bytes, head: bytes, body: bytes, content_digest: bytes | None) -> bytes:
+    """The hash of the event after `previous`; `head` is what `header` gave. Always 32 bytes."""
+    return sha256(previous + head + sha256(body).digest() + (content_digest or b"")).digest()
+
+
+def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
+    """The records as the events that follow `head`, numbered and chained. A salt without content is dropped."""
+    previous, events = head.hash, list[Stored]()
+    for seq, record in enumerate(records, head.seq + 1):
+        content = record.content
+        salt = b"" if content is None else record.salt
+        content_digest = None if content is None else digest(salt, content)
+        previous = link(previous, header(run, seq, record.at, record.kind), record.body, content_digest)
+        events.append(
+            Stored(
+                run=run,
+                seq=seq,
+                at=record.at,
+                kind=record.kind,
+                body=record.body,
+                content=content,
+                salt=salt,
+                hash=previous,
+                content_digest=content_digest,
+            )
+        )
+    return events
+
+
+def check(stored: Stored, previous: Head) -> str | None:
+    """What is wrong with an event that stands after `previous`, in one sentence; None if nothing is.
+
+    The previous hash is taken on trust, so an event is blamed for its own bytes only: check a run in order,
+    going on from each event's *stored* hash. An erased content is no problem. Neither is a cut-off tail: no
+    chain can show one.
+    """
+    return _misplaced(stored.seq, previous.seq) or _changed_content(stored) or _changed(stored, previous)
+
+
+def _misplaced(seq: int, after: int) -> str | None:
+    if seq == after + 1:
+        return None
+    if seq <= after:
+        return f"event {seq} stands after event {after}: doubled, or out of order"
+    missing = f"event {after + 1} is" if seq == after + 2 else f"events {after + 1} to {seq - 1} are"
+    return f"{missing} missing before it"
+
+
+def _changed_content(stored: Stored) -> str | None:
+    if stored.content is None:
+        return "it has a salt but no content" if stored.salt else None
+    if stored.content_digest is None:
+        return "it has content, but was recorded without: the content was added later"
+    if digest(stored.salt, stored.content) != stored.content_digest:
+        return "its content or salt is not what the recorded digest says: one of the three was changed"
+    return None
+
+
+def _changed(stored: Stored, previous: Head) -> str | None:
+    head = header(stored.run, stored.seq, stored.at, stored.kind)
+    derived = link(previous.hash, head, stored.body, stored.content_digest)
+    if derived == stored.hash:
+        return None
+    return (
+        f"its hash is {stored.hash.hex()[:16] or 'empty'}, but {derived.hex()[:16]} follows from the event before it, "
+        "its header, body and content digest: one of these was changed"
+    )

@@ -1,0 +1,156 @@
+"""Opening the file: whose is it, may it be written, is it of our schema. Nothing is changed before that is known."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Literal
+
+import aiosqlite
+
+from refold.store import schema
+from refold.store.connection import BUSY_SECONDS, Row, connect, one, uri
+from refold.store.problems import translated
+from refold.store.protocol import NotAStore, StoreUnavailable
+
+Durability = Literal["fsync", "process"]
+
+SYNCHRONOUS: dict[Durability, str] = {"fsync": "FULL", "process": "NORMAL"}
+
+# STRICT tables came with 3.37.
+_OLDEST_SQLITE = (3, 37, 0)
+
+
+def look(path: Path, *, readonly: bool) -> None:
+    """Look at the file before SQLite opens it for good. Raises `NotAStore`, `StoreUnavailable`, `DamagedStore`."""
+    try:
+        _check_place(path, readonly=readonly)
+        # An empty file is as good as none: SQLite makes a database of it.
+        if path.exists() and (path.stat().st_size or readonly):
+            with translated(str(path)):
+                _probe(path, readonly=readonly)
+    except OSError as error:
+        raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
+
+
+async def open_writer(path: Path, durability: Durability) -> aiosqlite.Connection:
+    """The connection that writes; makes or migrates the store."""
+    connection = await connect(path, "mode=rwc")
+    try:
+        # A file from elsewhere may define functions, views and triggers: they get no more than their data.
+        await connection.execute("PRAGMA trusted_schema = OFF")
+        await connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
+        # Only macOS knows a difference between a flush and a flush that reaches the disk.
+        await connection.execute(f"PRAGMA fullfsync = {int(durability == 'fsync')}")
+        await connection.execute("PRAGMA temp_store = MEMORY")
+        await _use_wal(path, connection)
+        await _migrate(path, connection)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+async def open_reader(path: Path) -> aiosqlite.Connection:
+    """A connection that cannot write, and makes no file but SQLite's own `-shm` and `-wal`."""
+    try:
+        return await _reader(path, "mode=ro")
+    except sqlite3.OperationalError as error:
+        cannot_write = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if not cannot_write or _has_journal(path):
+            raise
+        # Where not even the journal's index can be made, and no journal is, the file itself is all there is.
+        return await _reader(path, "mode=ro&immutable=1")
+
+
+async def _reader(path: Path, options: str) -> aiosqlite.Connection:
+    connection = await connect(path, options)
+    try:
+        await connection.execute("PRAGMA trusted_schema = OFF")
+        await connection.execute("PRAGMA query_only = ON")
+        await one(connection, "SELECT count(*) FROM sqlite_schema")  # SQLite opens the file only when it must
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _check_place(path: Path, *, readonly: bool) -> None:
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        had = sqlite3.sqlite_version
+        raise StoreUnavailable(
+            str(path), f"needs SQLite 3.37 or newer, this Python has {had}: use another Python"
+        )
+    if path.is_dir():
+        raise NotAStore(str(path), "is a directory; name a file in it")
+    if path.exists() and not path.is_file():
+        raise NotAStore(str(path), "is no regular file; name another")
+    if not path.parent.is_dir():
+        raise NotAStore(str(path), f"there is no folder {path.parent}; make it, or name another file")
+    # SQLite would open it all the same, and fail at the first append.
+    if not readonly and path.exists() and not os.access(path, os.W_OK):
+        raise StoreUnavailable(
+            str(path), "the file is read-only: make it writable, or open it with `readonly`"
+        )
+    if readonly and not path.exists():
+        raise NotAStore(str(path), "there is no such file")
+
+
+def _probe(path: Path, *, readonly: bool) -> None:
+    """See who made the file, and touch nothing. Raises `NotAStore` or `sqlite3.Error`.
+
+    `immutable` keeps SQLite from making its journal files beside another program's database. It would
+    overlook a journal that holds what the file lacks yet; so not where there is one.
+    """
+    immutable = "" if _has_journal(path) else "&immutable=1"
+    connection = sqlite3.connect(uri(path, f"mode=ro{immutable}"), uri=True, timeout=BUSY_SECONDS)
+    try:
+        version = _version(path, connection.execute(schema.IDENTITY).fetchone())
+    finally:
+        connection.close()
+    if readonly and version < schema.VERSION:
+        problem = f"has schema {version}, to be read it needs {schema.VERSION}: open it (or a copy) once for writing"
+        raise NotAStore(str(path), problem)
+
+
+def _has_journal(path: Path) -> bool:
+    """Whether the journal holds anything that the file may lack."""
+    journal = path.with_name(path.name + "-wal")
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _version(path: Path, identity: Row) -> int:
+    """How many migrations the file has had; 0 for an empty one. Raises `NotAStore`."""
+    application, version, anything = identity
+    if (application, version, anything) == (0, 0, 0):
+        return 0
+    if application != schema.APPLICATION_ID:
+        problem = f"is another program's database (its application id is {application}); name another file"
+        raise NotAStore(str(path), problem)
+    if not 0 < version <= schema.VERSION:
+        problem = (
+            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
+        )
+        raise NotAStore(str(path), problem)
+    return int(version)
+
+
+async def _use_wal(path: Path, connection: aiosqlite.Connection) -> None:
+    (mode,) = await one(connection, "PRAGMA journal_mode = WAL")
+    if mode != b"wal":
+        problem = (
+            f"cannot keep a write-ahead log here (SQLite stays with {mode.decode()}): use a local file system"
+        )
+        raise StoreUnavailable(str(path), problem)
+
+
+async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
+    # The lock comes first: another process may be making the same file, and a file that cannot be written
+    # should say so now, not in the middle of a run.
+    await connection.execute("BEGIN IMMEDIATE")
+    version = _version(path, await one(connection, schema.IDENTITY))
+    for statements in schema.MIGRATIONS[version:]:
+        for statement in statements:
+            await connection.execute(statement)
+    if version < schema.VERSION:
+        await connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+    await connection.execute("COMMIT")

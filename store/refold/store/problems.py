@@ -1,0 +1,62 @@
+"""What SQLite's error codes mean for the caller, in plain words and with the way out."""
+
+import sqlite3
+from types import TracebackType
+
+from refold.reducers.errors import RefoldError
+from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+
+_CORRUPT = "the database is corrupt: copy the file and its -wal, then try `sqlite3 FILE .recover`"
+
+_UNAVAILABLE: dict[int, str] = {
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, then go on",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only: make both writable, or copy the file elsewhere",
+    sqlite3.SQLITE_BUSY: "another program holds its lock: close that, then go on",
+    sqlite3.SQLITE_LOCKED: "another program holds its lock: close that, then go on",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or made: look whether its folder exists and may be written",
+    sqlite3.SQLITE_IOERR: "the disk failed: look at the system's log, then go on",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+}
+
+_DAMAGED: dict[int, str] = {
+    sqlite3.SQLITE_CORRUPT: _CORRUPT,
+    # Our statements are fixed: what they ask for is missing only from a file that somebody changed.
+    sqlite3.SQLITE_ERROR: "its tables are not those of a store: somebody changed the schema",
+    sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: somebody changed the schema or the rows",
+    sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: somebody changed the schema",
+}
+
+
+class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
+    """Raise our own error for SQLite's, its cause chained. `writing`: whether a commit may be in doubt.
+
+    A class, not a generator: it stands around every append.
+    """
+
+    def __init__(self, path: str, *, writing: bool = False) -> None:
+        self._path, self._writing = path, writing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise translate(self._path, error, writing=self._writing) from error
+
+
+def translate(path: str, error: sqlite3.Error, *, writing: bool = False) -> RefoldError:
+    """What `error` means for whoever wanted something from the store at `path`."""
+    code = getattr(error, "sqlite_errorcode", None)
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    primary = code & 0xFF if code is not None else None  # the upper bits are detail
+    said = f" (SQLite said: {error}; {name})"
+    if primary == sqlite3.SQLITE_NOTADB:
+        return NotAStore(path, f"is no SQLite database{said}")
+    if primary in _DAMAGED:
+        return DamagedStore(path, _DAMAGED[primary] + said)
+    problem = _UNAVAILABLE.get(primary, "SQLite failed") if primary is not None else "SQLite failed"
+    # A failed flush leaves open what reached the disk.
+    in_doubt = writing and primary == sqlite3.SQLITE_IOERR
+    return StoreUnavailable(path, problem + said, outcome_known=not in_doubt)

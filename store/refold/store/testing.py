@@ -1,0 +1,363 @@
+"""What every store must do, as tests. Inherit, say how to open an empty store, run pytest:
+
+    class TestMyStore(StoreConformance):
+        def open_store(self) -> AbstractAsyncContextManager[Store]:
+            return MyStore.open(...)
+
+The tests run on anyio's pytest plugin; its fixture `anyio_backend` says on which event loops. For failures that show
+the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
+"""
+# ruff: noqa: SIM300 - the expected value stands on the left
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import product
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from refold.reducers.errors import WrongUse
+from refold.store.chain import GENESIS, check
+from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Store, Stored
+
+MEGABYTE = b'"' + b"x" * (2**20 - 2) + b'"'
+
+
+def record(number: int = 0, content: bytes | None = None) -> Record:
+    """A small record, different for each number."""
+    return Record(at=number, kind="note_added", body=b'{"n":%d}' % number, content=content, salt=b"salt" * 4)
+
+
+def records(count: int, first: int = 0) -> list[Record]:
+    """So many small records, some with content."""
+    return [record(n, b'"said %d"' % n if n % 2 else None) for n in range(first, first + count)]
+
+
+async def append(store: Store, run: str, new: Sequence[Record]) -> Head:
+    """Append at the end, wherever that is."""
+    return await store.append(run, (await store.head(run)).seq, await store.lease(run), new)
+
+
+async def events(store: Store, run: str, after: int = 0, upto: int | None = None) -> list[Stored]:
+    """The events of all chunks."""
+    return [event async for chunk in store.read(run, after, upto) for event in chunk]
+
+
+def said(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
+    """What a record and the event that it became have in common, salt aside."""
+    return event.at, event.kind, event.body, event.content
+
+
+class StoreConformance:
+    """The promises of `Store`, a test each. Override `open_store`."""
+
+    pytestmark = pytest.mark.anyio
+
+    def open_store(self) -> AbstractAsyncContextManager[Store]:
+        """An empty store, closed at the end. Called anew by each test."""
+        raise NotImplementedError
+
+    async def test_reads_back_what_was_appended(self) -> None:
+        """Events come back byte for byte, in order, numbered from 1, over several appends."""
+        new = records(7)
+        async with self.open_store() as store:
+            await append(store, "r", new[:3])
+            await append(store, "r", new[3:4])
+            await append(store, "r", new[4:])
+            got = await events(store, "r")
+        assert [said(r) for r in new] == [said(e) for e in got]
+        assert [("r", n) for n in range(1, 8)] == [(e.run, e.seq) for e in got]
+        assert [r.salt if r.content is not None else b"" for r in new] == [e.salt for e in got]
+
+    @pytest.mark.parametrize(
+        "text", ["", "ß 漢字 \U0001f600", "e\u0301", "\u2028\r\n\ufeff", "'; DROP TABLE event; --"]
+    )
+    async def test_text_is_kept_exactly(self, text: str) -> None:
+        """No text is normalised, trimmed or quoted, in a run's id, a body or a content."""
+        run = text or "r"
+        new = Record(at=-1, kind="k", body=text.encode(), content=text.encode())
+        async with self.open_store() as store:
+            await append(store, run, [new])
+            (got,) = await events(store, run)
+            listed = [name async for chunk in store.runs() for name, _ in chunk]
+        assert said(new) == said(got)
+        assert ([run], run) == (listed, got.run)
+
+    async def test_the_head_is_that_of_the_last_event(self) -> None:
+        """An append returns number and hash of the last event, and `head` says the same."""
+        async with self.open_store() as store:
+            returned = await append(store, "r", records(3))
+            asked = await store.head("r")
+            last = (await events(store, "r"))[-1]
+        assert Head(seq=3, hash=last.hash) == returned == asked
+
+    async def test_the_chain_goes_on_over_appends(self) -> None:
+        """Each event's hash follows from the one before it, the first one's from `GENESIS`."""
+        async with self.open_store() as store:
+            for first in range(0, 12, 3):
+                await append(store, "r", records(3, first))
+            previous, problems = Head(seq=0, hash=GENESIS), list[str | None]()
+            for event in await events(store, "r"):
+                problems.append(check(event, previous))
+                previous = Head(seq=event.seq, hash=event.hash)
+        assert [None] * 12 == problems
+
+    async def test_an_empty_run(self) -> None:
+        """A run without events has head 0, reads as nothing and is not listed, lease or none."""
+        async with self.open_store() as store:
+            await store.lease("r")
+            head, got = await store.head("r"), await events(store, "r")
+            some = await store.read_some("r", [1])
+            listed = [chunk async for chunk in store.runs()]
+        assert (Head(seq=0, hash=GENESIS), [], [], []) == (head, got, list(some), listed)
+
+    @pytest.mark.parametrize("expected", [0, 1, 2, 4, 5, 100])
+    async def test_a_wrong_expected_seq_conflicts(self, expected: int) -> None:
+        """An append behind or ahead of the head raises `Conflict` with both numbers, and writes nothing."""
+        async with self.open_store() as store:
+            await append(store, "r", records(3))
+            before = await events(store, "r")
+            with pytest.raises(Conflict) as caught:
+                await store.append("r", expected, await store.lease("r"), records(2))
+            after = await events(store, "r")
+        assert ("r", expected, 3) == (caught.value.run, caught.value.expected, caught.value.head)
+        assert before == after
+
+    async def test_a_new_run_starts_at_0(self) -> None:
+        """A first append that expects earlier events raises `Conflict`, and makes no run."""
+        async with self.open_store() as store:
+            with pytest.raises(Conflict):
+                await store.append("r", 1, await store.lease("r"), records(1))
+            assert [] == [chunk async for chunk in store.runs()]
+
+    async def test_goes_on_after_a_conflict(self) -> None:
+        """A refused append leaves the store as good as it was, chain included."""
+        async with self.open_store() as store:
+            await append(store, "r", records(1))
+            with pytest.raises(Conflict):
+                await store.append("r", 0, await store.lease("r"), records(1))
+            await append(store, "r", records(1))
+            first, second = await events(store, "r")
+        assert check(second, Head(seq=1, hash=first.hash)) is None
+
+    @pytest.mark.parametrize("offset", [-1, 1])
+    async def test_a_foreign_token_is_refused(self, offset: int) -> None:
+        """An append under another token than the lease's raises `LeaseLost`, and writes nothing."""
+        async with self.open_store() as store:
+            lease = await store.lease("r")
+            await store.append("r", 0, lease, records(1))
+            with pytest.raises(LeaseLost) as caught:
+                await store.append("r", 1, Lease(run="r", token=lease.token + offset), records(1))
+            assert 1 == (await store.head("r")).seq
+        assert (lease.token + offset, lease.token) == (caught.value.token, caught.value.current)
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            pytest.param(Record(at=0, kind="k", body=b"\xff"), id="a body that is not UTF-8"),
+            pytest.param(Record(at=0, kind="k", body=b"\xed\xa0\x80"), id="a body with a surrogate"),
+            pytest.param(
+                Record(at=0, kind="k", body=b"{}", content=b'"\xc3'), id="a content that is not UTF-8"
+            ),
+            pytest.param(Record(at=0, kind="k", body=b'"a\0b"'), id="a NUL"),
+            pytest.param(Record(at=0, kind="", body=b"{}"), id="no kind"),
+            pytest.param(Record(at=0, kind="a b", body=b"{}"), id="a kind that is no word"),
+            pytest.param(Record(at=2**63, kind="k", body=b"{}"), id="a time beyond 64 bits"),
+        ],
+    )
+    async def test_a_record_that_no_log_can_hold(self, bad: Record) -> None:
+        """One such record makes the whole append `WrongUse`, and nothing of it is written."""
+        async with self.open_store() as store:
+            with pytest.raises(WrongUse):
+                await store.append("r", 0, await store.lease("r"), [record(), bad])
+            assert [] == await events(store, "r")
+
+    async def test_an_append_that_makes_no_sense(self) -> None:
+        """No records, a negative number, a lease of another run, and ids that name nothing are `WrongUse`."""
+        async with self.open_store() as store:
+            lease = await store.lease("r")
+            with pytest.raises(WrongUse):
+                await store.append("r", 0, lease, [])
+            with pytest.raises(WrongUse):
+                await store.append("r", -1, lease, records(1))
+            with pytest.raises(WrongUse):
+                await store.append("other", 0, lease, records(1))
+            for run in ("", "a\0b", "\ud800"):
+                with pytest.raises(WrongUse):
+                    await store.lease(run)
+                with pytest.raises(WrongUse):
+                    await events(store, run)
+
+    async def test_read_takes_bounds(self) -> None:
+        """`read` gives the events with after < seq <= upto, whatever the two are."""
+        async with self.open_store() as store:
+            await append(store, "r", records(10))
+            for after, upto in product([-1, 0, 1, 5, 9, 10, 11, 2**70], [None, -1, 0, 1, 5, 10, 11, 2**70]):
+                got = await events(store, "r", after, upto)
+                wanted = [n for n in range(1, 11) if after < n and (upto is None or n <= upto)]
+                assert (after, upto, wanted) == (after, upto, [e.seq for e in got])
+
+    async def test_long_runs_come_in_chunks(self) -> None:
+        """2,500 events, appended at once, come in order and in more than two chunks, none of them empty."""
+        async with self.open_store() as store:
+            await append(store, "r", records(2500))
+            chunks = [list(chunk) async for chunk in store.read("r")]
+        assert list(range(1, 2501)) == [event.seq for chunk in chunks for event in chunk]
+        assert len(chunks) > 2
+        assert all(chunks)
+
+    async def test_large_contents_come_in_small_chunks(self) -> None:
+        """Events of a megabyte each come whole, and not all of them at once."""
+        async with self.open_store() as store:
+            for n in range(6):
+                await append(store, "r", [record(n, MEGABYTE)])
+            chunks = [list(chunk) async for chunk in store.read("r")]
+        assert [MEGABYTE] * 6 == [event.content for chunk in chunks for event in chunk]
+        assert len(chunks) > 2
+
+    async def test_read_some(self) -> None:
+        """Events by number: ascending, each once, without those that the run does not have."""
+        async with self.open_store() as store:
+            await append(store, "other", records(50))
+            await append(store, "r", records(1000))
+            some = await store.read_some("r", [900, 2, 2, 0, -5, 1001, 2**70, 17])
+            every = await store.read_some("r", range(2000))
+            none = await store.read_some("r", [])
+        assert [2, 17, 900] == [event.seq for event in some]
+        assert {"r"} == {event.run for event in some}
+        assert list(range(1, 1001)) == [event.seq for event in every]
+        assert [] == list(none)
+
+    async def test_a_reader_left_half_way(self) -> None:
+        """A reader that stops after the first chunk keeps nobody from appending, reading or closing."""
+        async with self.open_store() as store:
+            await append(store, "r", records(2000))
+            async for _ in store.read("r"):
+                break
+            await append(store, "r", records(1))
+            assert 2001 == len(await events(store, "r"))
+
+    async def test_a_reader_comes_to_an_end(self) -> None:
+        """Whoever appends one event for each chunk read does not read for ever."""
+        async with self.open_store() as store:
+            await append(store, "r", records(1500))
+            seqs = list[int]()
+            async for chunk in store.read("r"):
+                seqs += [event.seq for event in chunk]
+                await append(store, "r", records(1))
+                assert len(seqs) < 1600
+        assert list(range(1, len(seqs) + 1)) == seqs
+
+    async def test_runs_are_listed_newest_first(self) -> None:
+        """`runs` gives each run with its head, the one that began last first."""
+        async with self.open_store() as store:
+            heads = {run: await append(store, run, records(n)) for n, run in enumerate("bca", 1)}
+            heads["b"] = await append(store, "b", records(1))
+            listed = [item async for chunk in store.runs() for item in chunk]
+        assert [(run, heads[run]) for run in "acb"] == listed
+
+    async def test_runs_by_prefix(self) -> None:
+        """A prefix is taken letter by letter: no wildcards, no folding of case."""
+        names = ["a", "A", "ab", "aB", "a%b", "a_b", "a*b", "ß1", "ss", "[a]"]
+        async with self.open_store() as store:
+            for name in names:
+                await append(store, name, records(1))
+            for prefix in ["", "a", "A", "a%", "a_", "a*", "ab", "ß", "zz"]:
+                listed = [name async for chunk in store.runs(prefix) for name, _ in chunk]
+                assert [name for name in reversed(names) if name.startswith(prefix)] == listed
+
+    async def test_appends_of_many_runs_at_once(self) -> None:
+        """Runs that append at the same time neither wait on, nor touch, nor mix with each other."""
+        names = [f"run-{n}" for n in range(20)]
+
+        async def live(store: Store, run: str, size: int) -> None:
+            for turn in range(5):
+                await append(store, run, records(size, turn * size))
+
+        async with self.open_store() as store:
+            async with anyio.create_task_group() as tasks:
+                for n, name in enumerate(names):
+                    tasks.start_soon(live, store, name, 1 + n * 7)
+            for n, name in enumerate(names):
+                wanted = [said(r) for r in records(5 * (1 + n * 7))]
+                assert wanted == [said(e) for e in await events(store, name)]
+
+    async def test_a_conflict_touches_no_other_run(self) -> None:
+        """While one run's appends all fail, those of another all succeed."""
+        async with self.open_store() as store:
+            await append(store, "bad", records(1))
+            lease = await store.lease("bad")
+
+            async def fail() -> None:
+                with pytest.raises(Conflict):
+                    await store.append("bad", 0, lease, records(2))
+
+            async with anyio.create_task_group() as tasks:
+                for turn in range(10):
+                    tasks.start_soon(fail)
+                    await append(store, "good", records(1, turn))
+            assert (1, 10) == ((await store.head("bad")).seq, (await store.head("good")).seq)
+
+    async def test_of_two_writers_one_wins(self) -> None:
+        """Of appends at the same place of a run exactly one succeeds, and the others raise `Conflict`."""
+        won = list[tuple[int, int]]()
+
+        async def race(store: Store, lease: Lease, writer: int, turn: int) -> None:
+            try:
+                await store.append("r", 2 * turn, lease, records(2, writer))
+            except Conflict:
+                return
+            won.append((turn, writer))
+
+        async with self.open_store() as store:
+            lease = await store.lease("r")
+            for turn in range(10):
+                async with anyio.create_task_group() as tasks:
+                    for writer in range(4):
+                        tasks.start_soon(race, store, lease, writer, turn)
+            got = await events(store, "r")
+        assert list(range(10)) == [turn for turn, _ in won]
+        assert [writer + n for _, writer in won for n in range(2)] == [event.at for event in got]
+
+    @pytest.mark.parametrize("size", [3, 300])
+    @pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 20, 60, 200])
+    async def test_an_append_cancelled_half_way(self, moment: int, size: int) -> None:
+        """A cancelled append happened whole or not at all, the head says which for good, and the store goes on."""
+        async with self.open_store() as store:
+            await append(store, "r", records(2))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(append, store, "r", records(size))
+                for _ in range(moment):
+                    await checkpoint()
+                tasks.cancel_scope.cancel()
+            head = await store.head("r")
+            assert head.seq in (2, 2 + size)
+            await append(store, "other", records(1))
+            assert head == await store.head("r")
+            await store.append("r", head.seq, await store.lease("r"), records(1))
+            assert head.seq + 1 == len(await events(store, "r"))
+
+    async def test_a_long_append_that_conflicts(self) -> None:
+        """An append too long for one statement is refused whole, and the next one is not mixed with it."""
+        async with self.open_store() as store:
+            await append(store, "r", records(1))
+            with pytest.raises(Conflict):
+                await store.append("r", 0, await store.lease("r"), records(1000))
+            await append(store, "r", records(1000, 5))
+            got = await events(store, "r")
+        assert [0, *range(5, 1005)] == [event.at for event in got]
+
+    async def test_closing(self) -> None:
+        """A store may be closed twice; after that, every use is `WrongUse`."""
+        async with self.open_store() as store:
+            lease = await store.lease("r")
+            await store.append("r", 0, lease, records(1))
+            await store.aclose()
+            await store.aclose()
+            with pytest.raises(WrongUse):
+                await store.append("r", 1, lease, records(1))
+            with pytest.raises(WrongUse):
+                await store.head("r")
+            with pytest.raises(WrongUse):
+                await events(store, "r")

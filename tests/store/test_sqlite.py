@@ -1,0 +1,455 @@
+"""What only a file can get wrong: edits by hand, other programs, other processes, disks, and crashes."""
+# ruff: noqa: ASYNC240 - a test may look at a file while nothing else goes on
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from refold.reducers.errors import RefoldError, WrongUse
+from refold.store import (
+    GENESIS,
+    Conflict,
+    DamagedStore,
+    Head,
+    NotAStore,
+    Record,
+    SqliteStore,
+    Store,
+    StoreUnavailable,
+    check,
+    connection,
+    schema,
+)
+from refold.store.bridge import bridge
+from refold.store.database import Database
+from refold.store.opening import Durability
+from refold.store.testing import append, events, records
+
+pytestmark = pytest.mark.anyio
+
+PROCESS = Path(__file__).with_name("processes.py")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def filled(path: Path) -> Path:
+    """A store with one run `r` of six events, closed."""
+    async with await SqliteStore.open(path, durability="process") as store:
+        await append(store, "r", records(6))
+    return path
+
+
+def by_hand(path: Path, *statements: str) -> list[tuple[object, ...]]:
+    """Run statements as a person with the `sqlite3` shell would; the rows of the last one."""
+    with closing(sqlite3.connect(path)) as raw:
+        rows = [raw.execute(statement).fetchall() for statement in statements]
+        raw.commit()
+    return rows[-1]
+
+
+@asynccontextmanager
+async def tampered(path: Path, *pragmas: str, durability: Durability = "process") -> AsyncGenerator[Store]:
+    """A store whose writing connection was told these pragmas, to fail as a real disk would."""
+    way = await bridge()
+    database = await way.call(lambda: Database.open(path, durability, readonly=False))
+    async with SqliteStore(way, database) as store:
+        for pragma in pragmas:
+            await way.call(run, database, pragma)
+        yield store
+
+
+async def run(database: Database, statement: str) -> None:
+    async with database.writer.execute(statement):
+        pass  # whatever it answers
+
+
+async def problems(store: Store, run: str) -> list[str]:
+    """What `check` says about the run's events, with their numbers."""
+    previous, found = Head(seq=0, hash=GENESIS), list[str]()
+    for event in await events(store, run):
+        if problem := check(event, previous):
+            found.append(f"{event.seq}: {problem}")
+        previous = Head(seq=event.seq, hash=event.hash)
+    return found
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET body = '{}'",
+        "UPDATE event SET content = NULL, salt = NULL WHERE key & 1 = 0",
+        "UPDATE event SET key = key + 100",
+        "DELETE FROM event",
+        "INSERT OR REPLACE INTO event SELECT * FROM event LIMIT 1",
+        "REPLACE INTO event SELECT key, at, 'other', hash, content_digest, salt, body, content FROM event",
+        "INSERT OR IGNORE INTO event SELECT * FROM event",
+        "INSERT INTO event SELECT * FROM event ON CONFLICT DO UPDATE SET body = '{}'",
+        "UPDATE run SET id = 'other'",
+        "UPDATE run SET number = 7",
+        "DELETE FROM run",
+        "INSERT OR REPLACE INTO run SELECT * FROM run",
+        "INSERT OR REPLACE INTO run (number, id) VALUES (99, 'r')",
+        "UPDATE log SET body = ''",
+        "DELETE FROM log",
+    ],
+)
+async def test_a_shell_cannot_edit_a_log(filled: Path, statement: str) -> None:
+    """Plain SQL that would change, delete or replace an event or a run is refused, and changes nothing."""
+    everything = "SELECT * FROM event JOIN run"
+    before = by_hand(filled, everything)
+    with pytest.raises(sqlite3.DatabaseError):
+        by_hand(filled, statement)
+    assert before == by_hand(filled, everything)
+
+
+async def test_a_shell_can_read_a_log(path: Path) -> None:
+    """The view `log` shows run, number, time, kind, and body and content as JSON text, in order."""
+    async with await SqliteStore.open(path) as store:
+        for run in ("a", "b"):
+            new = [Record(at=n, kind="k", body=b'{"n":%d}' % n, content='"ß"'.encode()) for n in (1, 2)]
+            await append(store, run, new)
+        await append(store, "a", [Record(at=3, kind="end", body=b'{"n":3}')])
+    got = by_hand(
+        path, "SELECT run, seq, at, kind, json_extract(body, '$.n'), content, typeof(body) FROM log"
+    )
+    assert [
+        ("a", 1, 1, "k", 1, '"ß"', "text"),
+        ("a", 2, 2, "k", 2, '"ß"', "text"),
+        ("a", 3, 3, "end", 3, None, "text"),
+        ("b", 1, 1, "k", 1, '"ß"', "text"),
+        ("b", 2, 2, "k", 2, '"ß"', "text"),
+    ] == got
+    plan = by_hand(path, "EXPLAIN QUERY PLAN SELECT * FROM log WHERE run = 'b'")
+    assert not [row for row in plan if "SCAN" in str(row[-1])]
+
+
+async def test_the_file_says_what_it_is(filled: Path) -> None:
+    """Application, schema version and journal mode stand in the file, and nothing is left beside it."""
+    header = filled.read_bytes()[:100]
+    assert (b"rfld", schema.VERSION) == (header[68:72], int.from_bytes(header[60:64], "big"))
+    assert b"\x02\x02" == header[18:20]  # write-ahead logging
+    assert [filled] == list(filled.parent.iterdir())
+
+
+@pytest.mark.parametrize(("durability", "level"), [("fsync", 2), ("process", 1)])
+async def test_durability(path: Path, durability: Durability, level: int) -> None:
+    """`fsync` flushes at each commit (SQLite's FULL), `process` does not (NORMAL)."""
+    way = await bridge()
+    try:
+        database = await way.call(lambda: Database.open(path, durability, readonly=False))
+        (got,) = await way.call(connection.one, database.writer, "PRAGMA synchronous")
+        await way.call(database.close)
+    finally:
+        await way.aclose()
+    assert level == got
+
+
+def make_text(path: Path) -> None:
+    path.write_text("run log, not a database\n" * 100)
+
+
+def make_truncated(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + bytes(20))
+
+
+def make_other_application(path: Path) -> None:
+    by_hand(path, "PRAGMA journal_mode = WAL", "PRAGMA application_id = 42", "CREATE TABLE event (key)")
+
+
+def make_other_database(path: Path) -> None:
+    by_hand(path, "CREATE TABLE event (key)", "INSERT INTO event VALUES (1)")
+
+
+def make_newer(path: Path) -> None:
+    by_hand(
+        path,
+        f"PRAGMA application_id = {schema.APPLICATION_ID}",
+        "CREATE TABLE event (key)",
+        "PRAGMA user_version = 99",
+    )
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(make_text, "no SQLite database", id="text"),
+        pytest.param(make_truncated, "no SQLite database", id="truncated"),
+        pytest.param(
+            make_other_application,
+            "another program's database (its application id is 42)",
+            id="other program",
+        ),
+        pytest.param(make_other_database, "another program's database", id="other tables"),
+        pytest.param(make_newer, "schema 99, this refold knows 1: a newer one wrote it", id="newer schema"),
+        pytest.param(make_directory, "is a directory", id="directory"),
+    ],
+)
+async def test_what_is_no_store_is_left_alone(path: Path, make: object, problem: str, readonly: bool) -> None:
+    """Anything but a store raises `NotAStore` with the path and the problem; no byte and no file is touched."""
+    assert callable(make)
+    make(path)
+    before = {p: p.read_bytes() if p.is_file() else b"" for p in path.parent.iterdir()}
+    with pytest.raises(NotAStore) as caught:
+        await SqliteStore.open(path, readonly=readonly)
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+    assert before == {p: p.read_bytes() if p.is_file() else b"" for p in path.parent.iterdir()}
+
+
+async def test_a_missing_place(path: Path) -> None:
+    """A missing folder, and a missing file that is only to be read, raise `NotAStore` and are not made."""
+    with pytest.raises(NotAStore, match="there is no folder"):
+        await SqliteStore.open(path / "deeper" / "runs.db")
+    with pytest.raises(NotAStore, match="no such file"):
+        await SqliteStore.open(path, readonly=True)
+    assert [] == list(path.parent.iterdir())
+
+
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """A file of zero bytes is as good as none to write to, and no store to read."""
+    path.touch()
+    with pytest.raises(NotAStore):
+        await SqliteStore.open(path, readonly=True)
+    async with await SqliteStore.open(path) as store:
+        assert 1 == (await append(store, "r", records(1))).seq
+
+
+@pytest.mark.parametrize("name", ["a b", "100%25?mode=ro#x&immutable=1", "ß", "':memory:", ":memory:"])
+async def test_any_file_name(tmp_path: Path, name: str) -> None:
+    """A name is a name, whatever it means in a URI."""
+    async with await SqliteStore.open(tmp_path / name, durability="process") as store:
+        await append(store, "r", records(1))
+    assert [name] == [p.name for p in tmp_path.iterdir()]
+
+
+async def test_opening_again_changes_nothing(filled: Path) -> None:
+    """A store opened and closed has the same bytes."""
+    before = filled.read_bytes()
+    async with await SqliteStore.open(filled) as store:
+        assert 6 == len(await events(store, "r"))
+    assert before == filled.read_bytes()
+
+
+async def test_readonly(filled: Path) -> None:
+    """A store opened to be read reads, beside a writer too, refuses to append, and changes no byte."""
+    before = filled.read_bytes()
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        assert 6 == len(await events(store, "r"))
+        with pytest.raises(WrongUse, match="opened to be read only"):
+            await append(store, "r", records(1))
+        with pytest.raises(WrongUse, match="opened to be read only"):
+            await append(store, "new", records(1))
+        assert before == filled.read_bytes()
+        async with await SqliteStore.open(filled) as writer:
+            await append(writer, "r", records(1))
+            assert 7 == len(await events(store, "r"))
+
+
+@pytest.mark.parametrize("size", [2, 200])
+async def test_a_full_disk(filled: Path, size: int) -> None:
+    """On a full disk the append raises `StoreUnavailable`, nothing of it is there, and with room it goes on."""
+    long = Record(at=0, kind="k", body=b'"' + b"x" * 50_000 + b'"')
+    async with tampered(filled, "PRAGMA max_page_count = 20") as store:
+        head = await store.head("r")
+        with pytest.raises(StoreUnavailable, match="the disk is full") as caught:
+            await append(store, "r", [long] * size)
+        assert caught.value.outcome_known
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+        assert head == await store.head("r")
+        assert 7 == (await append(store, "r", records(1))).seq
+    async with await SqliteStore.open(filled) as store:
+        await append(store, "r", [long] * size)
+        assert [] == await problems(store, "r")
+
+
+async def test_a_file_that_cannot_be_written(filled: Path) -> None:
+    """When writing is forbidden in mid-run, the append raises `StoreUnavailable`, and reading goes on."""
+    async with tampered(filled, "PRAGMA query_only = ON") as store:
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await append(store, "r", records(1))
+        assert 6 == len(await events(store, "r"))
+
+
+@pytest.fixture
+def locked_away(filled: Path) -> Iterator[Path]:
+    """The file and its folder without the permission to write."""
+    filled.chmod(0o444)
+    filled.parent.chmod(0o555)
+    yield filled
+    filled.parent.chmod(0o755)
+    filled.chmod(0o644)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="to root, everything is writable")
+async def test_a_read_only_place(locked_away: Path) -> None:
+    """Where nothing may be written, opening to write fails at once, and opening to read reads."""
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await SqliteStore.open(locked_away)
+    with pytest.raises(StoreUnavailable, match="cannot be opened or made"):
+        await SqliteStore.open(locked_away.with_name("new.db"))
+    async with await SqliteStore.open(locked_away, readonly=True) as store:
+        assert 6 == len(await events(store, "r"))
+    assert [locked_away] == list(locked_away.parent.iterdir())
+
+
+async def test_a_locked_file(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another program holds the lock, appends raise `StoreUnavailable` and reads work; then it goes on."""
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.01)
+    async with await SqliteStore.open(filled) as store:
+        with closing(sqlite3.connect(filled, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="another program holds its lock"):
+                await append(store, "r", records(1))
+            with pytest.raises(StoreUnavailable, match="another program holds its lock"):
+                await SqliteStore.open(filled)
+            assert 6 == len(await events(store, "r"))
+        assert 7 == (await append(store, "r", records(1))).seq
+
+
+async def test_a_corrupt_database(path: Path) -> None:
+    """Pages overwritten with rubbish raise `DamagedStore` that names the file."""
+    async with await SqliteStore.open(path) as store:
+        await append(store, "r", records(500))
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\xff" * len(data[8192:])
+    path.write_bytes(data)
+    with pytest.raises(DamagedStore, match="corrupt") as caught:
+        async with await SqliteStore.open(path, readonly=True) as store:
+            await events(store, "r")
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["event", "run"])
+async def test_a_changed_schema(filled: Path, table: str) -> None:
+    """A table taken away by hand raises `DamagedStore`, to readers and to writers."""
+    by_hand(filled, "DROP VIEW log", f"ALTER TABLE {table} RENAME TO gone")
+    async with await SqliteStore.open(filled) as store:
+        with pytest.raises(DamagedStore, match="somebody changed"):
+            await events(store, "r")
+        with pytest.raises(DamagedStore, match="somebody changed"):
+            await append(store, "r", records(1))
+
+
+@pytest.mark.parametrize(
+    ("edit", "seq"),
+    [
+        pytest.param("UPDATE event SET body = '{\"n\":9}' WHERE key & 255 = 3", 3, id="body"),
+        pytest.param(
+            "UPDATE event SET body = CAST(x'ff' AS TEXT) WHERE key & 255 = 3", 3, id="body no UTF-8"
+        ),
+        pytest.param(
+            "UPDATE event SET kind = CAST(x'ff' AS TEXT) WHERE key & 255 = 3", 3, id="kind no UTF-8"
+        ),
+        pytest.param("UPDATE event SET content = 'x' WHERE key & 255 = 4", 4, id="content"),
+        pytest.param("UPDATE event SET content = 'x' WHERE key & 255 = 3", 3, id="content added"),
+        pytest.param("UPDATE event SET hash = zeroblob(32) WHERE key & 255 = 6", 6, id="hash"),
+        pytest.param("UPDATE event SET hash = x'' WHERE key & 255 = 6", 6, id="hash emptied"),
+        pytest.param("DELETE FROM event WHERE key & 255 = 2", 3, id="removed"),
+        pytest.param("DELETE FROM event WHERE key & 255 = 1", 2, id="first removed"),
+        pytest.param("UPDATE event SET key = key + 1 WHERE key & 255 = 6", 7, id="moved"),
+    ],
+)
+async def test_an_edit_by_hand_is_found(filled: Path, edit: str, seq: int) -> None:
+    """With the triggers out of the way, an edit is readable all the same, and found at its event."""
+    triggers = [
+        str(row[0]) for row in by_hand(filled, "SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+    ]
+    by_hand(filled, *[f"DROP TRIGGER {name}" for name in triggers], edit)
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        found = await problems(store, "r")
+    assert found[0].startswith(f"{seq}: ")
+
+
+async def test_two_stores_on_one_file(path: Path) -> None:
+    """What one wrote the other sees; what one believed and the other changed is a conflict, not a fork."""
+    async with await SqliteStore.open(path) as one, await SqliteStore.open(path) as other:
+        await append(one, "r", records(2))
+        await append(other, "r", records(2))
+        with pytest.raises(Conflict):
+            await one.append("r", 2, await one.lease("r"), records(1))
+        await append(one, "r", records(2))
+        assert await one.head("r") == await other.head("r")
+        assert [] == await problems(other, "r")
+
+
+def start(path: Path, run: str, count: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, PROCESS, path, run, str(count)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_processes_share_a_file(path: Path) -> None:
+    """Three processes that make one file and append to one run at once lose nothing and break no chain."""
+    processes = [start(path, "r", 10) for _ in range(3)]
+    seqs = [int(line) for process in processes for line in process.communicate()[0].split()]
+    assert [0] * 3 == [process.returncode for process in processes]
+    assert list(range(2, 62, 2)) == sorted(seqs)
+
+    async def look() -> list[str]:
+        async with await SqliteStore.open(path, readonly=True) as store:
+            assert 60 == (await store.head("r")).seq
+            return await problems(store, "r")
+
+    assert [] == anyio.run(look)
+
+
+@pytest.mark.parametrize("acknowledged", [1, 7, 40])
+def test_a_killed_process_loses_nothing(path: Path, acknowledged: int) -> None:
+    """After SIGKILL every append that had returned is there, whole, and the store goes on."""
+    process = start(path, "r", 1_000_000)
+    assert process.stdout is not None
+    with process:
+        lines = [process.stdout.readline() for _ in range(acknowledged)]
+        process.kill()
+        lines += process.stdout.readlines()
+    seen = [int(line) for line in lines if line.endswith("\n")]
+
+    async def look() -> list[str]:
+        async with await SqliteStore.open(path) as store:
+            head = await store.head("r")
+            assert head.seq >= seen[-1]
+            assert 0 == head.seq % 2
+            await append(store, "r", records(1))
+            return await problems(store, "r")
+
+    assert acknowledged <= len(seen)
+    assert [] == anyio.run(look)
+
+
+async def test_closing_under_way(path: Path) -> None:
+    """Closing while appends are under way lets each end whole or be refused, and nothing is left open."""
+    ended = list[object]()
+
+    async def write(store: Store, run: str) -> None:
+        try:
+            ended.append(await append(store, run, records(3)))
+        except RefoldError as error:
+            ended.append(error)
+
+    store = await SqliteStore.open(path)
+    async with anyio.create_task_group() as tasks:
+        for n in range(10):
+            tasks.start_soon(write, store, f"run-{n}")
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(store.aclose)
+        await store.aclose()
+    assert 10 == len(ended)
+    async with await SqliteStore.open(path, readonly=True) as store:
+        sizes = [head.seq async for chunk in store.runs() for _, head in chunk]
+    assert [3] * len([end for end in ended if isinstance(end, Head)]) == sizes
