@@ -12,13 +12,11 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
     `key` is the idempotency key: equal for every attempt at this call, different for every other call.
-    `attempt` counts from 1.
     """
 
     run: str
     call: str
     key: str
-    attempt: int = 1
 
 
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,5 +55,5 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.schema.name
 
 
-class BadArguments(Exception):  # noqa: N818 - told to the model, never to the caller
+class BadArguments(Exception):
     """The model's arguments do not fit the tool's schema; the message says where."""

@@ -1,0 +1,160 @@
+"""`@tool`: a typed function becomes a tool."""
+
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from refold.engine.tools.digest import source_digest
+from refold.engine.tools.docstring import parse
+from refold.engine.tools.protocol import CallContext, Tool
+from refold.engine.tools.signature import Accepts, accepts
+from refold.reducers.errors import WrongUse
+from refold.reducers.messages import ToolSchema
+from refold.reducers.text import clean
+from refold.reducers.vocabulary import Replay
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ReplayClass = Replay | Literal["read_only", "idempotent", "at_most_once"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
+
+
+class FunctionTool(Tool, Generic[P, R], frozen=True, kw_only=True):
+    """A tool made from a function. `function` is that function as it was, for unit tests and other callers."""
+
+    function: Callable[P, R]
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    replay: ReplayClass = "at_most_once",
+    timeout: float | None = None,
+    redact: Callable[[str], str] | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    replay: ReplayClass = "at_most_once",
+    timeout: float | None = None,
+    redact: Callable[[str], str] | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a tool of a typed function, async or not; bare or with options.
+
+    The docstring describes the tool and, under `Args:` or by `:param x:`, its arguments; the annotations give the
+    JSON Schema and the validation. A parameter annotated `CallContext` is not offered to the model: it gets the
+    call's context. A result that is text is passed on as it is, None is empty text, anything else becomes JSON.
+
+    `replay` says what may be done with a call whose end nobody saw; `timeout` is in seconds. `redact` is applied
+    to what the tool returns or raises before anything is recorded.
+
+    A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for, and
+    may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function that cannot
+    be a tool.
+    """
+    if function is None:
+        return partial(_made, name=name, replay=replay, timeout=timeout, redact=redact)
+    return _made(function, name=name, replay=replay, timeout=timeout, redact=redact)
+
+
+def _made(
+    function: Callable[P, R],
+    *,
+    name: str | None,
+    replay: ReplayClass,
+    timeout: float | None,
+    redact: Callable[[str], str] | None,
+) -> FunctionTool[P, R]:
+    called = _name(function, name)
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise WrongUse(
+            f"tool {called}: timeout: expected seconds above 0, or None for the run's own, got {timeout!r}"
+        )
+    documentation = parse(inspect.getdoc(function))
+    takes = accepts(function, called, documentation.arguments)
+    return FunctionTool(
+        schema=ToolSchema(name=called, description=documentation.description, schema=takes.schema),
+        run=_runner(function, takes),
+        replay=_replay(called, replay),
+        timeout=timeout,
+        digest=hashlib.sha256(f"{source_digest(function)}\n{takes.schema}".encode()).hexdigest(),
+        redact=redact,
+        function=function,
+    )
+
+
+def _name(function: Callable[..., object], name: str | None) -> str:
+    called = getattr(function, "__name__", type(function).__name__) if name is None else name
+    if not inspect.isroutine(function):
+        raise WrongUse(
+            f"tool {called}: expected a function or a bound method, got a {type(function).__name__}"
+        )
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise WrongUse(f"tool {called}: is a generator; a tool returns its whole output once")
+    if not _NAME.fullmatch(called):
+        raise WrongUse(f"tool {called!r}: a name has 1 to 64 letters, digits, - and _: give one by name=")
+    return called
+
+
+def _replay(name: str, replay: str) -> Replay:
+    """The replay class; `reconcilable` is refused here, for a decorated function has nobody to ask what happened."""
+    offered = (Replay.READ_ONLY, Replay.IDEMPOTENT, Replay.AT_MOST_ONCE)
+    if replay not in offered:
+        raise WrongUse(f"tool {name}: replay: expected one of {', '.join(offered)}, got {replay!r}")
+    return Replay(replay)
+
+
+def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, CallContext], Awaitable[str]]:
+    async def run(arguments: str, context: CallContext) -> str:
+        call = partial(function, **takes.bind(arguments, context))
+        if inspect.iscoroutinefunction(function):
+            return as_text(await call())
+        # A limiter of its own: on trio an abandoned thread keeps its place in a shared one, and a few tools
+        # that hang would then hold up every other for good.
+        (result,) = await anyio.to_thread.run_sync(
+            lambda: (call(),), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
+        # An async function may hide behind a plain wrapper; in the tuple, because trio refuses a bare coroutine.
+        return as_text(await result if inspect.isawaitable(result) else result)
+
+    return run
+
+
+def as_text(result: object) -> str:
+    """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as JSON.
+
+    Lone surrogates are replaced, sets and keys are in order. Raises `TypeError` for what JSON cannot carry.
+    """
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return clean(str.__str__(result))
+    try:
+        return msgspec.json.encode(result, order="deterministic").decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(msgspec.to_builtins(result, order="deterministic"))).decode()
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        entries = cast("dict[object, object]", value)
+        return {_cleaned(key): _cleaned(each) for key, each in entries.items()}
+    if isinstance(value, list):
+        return [_cleaned(each) for each in cast("list[object]", value)]
+    return value

@@ -1,0 +1,211 @@
+"""What a function accepts: a validator and a JSON Schema, both from its signature.
+
+What the schema says and what validation does come from the one Struct built here, so they cannot disagree. The
+schema is one object without references, wherever that is possible: adapters embed it in schemas of their own,
+where a `#/$defs/...` would point nowhere. Only a type that holds itself keeps its `$defs`.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast, get_type_hints
+
+import msgspec
+
+from refold.engine.tools.protocol import BadArguments, CallContext
+from refold.reducers.errors import WrongUse
+from refold.reducers.text import clean
+
+_REFERENCE = "#/$defs/"
+_KINDS_REFUSED = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a model passes arguments by name",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values, and a model passes arguments by name",
+    inspect.Parameter.VAR_KEYWORD: "takes any name, and a schema must list them",
+}
+
+Schema = dict[str, Any]
+
+
+class Accepts(NamedTuple):
+    """The arguments that a tool's function takes from a model."""
+
+    tool: str
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    context: str | None  # the parameter that is given the call's context
+    decoder: msgspec.json.Decoder[msgspec.Struct]
+    schema: str  # JSON Schema of the arguments object, as JSON text
+
+    def bind(self, arguments: str, context: CallContext) -> dict[str, Any]:
+        """The keyword arguments for the function.
+
+        `arguments` is JSON text as a model wrote it. Raises `BadArguments` if it is not what the schema says.
+        """
+        try:
+            values = self.decoder.decode(arguments)
+        except msgspec.DecodeError as error:
+            raise BadArguments(clean(f"{error}. {self.usage}")) from error
+        except UnicodeEncodeError as error:
+            raise BadArguments(
+                f"Character {error.start} of the arguments is half a character. {self.usage}"
+            ) from error
+        except RecursionError as error:
+            raise BadArguments(f"The arguments are nested too deeply. {self.usage}") from error
+        keywords = {name: getattr(values, name) for name in self.names}
+        return keywords if self.context is None else {**keywords, self.context: context}
+
+    @property
+    def usage(self) -> str:
+        """One sentence that names the arguments, for a model that got them wrong."""
+        if not self.names:
+            return f"{self.tool} takes no arguments"
+        words = [name if name in self.required else f"{name} (optional)" for name in self.names]
+        return f"{self.tool} takes: {', '.join(words)}"
+
+
+def accepts(function: Callable[..., object], tool: str, documented: Mapping[str, str]) -> Accepts:
+    """Read a function's signature. `documented` has the descriptions of its arguments.
+
+    Raises `WrongUse`, naming the tool and the parameter, for a parameter that JSON Schema cannot describe.
+    """
+    hints = _hints(function, tool)
+    fields: list[tuple[str, Any, Any]] = []
+    context = None
+    for parameter in inspect.signature(function).parameters.values():
+        place = f"tool {tool}, parameter {parameter}"
+        if parameter.kind in _KINDS_REFUSED:
+            raise WrongUse(f"{place}: {_KINDS_REFUSED[parameter.kind]}: give each argument a name of its own")
+        if parameter.name not in hints:
+            raise WrongUse(
+                f"{place}: has no type annotation; of a method, decorate the bound one: tool(thing.method)"
+            )
+        if hints[parameter.name] is CallContext:
+            context = parameter.name
+        else:
+            fields.append(
+                (parameter.name, hints[parameter.name], _default(parameter, hints[parameter.name], place))
+            )
+    struct = _struct(fields, tool)
+    return Accepts(
+        tool=tool,
+        names=tuple(name for name, _, _ in fields),
+        required=tuple(name for name, _, default in fields if default is msgspec.NODEFAULT),
+        context=context,
+        decoder=msgspec.json.Decoder(struct),
+        schema=_schema(struct, {name: default for name, _, default in fields}, documented),
+    )
+
+
+def _hints(function: Callable[..., object], tool: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise WrongUse(
+            f"tool {tool}: its annotations cannot be read ({error}): import the types they name where the "
+            "function is defined, not under TYPE_CHECKING"
+        ) from error
+
+
+def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
+    """The default of a parameter, NODEFAULT without. One that its own annotation refuses would make the schema lie."""
+    if parameter.default is inspect.Parameter.empty:
+        return msgspec.NODEFAULT
+    try:
+        msgspec.json.decode(msgspec.json.encode(parameter.default), type=annotation)
+    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise WrongUse(f"{place}: the default does not fit the annotation: {error}") from error
+    return parameter.default
+
+
+def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struct]:
+    """The Struct that validates the arguments; each field is tried alone first, so that an error can name it."""
+    for name, annotation, _ in fields:
+        if name.startswith("__"):
+            raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
+        try:
+            msgspec.json.schema(annotation)
+            msgspec.json.Decoder(annotation)
+        except TypeError as error:
+            problem = " ".join(str(error).split())
+            raise WrongUse(f"tool {tool}, parameter {name}: JSON cannot carry its type: {problem}") from error
+    return msgspec.defstruct(
+        "arguments",
+        [(name, annotation, _field(default)) for name, annotation, default in fields],
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+def _field(default: Any) -> Any:
+    # A copy a call: a default that one call changed must not reach the next.
+    return (
+        msgspec.field()
+        if default is msgspec.NODEFAULT
+        else msgspec.field(default_factory=lambda: copy.deepcopy(default))
+    )
+
+
+def _schema(struct: type[msgspec.Struct], defaults: Mapping[str, Any], documented: Mapping[str, str]) -> str:
+    """The schema as JSON text; equal signatures give equal bytes."""
+    (top,), definitions = msgspec.json.schema_components([struct], ref_template=_REFERENCE + "{name}")
+    kept: set[str] = set()
+    schema = _inlined(top, definitions, (), kept)
+    for name, described in schema["properties"].items():
+        if name in documented:
+            described.setdefault("description", documented[name])
+        if defaults[name] is not msgspec.NODEFAULT:
+            described["default"] = _plain(defaults[name])
+    if kept:
+        schema["$defs"] = _kept(definitions, kept)
+    return msgspec.json.encode(schema).decode()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, its sets in order."""
+    return msgspec.json.decode(msgspec.json.encode(value, order="deterministic"))
+
+
+def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
+    """The definitions that must keep a name; laying one out may find more of them."""
+    laid: Schema = {}
+    while missing := sorted(kept - laid.keys()):
+        for name in missing:
+            laid[name] = _inlined({"$ref": _REFERENCE + name}, definitions, (), kept)
+    return {name: laid[name] for name in sorted(laid)}
+
+
+def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
+    """A schema with each reference replaced by what it names; one to a schema we are within stays, and is `kept`."""
+    if isinstance(node, list):
+        return [_inlined(each, definitions, within, kept) for each in cast("list[object]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema = cast("dict[str, object]", node)
+    if "$ref" not in schema:
+        # A discriminator maps to references; its property has one allowed value in each branch, which says the same.
+        return {
+            key: _part(key, value, definitions, within, kept)
+            for key, value in schema.items()
+            if key != "discriminator"
+        }
+    name = str(schema["$ref"]).removeprefix(_REFERENCE)
+    if name in within:
+        kept.add(name)
+        return schema
+    named = {
+        key: value for key, value in definitions[name].items() if key != "title"
+    }  # a class name tells nothing
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return _inlined(named, definitions, (*within, name), kept) | beside
+
+
+def _part(
+    key: str, value: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]
+) -> object:
+    """The value under one key of a schema: schemas by name, a schema or several, or plain data."""
+    if key == "properties":
+        named = cast("dict[str, object]", value)
+        return {name: _inlined(each, definitions, within, kept) for name, each in named.items()}
+    if key in {"items", "prefixItems", "anyOf", "additionalProperties", "propertyNames"}:
+        return _inlined(value, definitions, within, kept)
+    return value
