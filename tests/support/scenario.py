@@ -13,23 +13,27 @@ from refold.reducers.events import (
     Answer,
     CancelRequested,
     ClockRead,
+    DoubtResolved,
     Event,
     Fact,
     InputReceived,
     Manifest,
     ModelFailed,
     ModelResponded,
+    PolicyAmended,
+    RunForked,
     RunResumed,
     RunStarted,
     ToolReturned,
     kind_of,
 )
 from refold.reducers.folding import advance
+from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message, Usage
 from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import FailureClass, Replay, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -52,13 +56,21 @@ class Scenario:
         messages: tuple[Message, ...] | None = None,
         tools: tuple[Manifest, ...] = TOOLS,
         seed: int = 0,
+        registry: Registry = BUILTIN,
     ) -> None:
         self.state: RunState = NEW
         self.log: list[Event] = []
         self.now = 0.0
+        self.registry = registry
         opening = (Message(role=Role.SYSTEM, text="be good"), Message(role=Role.USER, text="do it"))
         fact = RunStarted(
-            at=START, run="r1", rules=RULES, policy=parse(policy or {}), model="m", tools=tools, seed=seed
+            at=START,
+            run="r1",
+            rules=RULES,
+            policy=parse(policy or {}, registry, strict_guards=False),
+            model="m",
+            tools=tools,
+            seed=seed,
         )
         self.last = self.feed(composing.started(fact, opening if messages is None else messages, SALT))
 
@@ -68,7 +80,7 @@ class Scenario:
 
     def feed(self, fact: Fact) -> list[str]:
         """Advance by a fact; the lines of what followed from it."""
-        self.state, events = advance(self.state, fact)
+        self.state, events = advance(self.state, fact, self.registry)
         self.log += events
         self.last = [line(event) for event in events[1:]] if events[0] is fact else [line(e) for e in events]
         return self.last
@@ -131,6 +143,32 @@ class Scenario:
     def resume(self, *in_doubt: str, downtime: float = 0) -> list[str]:
         self.now += downtime
         return self.feed(RunResumed(at=self.at, in_doubt=in_doubt, downtime=int(downtime * SECOND)))
+
+    def resolve(self, call: str, doubt: Doubt, *, after: float = 0) -> list[str]:
+        self.now += after
+        return self.feed(DoubtResolved(at=self.at, call=call, doubt=doubt, by="ann"))
+
+    def amend(self, policy: dict[str, Any], *, after: float = 0) -> list[str]:
+        self.now += after
+        amended = parse(policy, self.registry, strict_guards=False)
+        return self.feed(PolicyAmended(at=self.at, policy=amended, by="ann"))
+
+    def fork(
+        self, policy: dict[str, Any] | None = None, *, seed: int | None = None, after: float = 0
+    ) -> list[str]:
+        """Go on as another run from here, perhaps under another policy."""
+        self.now += after
+        fact = RunForked(
+            at=self.at,
+            run="r2",
+            rules=RULES,
+            parent="r1",
+            parent_seq=self.state.seq,
+            parent_hash="00",
+            policy=None if policy is None else parse(policy, self.registry),
+            seed=seed,
+        )
+        return self.feed(fact)
 
 
 _LEFT_OUT = {"kind", "view", "digest", "chars", "tokens", "version", "reason", "input_tokens", "visibility"}

@@ -1,6 +1,7 @@
 """Rules over the arguments that a model wrote: when they are complete, and when two calls are the same."""
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 
@@ -40,19 +41,20 @@ def _value(value: Any) -> str:
     return _compact(value)
 
 
-def _compact(value: Any) -> str:
-    if isinstance(value, _Written):
-        return str(value)
-    if isinstance(value, dict):
-        pairs = sorted(cast("dict[str, Any]", value).items())
-        return "{" + ",".join(f"{_compact(key)}:{_compact(inner)}" for key, inner in pairs) + "}"
-    if isinstance(value, list):
-        return _row(value)
-    return json.dumps(value, ensure_ascii=False)
+def _compact(value: object) -> str:
+    write = _WRITERS.get(type(value))
+    return write(value) if write else json.dumps(value, ensure_ascii=False)
+
+
+def _object(values: dict[str, Any]) -> str:
+    return "{" + ",".join(f"{_compact(key)}:{_compact(inner)}" for key, inner in sorted(values.items())) + "}"
 
 
 def _row(values: list[Any]) -> str:
     return "[" + ",".join(map(_compact, values)) + "]"
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {_Written: str, dict: _object, list: _row}
 
 
 def batch_signature(calls: list[tuple[str, str]], clip: int) -> str:

@@ -110,11 +110,8 @@ def _ask(state: RunState) -> CallModel:
 
 
 def _run(state: RunState, batch: Batch) -> list[Effect]:
-    pending: list[Effect] = []
-    for call in batch.calls:
-        if call.result is None and call.dispatched:
-            pending.append(_effect_of(state, batch, call))
-    return pending[:1] if state.policy.batch == "in_order" else pending
+    calls = (call for call in batch.calls if call.dispatched and call.result is None)
+    return [_effect_of(state, batch, call) for call in calls]
 
 
 def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect:

@@ -35,7 +35,8 @@ HANDLERS: Mapping[type[Event], Handler] = MappingProxyType(
     {event: getattr(happened, kind_of(event)) for event in (*FACTS, *DECISIONS)}
 )
 _PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation})
-_OPENINGS = (RunStarted, RunForked)
+_OPENINGS: frozenset[type[Event]] = frozenset({RunStarted, RunForked})
+_PUTS_ON_DUTY: frozenset[type[Event]] = _OPENINGS | {PolicyAmended}
 
 
 def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunState:
@@ -55,9 +56,12 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     if at < state.at:
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
     after = HANDLERS[kind](replace(state, seq=state.seq + 1, at=at), event)
-    if isinstance(event, RunStarted | RunForked | PolicyAmended):
+    if kind in _PUTS_ON_DUTY:
         after = replace(after, guards=watches(after.policy, registry, after.guards))
-    return replace(after, guards=shown(after.guards, event)) if after.guards else after
+    if not after.guards:
+        return after
+    guards = shown(after.guards, event)
+    return after if guards is after.guards else replace(after, guards=guards)
 
 
 def _annotated(state: RunState, event: Event) -> RunState:

@@ -177,11 +177,14 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
 
 def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
     """These calls are under way."""
-    for call in event.calls:
-        found = find(state, "tools_dispatched", call)
-        state = with_call(state, replace(found, dispatched=state.seq))
-    assert state.batch is not None
-    return replace(state, batch=replace(state.batch, deadline=event.deadline))
+    started = {find(state, "tools_dispatched", call).position for call in event.calls}
+    if state.batch is None or not started:
+        raise UnexpectedEvent("tools_dispatched", "it names no call")
+    calls = tuple(
+        replace(call, dispatched=state.seq) if call.position in started else call
+        for call in state.batch.calls
+    )
+    return replace(state, batch=replace(state.batch, calls=calls, deadline=event.deadline))
 
 
 def tool_returned(state: RunState, event: ToolReturned) -> RunState:

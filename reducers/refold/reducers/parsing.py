@@ -8,7 +8,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -116,16 +116,24 @@ def _guard(place: int, config: dict[str, Any], registry: Registry, strict: bool)
     return {**complete, "name": complete.get("name") or kind}
 
 
-def _finite(value: Any, path: str) -> None:
+def _finite(value: object, path: str) -> None:
     # JSON has no word for infinity, and would write null: unlimited is said as null, on purpose.
     if isinstance(value, float) and not math.isfinite(value):
         raise PolicyError(path, f"expected a finite number, or null for unlimited, got {value}")
-    if isinstance(value, Mapping):
-        for key, inner in cast("Mapping[Any, Any]", value).items():
-            _finite(inner, _joined(path, str(key)))
-    elif isinstance(value, list | tuple):
-        for place, inner in enumerate(cast("list[Any]", value)):
-            _finite(inner, f"{path}[{place}]")
+    for step, inner in _inside(value).items():
+        _finite(inner, f"{path}[{step}]" if isinstance(step, int) else _joined(path, str(step)))
+
+
+def _inside(value: object) -> dict[Any, Any]:
+    listing = _INSIDE.get(type(value))
+    return listing(value) if listing else {}
+
+
+def _numbered(values: Iterable[Any]) -> dict[Any, Any]:
+    return dict(enumerate(values))
+
+
+_INSIDE: dict[type, Callable[[Any], dict[Any, Any]]] = {dict: dict, list: _numbered, tuple: _numbered}
 
 
 def _unique(where: str, names: list[str]) -> None:
@@ -155,6 +163,7 @@ def _plainly(problem: str) -> str:
         "`int | float | null`": "a number or null",
         "`int | null`": "a whole number or null",
         "`int`": "a whole number",
+        "`float`": "a number",
     }
     for technical, plain in {
         **names,

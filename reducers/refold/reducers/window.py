@@ -10,14 +10,14 @@ what protects a log from an adversary: that is the hash chain of the store.
 """
 
 import hashlib
-from collections.abc import Iterable, Set
-from itertools import pairwise
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
 from refold.reducers.vocabulary import Role
 
-_CHUNK = 64
+# An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 60,000 messages.
+_CHUNK = 256
 _MODULUS = 1 << 256
 _EMPTY = "0" * 64
 
@@ -122,11 +122,18 @@ def resized(window: Window, number: int, tokens: int, chars: int, digest: str) -
 
 def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Numbers in order as inclusive (first, last) pairs: 1, 2, 3, 7 is (1, 3), (7, 7)."""
-    listed = tuple(numbers)
-    if not listed:
-        return ()
-    cuts = [place for place, (one, next_) in enumerate(pairwise(listed), 1) if next_ != one + 1]
-    return tuple((listed[start], listed[end - 1]) for start, end in pairwise((0, *cuts, len(listed))))
+    firsts: list[int] = []
+    lasts: list[int] = []
+    following = None
+    for number in numbers:
+        if number != following:
+            firsts.append(number)
+            if following is not None:
+                lasts.append(following - 1)
+        following = number + 1
+    if following is not None:
+        lasts.append(following - 1)
+    return tuple(zip(firsts, lasts, strict=True))
 
 
 def _pin(ref: MessageRef, *, system_pinned: bool, task_pinned: bool) -> MessageRef:
@@ -140,10 +147,11 @@ def _grow(
 ) -> tuple[tuple[MessageRef, ...], ...]:
     if not chunks:
         return _chunked(added)
-    return (*chunks[:-1], *_chunked([*chunks[-1], *added]))
+    last = (*chunks[-1], *added)
+    return (*chunks[:-1], *((last,) if len(last) <= _CHUNK else _chunked(last)))
 
 
-def _chunked(messages: list[MessageRef]) -> tuple[tuple[MessageRef, ...], ...]:
+def _chunked(messages: Sequence[MessageRef]) -> tuple[tuple[MessageRef, ...], ...]:
     return tuple(tuple(messages[start : start + _CHUNK]) for start in range(0, len(messages), _CHUNK))
 
 

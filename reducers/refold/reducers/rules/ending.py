@@ -5,7 +5,7 @@ from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.rules.flow import Flow, in_flight
-from refold.reducers.state import RunState
+from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import Refusal, Role
 
@@ -22,11 +22,14 @@ def move(state: RunState, trigger: Trigger, code: str, reason: str, where: str |
     )
 
 
-def asked_to_stop(state: RunState, fact: Fact) -> Flow:
+def asked_to_stop(state: RunState, fact: Fact) -> Flow | None:
     """First in every phase: a run that is to stop ends once nothing is in flight; open calls are refused."""
-    stopping = state.stopping
-    if stopping is None or state.request is not None or in_flight(state):
-        return state
+    if state.stopping is None or state.request is not None or in_flight(state):
+        return None
+    return _stopped(state, state.stopping)
+
+
+def _stopped(state: RunState, stopping: Stopping) -> Flow:
     state = yield from refuse_open(state, stopping.code, "refused:stopped")
     return (yield move(state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 

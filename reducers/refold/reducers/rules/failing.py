@@ -4,21 +4,19 @@ from refold.reducers.events import Fact, RetryScheduled
 from refold.reducers.machine import Trigger
 from refold.reducers.retry import chance, delay
 from refold.reducers.rules.ending import move
-from refold.reducers.rules.flow import Flow
+from refold.reducers.rules.flow import Flow, one
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass
 
 
-def retry(state: RunState, fact: Fact) -> Flow:
+def retry(state: RunState, fact: Fact) -> Flow | None:
     """F4: a failure of a retryable class is tried again after a back-off, as often as the policy allows."""
     failed, policy = state.failure, state.policy.retry
     if failed is None or failed.failure not in policy.classes or failed.attempt >= policy.attempts:
-        return state
+        return None
     wait = delay(policy, failed.attempt, chance(state.setup.seed, failed.seq), failed.retry_after)
-    return (
-        yield RetryScheduled(
-            attempt=failed.attempt + 1, delay=wait, until=state.at + wait, failure=failed.failure
-        )
+    return one(
+        RetryScheduled(attempt=failed.attempt + 1, delay=wait, until=state.at + wait, failure=failed.failure)
     )
 
 
@@ -29,4 +27,4 @@ def give_up(state: RunState, fact: Fact) -> Flow:
     overflow = failed.failure is FailureClass.CONTEXT_OVERFLOW
     code = "context_overflow" if overflow else f"provider:{failed.failure}"
     reason = f"the model request failed ({failed.failure}) at attempt {failed.attempt} of step {failed.step}"
-    return (yield move(state, Trigger.FAIL, code, reason))
+    return one(move(state, Trigger.FAIL, code, reason))

@@ -8,8 +8,14 @@ from refold.reducers.state import RunState
 Flow = Generator[Decision, RunState, RunState]
 """Yields decisions, is sent the state after each, and returns the last state."""
 
-Check = Callable[[RunState, Fact], Flow]
-"""One check of a phase. It may decide nothing; what it decides may settle the run, which ends the phase."""
+Check = Callable[[RunState, Fact], Flow | None]
+"""One check of a phase. None: it decides nothing, as most checks do most of the time (and to start a generator
+that has nothing to say costs more than the check). What it decides may settle the run, which ends the phase."""
+
+
+def one(decision: Decision) -> Flow:
+    """The flow of a single decision."""
+    return (yield decision)
 
 
 def settled(state: RunState) -> bool:
@@ -21,5 +27,6 @@ def settled(state: RunState) -> bool:
 
 def in_flight(state: RunState) -> bool:
     """Whether a call was dispatched and has no result yet."""
-    batch = state.batch
-    return batch is not None and any(call.dispatched and call.result is None for call in batch.calls)
+    if state.batch is None:
+        return False
+    return any(call.dispatched and call.result is None for call in state.batch.calls)

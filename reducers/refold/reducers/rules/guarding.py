@@ -1,5 +1,7 @@
 """Guards at work: what they say is recorded and carried out, in the policy's order."""
 
+from collections.abc import Iterable
+
 from refold.reducers.events import Fact, GuardTripped
 from refold.reducers.guards.duty import judgements
 from refold.reducers.guards.protocol import Inject, Judgement, Place, Refuse, Stop, Warn
@@ -12,16 +14,19 @@ from refold.reducers.vocabulary import Verdict
 def guards(place: Place) -> Check:
     """A check by the guards of one place. The first that stops the run wins; what does not stop accumulates."""
 
-    def check(state: RunState, fact: Fact) -> Flow:
-        if not state.guards:
-            return state
-        for watch, judgement in judgements(state, place):
-            state = yield from _carry_out(state, watch, judgement or _failed(watch))
-            if state.ended:
-                break
-        return state
+    def check(state: RunState, fact: Fact) -> Flow | None:
+        said = tuple(judgements(state, place)) if state.guards else ()
+        return _carry_out_all(state, said) if said else None
 
     return check
+
+
+def _carry_out_all(state: RunState, said: Iterable[tuple[Watch, Judgement | None]]) -> Flow:
+    for watch, judgement in said:
+        state = yield from _carry_out(state, watch, judgement or _failed(watch))
+        if state.ended:
+            break
+    return state
 
 
 def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:

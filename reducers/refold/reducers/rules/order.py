@@ -25,11 +25,12 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards.protocol import Place
+from refold.reducers.limits import CostLimit, MessageLimit, StepLimit, TokenLimit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.rules.answering import dispatch, end_of_turn, provider_refusal, tools_done
+from refold.reducers.rules.answering import dispatch, dispatch_next, end_of_turn, provider_refusal, tools_done
 from refold.reducers.rules.ending import asked_to_stop, move
 from refold.reducers.rules.failing import give_up, retry
-from refold.reducers.rules.flow import Check, Flow, settled
+from refold.reducers.rules.flow import Check, Flow, one, settled
 from refold.reducers.rules.guarding import guards
 from refold.reducers.rules.limiting import at, limited, time_limits
 from refold.reducers.rules.requesting import history, request, request_again
@@ -49,24 +50,25 @@ class Phase(Enum):
     RESPONSE = "on a response"
     RESULTS = "when a batch is complete"
     FAILURE = "on a failure"
-    ASIDE = "when a clock was read, a cancellation came, or only part of a batch is back"
+    PARTIAL = "when part of a batch is back"
+    ASIDE = "when a clock was read, or a cancellation came"
 
 
-def answered(state: RunState, fact: Fact) -> Flow:
+def answered(state: RunState, fact: Fact) -> Flow | None:
     """A person's answer moves the machine back to where it came from."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is not None:
-        return state
-    return (yield move(state, Trigger.ANSWERED, "answered", "a person answered"))
+        return None
+    return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
 
 
-_STEPS = limited(at("step", "preflight"), Trigger.EXHAUST_STEPS, "step_limit")
-_MESSAGES = limited(at("message", "preflight"), Trigger.EXCEED_BUDGET, "message_limit")
-_ESTIMATE = limited(at("token", "preflight", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
-_TOKENS_BEFORE = limited(at("token", "preflight", "usage"), Trigger.EXCEED_BUDGET, "token_budget")
-_COST_BEFORE = limited(at("cost", "preflight"), Trigger.EXCEED_BUDGET, "cost_limit")
-_TOKENS = limited(at("token", "response", "usage"), Trigger.EXCEED_BUDGET, "token_budget")
-_ESTIMATE_AFTER = limited(at("token", "response", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
-_COST = limited(at("cost", "response"), Trigger.EXCEED_BUDGET, "cost_limit")
+_STEPS = limited(at(StepLimit, "preflight"), Trigger.EXHAUST_STEPS, "step_limit")
+_MESSAGES = limited(at(MessageLimit, "preflight"), Trigger.EXCEED_BUDGET, "message_limit")
+_ESTIMATE = limited(at(TokenLimit, "preflight", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
+_TOKENS_BEFORE = limited(at(TokenLimit, "preflight"), Trigger.EXCEED_BUDGET, "token_budget")
+_COST_BEFORE = limited(at(CostLimit, "preflight"), Trigger.EXCEED_BUDGET, "cost_limit")
+_TOKENS = limited(at(TokenLimit, "response"), Trigger.EXCEED_BUDGET, "token_budget")
+_ESTIMATE_AFTER = limited(at(TokenLimit, "response", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
+_COST = limited(at(CostLimit, "response"), Trigger.EXCEED_BUDGET, "cost_limit")
 
 ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
     {
@@ -106,6 +108,7 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
             tools_done,
         ),
         Phase.FAILURE: (asked_to_stop, time_limits, retry, give_up),
+        Phase.PARTIAL: (asked_to_stop, time_limits, dispatch_next),
         Phase.ASIDE: (asked_to_stop, time_limits),
     }
 )
@@ -146,19 +149,27 @@ def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
 def _flow(state: RunState, fact: Fact) -> Flow:
     phase = _entry(state, fact)
     while phase is not None:
+        done = _over(phase, state)
         for check in ORDER[phase]:
-            state = yield from check(state, fact)
-            # Aside, something is mostly in flight: that must not hide a deadline that has passed.
-            if state.ended or (phase is not Phase.ASIDE and settled(state)):
+            flow = check(state, fact)
+            if flow is not None:
+                state = yield from flow
+                done = _over(phase, state)
+            if done:
                 return state
         phase = _next(phase, state)
     return state
 
 
+def _over(phase: Phase, state: RunState) -> bool:
+    # Here something is mostly in flight: that must not hide a deadline that has passed.
+    return state.ended if phase in (Phase.PARTIAL, Phase.ASIDE) else settled(state)
+
+
 def _entry(state: RunState, fact: Fact) -> Phase | None:
     match fact:
         case ToolReturned():
-            return Phase.ASIDE if state.batch else Phase.RESULTS
+            return Phase.PARTIAL if state.batch else Phase.RESULTS
         case ClockRead():
             return Phase.AGAIN if state.backoff and state.backoff.passed else Phase.ASIDE
         case _:

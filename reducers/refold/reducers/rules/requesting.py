@@ -4,13 +4,17 @@ import hashlib
 
 from refold.reducers.events import Fact, HistoryPruned, ModelRequested
 from refold.reducers.history import prune
-from refold.reducers.rules.flow import Flow
+from refold.reducers.rules.flow import Flow, one
 from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
 
 
-def history(state: RunState, fact: Fact) -> Flow:
+def history(state: RunState, fact: Fact) -> Flow | None:
     """P7: the policy's passes, in order. A pass that changes nothing says nothing."""
+    return _pruned(state) if state.policy.history else None
+
+
+def _pruned(state: RunState) -> Flow:
     for step in state.policy.history:
         before = state.window
         pruning = prune(before, step)
@@ -30,13 +34,13 @@ def history(state: RunState, fact: Fact) -> Flow:
 
 def request(state: RunState, fact: Fact) -> Flow:
     """P10: ask the model, as the next step."""
-    return (yield _requested(state, state.spent.steps + 1, 1))
+    return one(_requested(state, state.spent.steps + 1, 1))
 
 
 def request_again(state: RunState, fact: Fact) -> Flow:
     """After a back-off: the next attempt at the same step."""
     assert state.backoff is not None
-    return (yield _requested(state, state.spent.steps, state.backoff.attempt))
+    return one(_requested(state, state.spent.steps, state.backoff.attempt))
 
 
 def _requested(state: RunState, step: int, attempt: int) -> ModelRequested:

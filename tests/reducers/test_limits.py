@@ -1,0 +1,401 @@
+"""Limits: one below, at, one above, for each type, operator, check and scope; and the clock that they read."""
+
+from typing import Any
+
+import pytest
+
+from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
+from refold.reducers.events import GuardTripped
+from support.scenario import SECOND, START, Scenario
+
+STEP_END = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
+BUDGET = "state_changed from=RUNNING to=BUDGET_EXCEEDED trigger=exceed_budget code="
+
+
+def trip(scenario: Scenario) -> GuardTripped | None:
+    trips = [event for event in scenario.log if isinstance(event, GuardTripped)]
+    return trips[-1] if trips else None
+
+
+def numbers(scenario: Scenario) -> tuple[int, int, int] | None:
+    """(value, used, exceeded by) of the limit that tripped, None if none did."""
+    found = trip(scenario)
+    assert found is None or found.limit is not None
+    return (found.limit.value, found.limit.used, found.limit.exceeded_by) if found and found.limit else None
+
+
+def spend(limit: dict[str, Any], *answers: tuple[int, int, int | None]) -> Scenario:
+    """Answers with a call each, of (input, output, cost); the call returns at once."""
+    scenario = Scenario({"limits": [limit]})
+    for number, (given, got, cost) in enumerate(answers, 1):
+        if scenario.state.request is None:
+            break
+        scenario.answer("", ("look", "{}"), usage=(given, got), cost=cost)
+        if scenario.state.batch:
+            scenario.result(f"c{number}")
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "requests"),
+    [
+        pytest.param(">=", 0, 0, id="step 0 makes no request"),
+        pytest.param(">", 0, 1, id="more than 0 allows one request"),
+        pytest.param(">=", 1, 1, id="step 1 makes one"),
+        pytest.param(">=", 3, 3, id="N requests with at least"),
+        pytest.param(">", 3, 4, id="N + 1 requests with more than"),
+        pytest.param(">=", None, 5, id="null never ends it"),
+        pytest.param(">=", 6, 5, id="one above what was used"),
+    ],
+)
+def test_step_limit(op: str, value: int | None, requests: int) -> None:
+    """At preflight `>=` N allows N requests, `>` N allows N + 1."""
+    scenario = spend({"type": "step", "op": op, "value": value}, *[(1, 1, 0)] * 5)
+    made = scenario.state.spent.requests - (scenario.state.request is not None)
+    assert requests == made
+    assert (None if value is None or requests == 5 else STEP_END) == (
+        scenario.last[-1] if scenario.state.ended else None
+    )
+
+
+def test_a_failed_attempt_is_no_step() -> None:
+    """A step is a request with all its attempts: retries do not use up the step limit."""
+    scenario = Scenario({"limits": [{"type": "step", "value": 1}], "retry": {"jitter": {"add": 0}}})
+    scenario.fail()
+    assert ["model_requested step=1 attempt=2 messages=[[1 2]]"] == scenario.clock(1)
+    assert (1, 2) == (scenario.state.spent.steps, scenario.state.spent.requests)
+
+
+@pytest.mark.parametrize(
+    ("limit", "answers", "expected"),
+    [
+        pytest.param({"type": "token", "value": 16}, [(10, 5, 0)], None, id="tokens one below"),
+        pytest.param({"type": "token", "value": 15}, [(10, 5, 0)], (15, 15, 0), id="tokens at"),
+        pytest.param({"type": "token", "value": 14}, [(10, 5, 0)], (14, 15, 1), id="tokens one above"),
+        pytest.param({"type": "token", "value": 15, "op": ">"}, [(10, 5, 0)], None, id="tokens strictly: at"),
+        pytest.param(
+            {"type": "token", "value": 14, "op": ">"}, [(10, 5, 0)], (14, 15, 1), id="tokens strictly: above"
+        ),
+        pytest.param({"type": "token", "value": None}, [(10**15, 5, 0)], None, id="tokens null"),
+        pytest.param({"type": "token", "value": 0}, [(0, 0, 0)], (0, 0, 0), id="tokens 0 is 0"),
+        pytest.param({"type": "token", "value": 30}, [(10, 5, 0)] * 2, (30, 30, 0), id="tokens add up"),
+        pytest.param({"type": "cost", "value": 0.000000003}, [(1, 1, 2)], None, id="cost one below"),
+        pytest.param({"type": "cost", "value": 0.000000002}, [(1, 1, 2)], (2, 2, 0), id="cost at"),
+        pytest.param({"type": "cost", "value": 0.000000001}, [(1, 1, 2)], (1, 2, 1), id="cost one above"),
+        pytest.param({"type": "cost", "value": 1, "op": ">"}, [(1, 1, 10**9)], None, id="cost strictly: at"),
+        pytest.param(
+            {"type": "cost", "value": 0.1}, [(1, 1, 10**8)], (10**8, 10**8, 0), id="0.1 USD is exact"
+        ),
+        pytest.param({"type": "cost", "value": 1}, [(1, 1, None)], None, id="an unknown price costs nothing"),
+        pytest.param({"type": "cost", "value": None}, [(1, 1, 10**12)], None, id="cost null"),
+    ],
+)
+def test_response_limits(
+    limit: dict[str, Any], answers: list[tuple[int, int, int | None]], expected: tuple[int, int, int] | None
+) -> None:
+    """Tokens and cost are judged right after accounting, before the calls of the answer run."""
+    scenario = spend(limit, *answers)
+    assert expected == numbers(scenario)
+    if expected is not None:
+        code = "token_budget" if limit["type"] == "token" else "cost_limit"
+        name = limit["type"]
+        assert [
+            f"call_refused call=c{len(answers)} why=skipped guard=limit:{name} text=refused:limit",
+            BUDGET + code,
+        ] == scenario.last[1:]
+
+
+@pytest.mark.parametrize(
+    ("limit", "trips"),
+    [
+        pytest.param({"type": "token", "value": 15, "check": "preflight"}, True, id="tokens at"),
+        pytest.param({"type": "token", "value": 16, "check": "preflight"}, False, id="tokens one below"),
+        pytest.param({"type": "cost", "value": 0.000000007, "check": "preflight"}, True, id="cost at"),
+        pytest.param(
+            {"type": "cost", "value": 0.000000008, "check": "preflight"}, False, id="cost one below"
+        ),
+    ],
+)
+def test_checked_before_a_request_the_calls_still_run(limit: dict[str, Any], trips: bool) -> None:
+    """With `check: preflight` the answer's calls run, and the limit ends the run before the next request."""
+    scenario = Scenario({"limits": [limit]})
+    assert "tools_dispatched calls=[c1]" in scenario.answer("", ("look", "{}"), usage=(10, 5), cost=7)
+    scenario.result("c1")
+    assert trips == (scenario.state.agent_state == "BUDGET_EXCEEDED")
+
+
+# The opening weighs 2 + 2 estimated tokens ("be good", "do it"), an answer "ab" 1, its result "ok" 1.
+@pytest.mark.parametrize(
+    ("limit", "state"),
+    [
+        pytest.param({"type": "message", "value": 2}, "BUDGET_EXCEEDED", id="messages at"),
+        pytest.param({"type": "message", "value": 3}, "RUNNING", id="messages one below"),
+        pytest.param({"type": "message", "value": 2, "op": ">"}, "RUNNING", id="messages strictly: at"),
+        pytest.param({"type": "message", "value": 1, "op": ">"}, "BUDGET_EXCEEDED", id="messages above"),
+        pytest.param({"type": "message", "value": None}, "RUNNING", id="messages null"),
+        pytest.param({"type": "message", "value": 0}, "BUDGET_EXCEEDED", id="messages 0"),
+        pytest.param(
+            {"type": "token", "measure": "estimate", "value": 4}, "BUDGET_EXCEEDED", id="estimate at"
+        ),
+        pytest.param({"type": "token", "measure": "estimate", "value": 5}, "RUNNING", id="estimate below"),
+        pytest.param(
+            {"type": "token", "measure": "estimate", "value": 4, "op": ">"}, "RUNNING", id="estimate strictly"
+        ),
+    ],
+)
+def test_soft_limits_before_the_first_request(limit: dict[str, Any], state: str) -> None:
+    """Messages and estimated tokens count what the next request would show, system message included."""
+    assert state == Scenario({"limits": [limit]}).state.agent_state
+
+
+def test_an_estimate_may_be_judged_on_the_answer() -> None:
+    """With `check: response` the estimate is judged when the answer is in the window, before its calls run."""
+    limit = {"type": "token", "measure": "estimate", "value": 5, "check": "response"}
+    scenario = Scenario({"limits": [limit]})
+    scenario.answer("abcd")
+    assert BUDGET + "token_estimate" == scenario.last[-1]
+
+
+@pytest.mark.parametrize(
+    ("scope", "steps"),
+    [
+        pytest.param("turn", 1, id="a turn begins with a person's message"),
+        pytest.param("run", 2, id="a run does not"),
+        pytest.param("lineage", 2, id="nor does the lineage"),
+    ],
+)
+def test_scopes_within_a_run(scope: str, steps: int) -> None:
+    """Steps count since the scope began: a turn anew with each message of a person."""
+    scenario = Scenario({"limits": [{"type": "step", "value": 2, "scope": scope}], "end_of_turn": "wait"})
+    scenario.answer("one")
+    scenario.say("again")
+    scenario.answer("two")
+    scenario.say("and again")
+    ended = scenario.state.agent_state == "MAX_STEPS"
+    assert (scope != "turn") == ended
+    assert steps == (2 if ended else scenario.state.spent.steps - scenario.state.turn.spent.steps)
+
+
+@pytest.mark.parametrize(
+    ("scope", "goes_on"),
+    [
+        pytest.param("turn", True, id="turn"),
+        pytest.param("run", True, id="run"),
+        pytest.param("lineage", False, id="lineage inherits what the prefix spent"),
+    ],
+)
+def test_scopes_across_a_fork(scope: str, goes_on: bool) -> None:
+    """In a fork a turn and the run count from the fork on, the lineage from the very start."""
+    scenario = Scenario({"limits": [{"type": "token", "value": 40, "scope": scope}]})
+    scenario.answer("", ("look", "{}"), usage=(20, 10))
+    scenario.fork()
+    scenario.result("c1")
+    scenario.answer("done", usage=(5, 5))
+    assert ("COMPLETED" if goes_on else "BUDGET_EXCEEDED") == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "when"),
+    [
+        pytest.param(">=", 10, 10 * SECOND, id="at least: the very instant"),
+        pytest.param(">", 10, 10 * SECOND + 1, id="more than: a nanosecond later"),
+        pytest.param(">=", 0.5, SECOND // 2, id="a half second"),
+        pytest.param(">", 0, 1, id="more than 0: a nanosecond"),
+    ],
+)
+def test_the_deadline_is_the_first_instant_at_which_a_time_limit_trips(
+    op: str, value: float, when: int
+) -> None:
+    """The clock is to be read at the first instant at which `used op value` holds, and not before."""
+    scenario = Scenario({"limits": [{"type": "time", "value": value, "op": op}], "call_timeout": {"min": 0}})
+    call, wait = next_effects(scenario.state)
+    assert isinstance(call, CallModel)
+    assert WaitUntil(at=START + when) == wait
+    assert START + when == call.deadline
+
+
+@pytest.mark.parametrize(
+    ("op", "state"),
+    [
+        pytest.param(">=", "TIMED_OUT", id="time 0 stops before the first request"),
+        pytest.param(">", "RUNNING", id="but not strictly: no time has passed yet"),
+    ],
+)
+def test_time_zero(op: str, state: str) -> None:
+    """0 seconds are 0 seconds: no request with `>=`, one with `>`."""
+    assert state == Scenario({"limits": [{"type": "time", "value": 0, "op": op}]}).state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(9.999999, [], id="just before"),
+        pytest.param(10, ["guard_tripped"], id="at"),
+        pytest.param(11, ["guard_tripped"], id="after"),
+    ],
+)
+def test_a_clock_past_the_deadline_stops_a_request_in_flight(after: float, expected: list[str]) -> None:
+    """A time limit is a deadline for what is in flight: it trips as soon as the clock is read past it."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 10}]})
+    assert expected == [line.split()[0] for line in scenario.clock(after)]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "left", "deadline"),
+    [
+        pytest.param(1, 10, 10, id="more time is left than the minimum"),
+        pytest.param(1, 1, 10, id="exactly the minimum is left"),
+        pytest.param(1, 0.5, 10.5, id="less is left: the call gets the minimum"),
+        pytest.param(0, 0.5, 10, id="no minimum"),
+        pytest.param(60, 10, 60, id="a minimum longer than the limit"),
+    ],
+)
+def test_call_timeout(minimum: float, left: float, deadline: float) -> None:
+    """Each model call and each batch gets the time that is left, at least `call_timeout.min` seconds."""
+    policy = {"limits": [{"type": "time", "value": 10}], "call_timeout": {"min": minimum}}
+    scenario = Scenario(policy)
+    scenario.answer("", ("look", "{}"), after=10 - left)
+    if left == 10:
+        assert scenario.log[1].deadline == START + int(deadline * SECOND)  # type: ignore[attr-defined]
+    effect = next_effects(scenario.state)[0]
+    assert isinstance(effect, RunTool)
+    assert START + int(deadline * SECOND) == effect.deadline
+
+
+def test_the_tightest_time_limit_is_the_deadline() -> None:
+    """Of several time limits the first to trip counts; one of null never does."""
+    limits = [
+        {"type": "time", "name": "long", "value": 60},
+        {"type": "time", "name": "none", "value": None},
+        {"type": "time", "name": "short", "value": 5},
+    ]
+    scenario = Scenario({"limits": limits})
+    assert WaitUntil(at=START + 5 * SECOND) == next_effects(scenario.state)[1]
+
+
+def test_without_a_time_limit_nothing_has_a_deadline() -> None:
+    """No time limit, no deadline: neither for the call nor for the clock."""
+    (call,) = next_effects(Scenario().state)
+    assert isinstance(call, CallModel)
+    assert call.deadline is None
+
+
+@pytest.mark.parametrize(
+    ("credit", "state"),
+    [
+        pytest.param({"person": True}, "RUNNING", id="a person's time is not the agent's"),
+        pytest.param({"person": False}, "TIMED_OUT", id="unless the policy says so"),
+    ],
+)
+def test_credit_of_a_persons_time(credit: dict[str, bool], state: str) -> None:
+    """The time in which the run waits for a person is subtracted, if credited."""
+    policy = {"limits": [{"type": "time", "value": 10, "credit": credit}], "end_of_turn": "wait"}
+    scenario = Scenario(policy)
+    scenario.answer("well?", after=4)
+    scenario.say("go on", after=100)
+    assert state == scenario.state.agent_state
+    if state == "RUNNING":
+        assert WaitUntil(at=START + 110 * SECOND) in next_effects(scenario.state)
+
+
+@pytest.mark.parametrize(
+    ("person", "expected"),
+    [
+        pytest.param(True, (), id="credited: nothing to do until a person acts"),
+        pytest.param(False, (WaitUntil(at=START + 10 * SECOND),), id="not credited: the clock goes on"),
+    ],
+)
+def test_the_clock_stands_while_a_person_thinks(person: bool, expected: tuple[WaitUntil, ...]) -> None:
+    """While a person thinks, a limit that credits their time has no deadline."""
+    limit = {"type": "time", "value": 10, "credit": {"person": person}}
+    scenario = Scenario({"limits": [limit], "end_of_turn": "wait"})
+    scenario.answer("well?")
+    assert expected == next_effects(scenario.state)
+
+
+def test_a_clock_that_is_read_while_a_person_thinks_does_not_trip_a_limit_that_credits_them() -> None:
+    """The wait that still lasts is credited as one that is over."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 10}], "end_of_turn": "wait"})
+    scenario.answer("well?", after=1)
+    assert [] == scenario.clock(60)
+    assert "WAITING_FOR_INPUT" == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("downtime", "at"),
+    [
+        pytest.param(True, 110, id="time without an engine is not the agent's"),
+        pytest.param(False, 10, id="unless the policy says so"),
+    ],
+)
+def test_credit_of_downtime(downtime: bool, at: int) -> None:
+    """Time in which no engine had the run is subtracted, if credited."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 10, "credit": {"downtime": downtime}}]})
+    scenario.resume(downtime=100)
+    assert WaitUntil(at=START + at * SECOND) == next_effects(scenario.state)[1]
+
+
+def test_the_recorded_hit_has_the_definition_and_the_numbers() -> None:
+    """What tripped is recorded with its definition, its unit and its numbers."""
+    scenario = spend({"type": "token", "name": "purse", "value": 14, "scope": "lineage"}, (10, 5, 0))
+    found = trip(scenario)
+    assert found is not None
+    assert found.limit is not None
+    assert ("limit:purse", 1, "stop", "token_budget") == (
+        found.guard,
+        found.version,
+        found.verdict,
+        found.code,
+    )
+    hit = found.limit
+    assert ("purse", "token", "usage", "lineage", "response", ">=", "tokens") == (
+        hit.name,
+        hit.type,
+        hit.measure,
+        hit.scope,
+        hit.check,
+        hit.op,
+        hit.unit,
+    )
+    assert (14, 15, 1, START, 1) == (hit.value, hit.used, hit.exceeded_by, hit.at, hit.step)
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        pytest.param(
+            [{"type": "message", "value": 0}, {"type": "step", "value": 0}, {"type": "time", "value": 0}],
+            "time",
+            id="time before steps before messages, whatever the list says",
+        ),
+        pytest.param(
+            [{"type": "message", "value": 0}, {"type": "step", "value": 0}],
+            "step",
+            id="steps before messages",
+        ),
+        pytest.param(
+            [{"type": "step", "name": "b", "value": 0}, {"type": "step", "name": "a", "value": 0}],
+            "b",
+            id="within a type the policy's order",
+        ),
+        pytest.param(
+            [{"type": "token", "measure": "estimate", "value": 0}, {"type": "message", "value": 0}],
+            "message",
+            id="messages before the estimate",
+        ),
+    ],
+)
+def test_the_first_limit_in_order_wins(limits: list[dict[str, Any]], name: str) -> None:
+    """The order of checks is fixed: exactly one limit ends the run, and it is the first in order."""
+    scenario = Scenario({"limits": limits})
+    assert [f"limit:{name}"] == [event.guard for event in scenario.log if isinstance(event, GuardTripped)]
+    assert scenario.state.limit is not None
+    assert name == scenario.state.limit.name
+
+
+def test_tokens_are_judged_before_cost() -> None:
+    """When an answer exceeds both budgets, the tokens are the reason."""
+    limits = [{"type": "cost", "value": 0}, {"type": "token", "value": 0}]
+    scenario = Scenario({"limits": limits})
+    scenario.answer("hi")
+    assert BUDGET + "token_budget" == scenario.last[-1]

@@ -1,0 +1,47 @@
+"""Changes planted in a log, for audits to find: one in the first decision of each kind that the log has."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.reducers.events import Decision, Event, kind_of
+
+Change = Callable[[Any], Any]
+
+# By kind: what is changed, and how. Each keeps the event well-formed, so that only an audit can tell; where it
+# can, it is a change that somebody who hides something would make.
+CHANGES: Mapping[str, tuple[str, Change]] = {
+    "model_requested": ("the step is another", lambda event: replace(event, step=event.step + 1)),
+    "tools_dispatched": (
+        "the deadline is later",
+        lambda event: replace(event, deadline=(event.deadline or 0) + 1),
+    ),
+    "call_refused": ("another guard is named", lambda event: replace(event, guard=f"{event.guard}x")),
+    "approval_requested": (
+        "another approver is named",
+        lambda event: replace(event, approver=f"{event.approver}x"),
+    ),
+    "summary_requested": ("the pass has another name", lambda event: replace(event, name=f"{event.name}x")),
+    "history_pruned": ("the reason is another", lambda event: replace(event, reason=f"{event.reason}x")),
+    "message_trimmed": ("the message was longer", lambda event: replace(event, before=event.before + 1)),
+    "message_injected": ("the cause is another", lambda event: replace(event, cause=f"{event.cause}x")),
+    "guard_tripped": ("the code is another", lambda event: replace(event, code=f"{event.code}x")),
+    "retry_scheduled": (
+        "the wait is a nanosecond longer",
+        lambda event: replace(event, delay=event.delay + 1),
+    ),
+    "state_changed": ("the reason is another", lambda event: replace(event, reason=f"{event.reason}x")),
+    "state_digested": ("the digest is another", lambda event: replace(event, state=event.state[::-1])),
+}
+
+
+def planted(log: Sequence[Event]) -> Iterator[tuple[str, int, Event]]:
+    """(what was changed, index in the log from 0, the changed event), one for each decision kind in `log`."""
+    seen: set[str] = set()
+    for index, event in enumerate(log):
+        kind = kind_of(event)
+        if isinstance(event, Decision) and kind not in seen:
+            seen.add(kind)
+            said, change = CHANGES[kind]
+            yield f"{kind}: {said}", index, change(event)

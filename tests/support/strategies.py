@@ -1,0 +1,310 @@
+"""Hypothesis strategies: any event by its type, and whole runs driven fact by fact.
+
+A run is driven by a list of integers, `choices`: what the driver does next depends on them and on the state
+alone, so a run can be told again in another process, and shrinks well.
+"""
+
+from functools import cache
+from typing import Any, Protocol
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from refold.reducers import codec, composing
+from refold.reducers.effects import CallModel, RunTool, Settle, WaitUntil, doubtful, next_effects
+from refold.reducers.events import (
+    KINDS,
+    Answer,
+    CancelRequested,
+    ClockRead,
+    DoubtResolved,
+    Event,
+    Fact,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    PolicyAmended,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    ToolReturned,
+)
+from refold.reducers.folding import advance
+from refold.reducers.messages import Message, Usage
+from refold.reducers.parsing import parse
+from refold.reducers.policy import Policy
+from refold.reducers.rules.order import RULES
+from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
+from support.scenario import TOOLS as MANIFEST
+
+START = 1_700_000_000 * 1_000_000_000
+
+# Stands in everything that a model, a tool or a person says here, and nowhere else.
+MARKER = "zqx"
+
+
+class Data(Protocol):
+    """What `st.data()` gives a test."""
+
+    def draw(self, strategy: st.SearchStrategy[Any]) -> Any: ...
+
+
+data = st.data
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_WHOLE = st.integers(0, 2**53)
+_POLICIES = st.deferred(lambda: st.builds(parse, policy_data()))
+
+
+def each(examples: int) -> int:
+    """How many examples a test needs that runs once for each kind: fewer than others, as the profile says."""
+    return max(examples, settings().max_examples * examples // 100)
+
+
+@cache
+def events(kind: str) -> st.SearchStrategy[Event]:
+    """Any event of this kind, with values that a decoder takes."""
+    return _struct(KINDS[kind])
+
+
+def _struct(type_: type[Any]) -> st.SearchStrategy[Any]:
+    info = msgspec.inspect.type_info(type_)
+    return _of(info)
+
+
+def _of(info: Any) -> st.SearchStrategy[Any]:
+    match info:
+        case msgspec.inspect.StructType(cls=cls) if cls is Policy:
+            return _POLICIES
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            required = {field.name: _of(field.type) for field in fields if field.required}
+            optional = {field.name: _of(field.type) for field in fields if not field.required}
+            return st.fixed_dictionaries(required, optional=optional).map(lambda values: cls(**values))
+        case msgspec.inspect.UnionType(types=types):
+            return st.one_of([_of(one) for one in types])
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return st.lists(_of(item), max_size=3).map(tuple)
+        case msgspec.inspect.TupleType(item_types=items):
+            return st.tuples(*[_of(item) for item in items])
+        case msgspec.inspect.DictType(key_type=key, value_type=value):
+            return st.dictionaries(_of(key), _of(value), max_size=3)
+        case msgspec.inspect.EnumType(cls=cls):
+            return st.sampled_from(list(cls))
+        case msgspec.inspect.LiteralType(values=values):
+            return st.sampled_from(list(values))
+        case _:
+            return _plain(info)
+
+
+def _plain(info: Any) -> st.SearchStrategy[Any]:
+    match info:
+        case msgspec.inspect.IntType():
+            return _WHOLE
+        case msgspec.inspect.FloatType():
+            return st.floats(0, 1e6)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.StrType():
+            return _TEXT
+        case msgspec.inspect.BytesType():
+            return st.binary(max_size=8)
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case _:
+            raise AssertionError(f"no strategy for {info}")
+
+
+_AMOUNT = st.one_of(st.none(), st.integers(0, 60), st.sampled_from([0.5, 1.25]))
+_COUNT = st.one_of(st.none(), st.integers(0, 12))
+_OP = st.sampled_from([">=", ">"])
+_SCOPE = st.sampled_from(["turn", "run", "lineage"])
+
+
+def _limits() -> st.SearchStrategy[list[dict[str, Any]]]:
+    def limit(type_: str, value: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]) -> Any:
+        return st.fixed_dictionaries({"type": st.just(type_), "value": value, "op": _OP}, optional=more)
+
+    credit = st.fixed_dictionaries({"person": st.booleans(), "downtime": st.booleans()})
+    check = st.sampled_from(["preflight", "response"])
+    one_each = [
+        limit("step", _COUNT, scope=_SCOPE),
+        limit("time", _AMOUNT, scope=_SCOPE, credit=credit),
+        limit("message", st.one_of(st.none(), st.integers(0, 30))),
+        limit("token", st.one_of(st.none(), st.integers(0, 300)), scope=_SCOPE, check=check),
+        limit("cost", st.sampled_from([None, 0, 0.00000005, 1]), scope=_SCOPE, check=check),
+    ]
+    return st.lists(st.sampled_from(range(len(one_each))), unique=True, max_size=4).flatmap(
+        lambda picked: st.tuples(*[one_each[index] for index in picked]).map(list)
+    )
+
+
+def policy_data() -> st.SearchStrategy[dict[str, Any]]:
+    """Policies as plain data: any mixture of limits, passes, guard and end of turn."""
+    when = st.fixed_dictionaries({"always": st.just(True)}, optional={"messages": st.integers(1, 12)})
+    cut = st.sampled_from(["drop", "extend"])
+    tail = st.fixed_dictionaries(
+        {"do": st.just("tail"), "last": st.integers(0, 8), "pair_cut": cut, "when": when},
+        optional={"systems": st.sampled_from(["all", "first"])},
+    )
+    tokens = st.fixed_dictionaries(
+        {"do": st.just("token_tail"), "budget": st.integers(1, 60), "pair_cut": cut, "when": when},
+        optional={"min_last": st.integers(0, 3), "count_system": st.booleans()},
+    )
+    guard = st.fixed_dictionaries(
+        {"guard": st.just("repetition"), "repeats": st.integers(0, 3), "scope": _SCOPE}
+    )
+    retry = st.fixed_dictionaries({"attempts": st.integers(1, 4), "max": st.sampled_from([None, 4])})
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "limits": _limits(),
+            "history": st.one_of(st.tuples(tail), st.tuples(tokens), st.tuples(tail, tokens)).map(list),
+            "guards": st.lists(guard, max_size=1),
+            "retry": retry,
+            "end_of_turn": st.sampled_from(["complete", "continue", "wait"]),
+            "batch": st.sampled_from(["parallel", "in_order"]),
+            "tool_output": st.sampled_from([None, {"max": 16}]),
+        },
+    )
+
+
+choices = st.lists(st.integers(0, 999), min_size=1, max_size=40)
+
+TOOLS = ("look", "act", "set", "missing")
+_ARGUMENTS = ("{}", '{"q":"zqx"}', '{"n":1}', "zqx broken", "")
+_TEXTS = ("", " ", "zqx", "zqx says a little more than that", "zqx " * 12)
+
+
+class Driver:
+    """A run told by integers. Each picks, by the state alone, a plausible or a hostile next fact."""
+
+    def __init__(self, policy: dict[str, Any], salt: bytes = b"salt") -> None:
+        self.state: RunState = NEW
+        self.log: list[Event] = []
+        self.facts: list[Fact] = []
+        self.states: list[RunState] = []  # after each fact with its decisions
+        self.salt = salt
+        self.at = START
+        opening = (Message(role=Role.SYSTEM, text=MARKER), Message(role=Role.USER, text=f"do {MARKER}"))
+        fact = RunStarted(at=self.at, run="r1", rules=RULES, policy=parse(policy), model="m", tools=MANIFEST)
+        self.feed(composing.started(fact, opening, salt))
+
+    def feed(self, fact: Fact) -> tuple[Event, ...]:
+        self.state, events = advance(self.state, fact)
+        self.facts.append(fact)
+        self.log += events
+        self.states.append(self.state)
+        return events
+
+    def step(self, choice: int) -> None:
+        self.at += (choice % 5) * 500_000_000
+        choice //= 5
+        if choice % 10 == 9 or self.state.ended:
+            self._aside(choice // 10)
+            return
+        effects = next_effects(self.state)
+        if not effects or self.state.asked_at is not None:
+            self.feed(self._input(choice // 10))
+            return
+        self._carry_out(effects[choice % len(effects)], choice // 10)
+
+    def stop(self) -> None:
+        """Cancel the run, and settle what is in flight."""
+        if not self.state.ended:
+            self.feed(CancelRequested(at=self.at, by="ann"))
+        while effects := next_effects(self.state):
+            self._carry_out(effects[0], 0)
+
+    def _carry_out(self, effect: Any, choice: int) -> None:
+        match effect:
+            case CallModel() | Settle(call=None):
+                failed = isinstance(effect, Settle) or choice % 5 == 4
+                self.feed(self._failure(effect.seq, choice) if failed else self._answer(effect.seq, choice))
+            case RunTool(call=str(call)) | Settle(call=str(call)):
+                self.feed(self._result(call, choice))
+            case WaitUntil(at=instant):
+                self.at = max(self.at, instant)
+                self.feed(ClockRead(at=self.at, due=instant))
+            case _:
+                raise AssertionError(effect)
+
+    def _aside(self, choice: int) -> None:
+        """A clock, a cancellation, a resumption, another policy, a fork; after the end a result only."""
+        kinds = ["late"] if self.state.ended else ["late", "clock", "resume", "amend", "fork", "cancel"]
+        match kinds[choice % len(kinds)]:
+            case "late" if choice % 2:
+                self.feed(self._result("c999", choice))
+            case "late":
+                self.feed(self._failure(10**6, choice))
+            case "clock":
+                self.feed(ClockRead(at=self.at, due=self.at))
+            case "resume":
+                doubted = doubtful(self.state)
+                self.feed(RunResumed(at=self.at, in_doubt=doubted, downtime=0))
+                if doubted:
+                    self.feed(DoubtResolved(at=self.at, call=doubted[0], doubt=Doubt.UNKNOWN, by="ann"))
+            case "amend":
+                amended = msgspec.structs.replace(
+                    self.state.policy, end_of_turn=("complete", "wait")[choice % 2]
+                )
+                self.feed(PolicyAmended(at=self.at, policy=amended, by="ann"))
+            case "fork":
+                seq = self.state.seq
+                fact = RunForked(
+                    at=self.at, run="r2", rules=RULES, parent="r1", parent_seq=seq, parent_hash="00"
+                )
+                self.feed(fact)
+            case _:
+                cancelled = CancelRequested(at=self.at, by="ann")
+                self.feed(composing.cancelled(cancelled, f"{MARKER} enough", self.salt))
+
+    def _answer(self, seq: int, choice: int) -> ModelResponded:
+        calls = [
+            composing.CallMade(
+                name=TOOLS[(choice + place) % 4], arguments=_ARGUMENTS[choice % 5], provider_id="call_0"
+            )
+            for place in range(choice % 4)
+        ]
+        fact = ModelResponded(
+            at=self.at,
+            request=seq,
+            stop=list(StopReason)[choice % 6] if choice % 3 == 0 else StopReason.END_TURN,
+            usage=Usage(input=choice % 50, output=choice % 7),
+            cost_nanousd=None if choice % 4 == 3 else choice % 40,
+        )
+        return composing.responded(self.state, fact, Answer(text=_TEXTS[choice % 5]), calls, self.salt)
+
+    def _failure(self, seq: int, choice: int) -> ModelFailed:
+        fact = ModelFailed(
+            at=self.at,
+            request=seq,
+            failure=list(FailureClass)[choice % 10],
+            retry_after=None if choice % 2 else 2_000_000_000,
+        )
+        return composing.failed(fact, MARKER, MARKER, self.salt)
+
+    def _result(self, call: str, choice: int) -> ToolReturned:
+        fact = ToolReturned(at=self.at, call=call, error=(None, *ToolError)[choice % 7])
+        return composing.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
+
+    def _input(self, choice: int) -> InputReceived:
+        return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 5], self.salt)
+
+
+def drive(policy: dict[str, Any], picked: list[int], salt: bytes = b"salt") -> Driver:
+    """A run under this policy that goes as `picked` says."""
+    driver = Driver(policy, salt)
+    for choice in picked:
+        driver.step(choice)
+    return driver
+
+
+def runs() -> st.SearchStrategy[Driver]:
+    """Whole runs, ended or not, under any policy."""
+    return st.builds(drive, policy_data(), choices)
+
+
+def stored(log: list[Event]) -> list[codec.Encoded]:
+    """The log as it would lie on disk."""
+    return [codec.encode(event) for event in log]
