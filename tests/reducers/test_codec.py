@@ -173,7 +173,15 @@ CLOCK = '{"kind":"clock_read","at":1,"due":2}'
         ),
         pytest.param(
             "model_failed",
-            '{"kind":"model_failed","at":1,"request":2,"failure":"unknown field"}',
+            '{"kind":"model_failed","at":1,"request":2,"failure":"moonstruck"}',
+            None,
+            NewerLog,
+            "moonstruck",
+            id="an unknown word of a closed vocabulary",
+        ),
+        pytest.param(
+            "model_failed",
+            '{"kind":"model_failed","at":"unknown field","request":2,"failure":"other"}',
             None,
             DamagedLog,
             "cannot be read",

@@ -112,7 +112,20 @@ def test_lone_surrogates_in_earlier_messages() -> None:
     fact = started(USER, reply, Message(role=Role.TOOL, text=LONE, call=LONE, name=LONE))
     content = codec.encode(fact).content
     assert content is not None
-    assert 9 == content.count(CLEAN.encode())
+    assert 7 == content.count(CLEAN.encode())  # the ids of the calls are ours
+
+
+def test_earlier_calls_get_ids_of_their_own() -> None:
+    """An earlier conversation whose calls are named as ours would be, or alike, is told apart from the run's own."""
+    made = (MessageCall("c1", "look", "{}"), MessageCall("c1", "look", "{}"))
+    reply = Message(role=Role.ASSISTANT, calls=made)
+    result = Message(role=Role.TOOL, call="c1")
+    again = Message(role=Role.ASSISTANT, calls=(MessageCall("c1", "look", "{}"),))
+    fact = started(USER, reply, result, result, again, result)
+    assert fact.content is not None
+    said = fact.content.messages
+    assert [["e1", "e2"], ["e3"]] == [[call.id for call in said[place].calls] for place in (1, 4)]
+    assert ["e1", "e2", "e3"] == [said[place].call for place in (2, 3, 5)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +153,9 @@ def test_lone_surrogates_in_earlier_messages() -> None:
             r"messages\[2\].*'x'",
             id="a second result",
         ),
-        pytest.param((USER, Message(role=Role.TOOL)), r"messages\[1\].*None", id="a result of nothing"),
+        pytest.param(
+            (USER, Message(role=Role.TOOL)), r"messages\[1\].*names the call", id="a result of nothing"
+        ),
     ],
 )
 def test_earlier_messages_that_no_provider_would_take(messages: tuple[Message, ...], problem: str) -> None:

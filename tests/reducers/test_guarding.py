@@ -88,9 +88,9 @@ def test_inject_says_something_to_the_model() -> None:
     scenario = run({"says": "inject", "place": "on_results"})
     scenario.answer("", ("look", "{}"))
     assert [
+        "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
         "guard_tripped guard=scripted verdict=inject code=i",
         "message_injected role=user text=continue cause=scripted",
-        "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
         "model_requested step=2 attempt=1 messages=[[1 5]]",
     ] == scenario.result("c1")
 

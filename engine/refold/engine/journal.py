@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, RefoldError
-from refold.reducers.events import Event
+from refold.reducers.events import Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
@@ -68,7 +68,7 @@ class Journal:
 def record(event: Event, at: int, salt: bytes) -> Record:
     """An event as the store takes it. The salt blinds what the world said; the harness's own words need none."""
     encoded = codec.encode(event)
-    blinded = encoded.content is not None and bool(getattr(event, "digest", ""))
+    blinded = isinstance(event, Fact) and bool(getattr(event, "digest", ""))
     return Record(
         at=at,
         kind=encoded.kind,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import StateDigested
+from refold.reducers.events import Manifest, StateDigested
 from refold.reducers.state import RunState
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -27,6 +27,11 @@ def state_digest(state: RunState) -> StateDigested:
         state=_sha256(bare),
         guards={watch.name: _sha256(watch.own) for watch in state.guards if not watch.blind},
     )
+
+
+def offer_digest(model: str, settings: dict[str, str], tools: tuple[Manifest, ...]) -> str:
+    """Hex SHA-256 of what stands beside the messages of a request: the model, its settings, the tools."""
+    return _sha256((model, settings, tools))
 
 
 def _sha256(value: Any) -> str:

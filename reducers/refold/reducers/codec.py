@@ -129,6 +129,10 @@ def _upcast(
 
 
 def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | NewerLog:
-    if str(error).startswith("Object contains unknown field"):
-        return NewerLog(run, seq, f"{what}: {error}")
-    return DamagedLog(run, seq, f"{what} cannot be read: {error}")
+    said = str(error)
+    if said.endswith(("`$.kind`", "`$.annotation`")):
+        return DamagedLog(run, seq, f"{what} is tagged as another kind: {said}")
+    # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells first.
+    if said.startswith(("Object contains unknown field", "Invalid enum value", "Invalid value")):
+        return NewerLog(run, seq, f"{what}: {said}")
+    return DamagedLog(run, seq, f"{what} cannot be read: {said}")

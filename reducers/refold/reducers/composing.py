@@ -32,6 +32,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
+from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import clean, cut_output
 from refold.reducers.texts import render
@@ -57,10 +58,12 @@ def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
 def started(fact: RunStarted, messages: Sequence[Message], salt: bytes) -> RunStarted:
     """`run_started` with its messages, in order: system prompt, earlier messages, the task.
 
-    Raises `WrongUse` where a result follows no call, or a call has no result.
+    Calls in earlier messages get ids of their own (`e1`, `e2`, …), which no call of the run can have. Raises
+    `WrongUse` where a result follows no call, or a call has no result.
     """
-    said = tuple(_cleaned(message) for message in messages)
-    units = _units(said)
+    cleaned = tuple(_cleaned(message) for message in messages)
+    units = _units(cleaned)
+    said = _renamed(cleaned)
     sizes = tuple(
         _size(fact.policy.estimator, message, unit) for message, unit in zip(said, units, strict=True)
     )
@@ -91,6 +94,9 @@ def responded(
     chars, tokens = measured(state.policy.estimator, message)
     sized = msgspec.structs.replace(
         fact,
+        stop_raw=clean(fact.stop_raw),
+        model=clean(fact.model),
+        response_id=clean(fact.response_id),
         calls=listed,
         chars=chars,
         reasoning_chars=len(content.reasoning),
@@ -114,7 +120,7 @@ def returned(
     text = clean(output)
     if not fact.size:
         cap = policy.tool_output.max if policy.tool_output else None
-        capped = cut_output(text, cap, policy.texts["output_cut"], tool)
+        capped = cut_output(text, cap, text_of(policy, "output_cut"), tool)
         fact = msgspec.structs.replace(fact, size=capped.size, cut=capped.cut)
         text = capped.text
     chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=text))
@@ -126,17 +132,18 @@ def received(state: RunState, fact: InputReceived, text: str, salt: bytes) -> In
     """`input_received` with a person's message."""
     content = Input(text=clean(text))
     chars, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=content.text))
-    return sealed(msgspec.structs.replace(fact, chars=chars, tokens=tokens), content, salt)
+    sized = msgspec.structs.replace(fact, by=clean(fact.by), chars=chars, tokens=tokens)
+    return sealed(sized, content, salt)
 
 
 def cancelled(fact: CancelRequested, reason: str, salt: bytes) -> CancelRequested:
     """`cancel_requested` with the reason that was given."""
-    return sealed(fact, Reason(reason=clean(reason)), salt)
+    return sealed(msgspec.structs.replace(fact, by=clean(fact.by)), Reason(reason=clean(reason)), salt)
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
     """What the model is told as the result of a call that went wrong; begins with the error's class."""
-    return render(state.policy.texts[str(error)], values)
+    return render(text_of(state.policy, str(error)), values)
 
 
 def _call(name: str, call: CallMade) -> Call:
@@ -164,6 +171,26 @@ def _cleaned(message: Message) -> Message:
     )
 
 
+def _renamed(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    renamed: list[Message] = []
+    made = 0
+    waiting: list[tuple[str, str]] = []
+    for message in messages:
+        if message.call is not None:
+            pair = next(pair for pair in waiting if pair[0] == message.call)
+            waiting.remove(pair)
+            renamed.append(msgspec.structs.replace(message, call=pair[1]))
+            continue
+        waiting = [(call.id, f"e{made + place}") for place, call in enumerate(message.calls, start=1)]
+        made += len(waiting)
+        calls = (
+            MessageCall(name, call.name, call.arguments)
+            for call, (_, name) in zip(message.calls, waiting, strict=True)
+        )
+        renamed.append(msgspec.structs.replace(message, calls=tuple(calls)))
+    return tuple(renamed)
+
+
 def _size(estimator: str, message: Message, unit: int) -> MessageSize:
     chars, tokens = measured(estimator, message)
     return MessageSize(role=message.role, chars=chars, tokens=tokens, unit=unit, call=message.call)
@@ -174,7 +201,9 @@ def _units(messages: tuple[Message, ...]) -> list[int]:
     open_calls: list[str] = []
     reply = 0
     for place, message in enumerate(messages):
-        if message.role is Role.TOOL:
+        if (message.role is Role.TOOL) != (message.call is not None):
+            raise WrongUse(f"messages[{place}]: a tool's result, and nothing else, names the call it answers")
+        if message.call is not None:
             if message.call not in open_calls:
                 raise WrongUse(
                     f"messages[{place}]: a result of call {message.call!r}, which no message before it made"

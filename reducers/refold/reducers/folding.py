@@ -36,7 +36,7 @@ def advance(state: RunState, fact: Fact, registry: Registry = BUILTIN) -> tuple[
     that has no place here raises `UnexpectedEvent`.
     """
     if isinstance(fact, ModelResponded | ModelFailed | ToolReturned) and not awaited(state, fact):
-        late = _late(fact)
+        late = _late(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
     events: list[Event] = [fact]

@@ -7,6 +7,7 @@ caller.
 from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find, opened, with_call
+from refold.reducers.checkpoint import offer_digest
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
 from refold.reducers.events import (
     ApprovalRequested,
@@ -64,6 +65,7 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
         model=event.model,
         settings=event.settings,
         tools=event.tools,
+        offer=offer_digest(event.model, event.settings, event.tools),
         seed=event.seed,
         agent=event.agent,
         parent=event.parent,
@@ -92,14 +94,17 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     if state.seq != event.parent_seq + 1:
         raise UnexpectedEvent("run_forked", f"it forks at event {event.parent_seq}, not at {state.seq - 1}")
     old = state.setup
+    model, tools = event.model or old.model, old.tools if event.tools is None else event.tools
+    settings = old.settings if event.settings is None else event.settings
     setup = replace(
         old,
         run=event.run,
         rules=event.rules,
         policy=event.policy or old.policy,
-        model=event.model or old.model,
-        settings=old.settings if event.settings is None else event.settings,
-        tools=old.tools if event.tools is None else event.tools,
+        model=model,
+        settings=settings,
+        tools=tools,
+        offer=offer_digest(model, settings, tools),
         seed=old.seed if event.seed is None else event.seed,
     )
     mark = Mark(at=state.at, spent=state.spent)
@@ -199,7 +204,7 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
 def call_refused(state: RunState, event: CallRefused) -> RunState:
     """A call is not run; its refusal is its result."""
     call = replace(find(state, "call_refused", event.call), refused=True)
-    return ended(state, call, event.chars, event.tokens, f"{event.guard}:{event.text}")
+    return ended(state, call, event.chars, event.tokens, event.digest)
 
 
 def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
@@ -214,19 +219,20 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
     """A person answered. A message joins the window and begins a turn; approvals do neither."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
         raise UnexpectedEvent("input_received", f"the run is {state.agent_state}, not waiting for a person")
+    if event.approvals:
+        raise UnexpectedEvent(
+            "input_received", "it approves calls, and no rule of this version asks for that"
+        )
     waited = state.at - state.asked_at
     spent = replace(state.spent, person_wait=state.spent.person_wait + waited)
     state = replace(state, spent=spent, asked_at=None)
-    if event.approvals:
-        return state
     state = _said(state, Role.USER, event.chars, event.tokens, event.digest)
     return replace(state, turn=Mark(at=state.at, spent=state.spent))
 
 
 def message_injected(state: RunState, event: MessageInjected) -> RunState:
     """The harness said something to the model."""
-    values = ",".join(f"{key}={event.values[key]}" for key in sorted(event.values))
-    return _said(state, event.role, event.chars, event.tokens, f"{event.text}:{values}")
+    return _said(state, event.role, event.chars, event.tokens, event.digest)
 
 
 def summary_requested(state: RunState, event: SummaryRequested) -> RunState:  # noqa: ARG001
@@ -317,6 +323,7 @@ def run_resumed(state: RunState, event: RunResumed) -> RunState:
         state = with_call(state, replace(find(state, "run_resumed", name), in_doubt=True))
     if state.asked_at is not None:
         return state  # a person's time is counted as such, whether an engine waited with them or not
+    state = _postponed(state, event.downtime)
     return replace(state, spent=replace(state.spent, downtime=state.spent.downtime + event.downtime))
 
 
@@ -357,6 +364,16 @@ def where(state: RunState) -> str:
     if state.batch:
         return "tools"
     return "waiting" if state.agent_state is AgentState.WAITING_FOR_INPUT or state.backoff else "between"
+
+
+def _postponed(state: RunState, downtime: int) -> RunState:
+    # What is begun again has as long as it had before. Whether the run has is the time limit's affair.
+    request, batch = state.request, state.batch
+    if request is not None and request.deadline is not None:
+        return replace(state, request=replace(request, deadline=request.deadline + downtime))
+    if batch is not None and batch.deadline is not None:
+        return replace(state, batch=replace(batch, deadline=batch.deadline + downtime))
+    return state
 
 
 def _outcome(state: RunState, event: StateChanged) -> Outcome:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from refold.reducers.numbers import Count
 from refold.reducers.vocabulary import Role
 
 
@@ -13,11 +14,11 @@ class Usage(
     `input` includes what was read from and written to the provider's cache; `output` includes reasoning.
     """
 
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
+    input: Count = 0
+    output: Count = 0
+    cache_read: Count = 0
+    cache_write: Count = 0
+    reasoning: Count = 0
 
 
 class MessageCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):

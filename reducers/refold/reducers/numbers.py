@@ -1,10 +1,16 @@
 """Exact numbers: what a policy writes in seconds and dollars becomes integers, once, half up."""
 
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Annotated
+
+from msgspec import Meta
 
 NANO = 1_000_000_000
 
 Number = int | float
+
+Count = Annotated[int, Meta(ge=0)]
+"""A number of things, or an amount: never below 0."""
 
 
 def nano(value: Number) -> int:

@@ -13,10 +13,12 @@ from typing import Any, cast
 
 import msgspec
 
+from refold.reducers.choices import choices
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import TokenLimit, name_of
 from refold.reducers.policy import Policy
+from refold.reducers.text import clean
 from refold.reducers.texts import TEXTS
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -43,11 +45,11 @@ def parse(data: Any, registry: Registry = BUILTIN, *, strict_guards: bool = True
     plain = dict(cast("Mapping[str, Any]", data))
     if isinstance(plain.get("limits"), list | tuple):
         plain["limits"] = [_limit(place, limit) for place, limit in enumerate(plain["limits"])]
-    _finite(plain, "")
+    _sound(plain, "")
     try:
         policy = msgspec.convert(plain, Policy)
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), plain) from error
+        raise _refusal(str(error), plain, Policy) from error
     return canonical(policy, registry, strict_guards=strict_guards)
 
 
@@ -111,17 +113,19 @@ def _guard(place: int, config: dict[str, Any], registry: Registry, strict: bool)
     try:
         guard = msgspec.convert(config, registry[kind])
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), config, f"guards[{place}]") from error
+        raise _refusal(str(error), config, registry[kind], f"guards[{place}]") from error
     complete: dict[str, Any] = msgspec.to_builtins(guard)
     return {**complete, "name": complete.get("name") or kind}
 
 
-def _finite(value: object, path: str) -> None:
+def _sound(value: object, path: str) -> None:
     # JSON has no word for infinity, and would write null: unlimited is said as null, on purpose.
     if isinstance(value, float) and not math.isfinite(value):
         raise PolicyError(path, f"expected a finite number, or null for unlimited, got {value}")
+    if isinstance(value, str) and clean(value) != value:
+        raise PolicyError(path, f"expected text, got half a character: {_shown(value)}")
     for step, inner in _inside(value).items():
-        _finite(inner, f"{path}[{step}]" if isinstance(step, int) else _joined(path, str(step)))
+        _sound(inner, f"{path}[{step}]" if isinstance(step, int) else _joined(path, str(step)))
 
 
 def _inside(value: object) -> dict[Any, Any]:
@@ -144,7 +148,7 @@ def _unique(where: str, names: list[str]) -> None:
             )
 
 
-def _refusal(said: str, data: Any, prefix: str = "") -> PolicyError:
+def _refusal(said: str, data: Any, model: type, prefix: str = "") -> PolicyError:
     match = _MESSAGE.match(said)
     assert match is not None
     path = (match["path"] or "$").removeprefix("$").removeprefix(".")
@@ -155,6 +159,9 @@ def _refusal(said: str, data: Any, prefix: str = "") -> PolicyError:
     if problem.startswith("object missing required field"):
         return PolicyError(_joined(full, problem.split("`")[1]), "missing; it is required")
     value = _at(data, path)
+    if problem.startswith("invalid"):
+        known = ", ".join(choices(model, path))
+        return PolicyError(full, f"expected one of {known}, got {_shown(value)}")
     return PolicyError(full, f"{_plainly(_GOT.sub('', problem))}, got {_shown(value)}")
 
 

@@ -13,6 +13,7 @@ from refold.reducers.history import Pass
 from refold.reducers.limits import Amount, Limit, StepLimit
 from refold.reducers.numbers import nano
 from refold.reducers.retry import Retry
+from refold.reducers.texts import TEXTS
 
 GuardConfig = dict[str, Any]
 
@@ -54,3 +55,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     end_of_turn: Literal["complete", "continue", "wait"] = "complete"
     batch: Literal["parallel", "in_order"] = "parallel"
     texts: dict[str, str] = {}
+
+
+def text_of(policy: Policy, key: str) -> str:
+    """What the harness says under this key. A policy recorded before the key was there means the built-in text."""
+    return policy.texts.get(key, TEXTS[key])

@@ -24,7 +24,10 @@ class _Value(
 
 
 class Setup(_Value, frozen=True, kw_only=True):
-    """What a run was started with. Changes only by a fork or an amendment."""
+    """What a run was started with. Changes only by a fork or an amendment.
+
+    `offer` is a digest of what stands beside the messages of every request: the model, its settings, the tools.
+    """
 
     run: str = ""
     rules: int = 0
@@ -32,6 +35,7 @@ class Setup(_Value, frozen=True, kw_only=True):
     model: str = ""
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
+    offer: str = ""
     seed: int = 0
     agent: str = ""
     parent: Parent | None = None

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import (
     Answer,
@@ -41,7 +43,15 @@ def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
 
     Raises `MissingContent` for a message whose words were erased or are not in `contents`.
     """
-    return tuple(message_of(state, ref, contents) for ref in refs(state.window))
+    names: dict[str, str] = {}
+    messages: list[Message] = []
+    for ref in refs(state.window):
+        message = message_of(state, ref, contents)
+        names.update((call.id, call.name) for call in message.calls)
+        if message.call is not None and message.name is None:
+            message = replace(message, name=names.get(message.call))
+        messages.append(message)
+    return tuple(messages)
 
 
 def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:

@@ -7,6 +7,7 @@ harness's own, from the policy.
 from refold.reducers.events.base import Content, Decision, Part
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.numbers import Count
 from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
 
 
@@ -15,11 +16,11 @@ class RequestText(Part, frozen=True, kw_only=True):
 
     role: Role
     text: str
-    tokens: int
+    tokens: Count
 
 
 class Said(Content, frozen=True, kw_only=True):
-    """Texts of the harness, rendered: exactly what the model sees."""
+    """Texts of the harness, rendered: exactly what the model sees. Their digest needs no salt: they are no secret."""
 
     texts: tuple[str, ...]
 
@@ -31,15 +32,15 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     the estimate, `max_output` the most output tokens wanted.
     """
 
-    step: int
-    attempt: int
+    step: Count
+    attempt: Count
     view: str
     messages: tuple[tuple[int, int], ...]
-    input_tokens: int
-    deadline: int | None = None
+    input_tokens: Count
+    deadline: Count | None = None
     tools: tuple[str, ...] | None = None
     request_only: tuple[RequestText, ...] = ()
-    max_output: int | None = None
+    max_output: Count | None = None
     purpose: str = "step"
     content: Said | None = None
 
@@ -49,7 +50,7 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 
     calls: tuple[str, ...]
     attempt: int = 1
-    deadline: int | None = None
+    deadline: Count | None = None
 
 
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
@@ -58,11 +59,12 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     call: str
     why: Refusal
     guard: str
-    version: int
+    version: Count
     text: str
     metadata: dict[str, str] = {}
-    chars: int = 0
-    tokens: int = 0
+    chars: Count = 0
+    tokens: Count = 0
+    digest: str = ""
     content: Said | None = None
 
 
@@ -71,7 +73,7 @@ class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_reque
 
     calls: tuple[str, ...]
     approver: str
-    deadline: int | None = None
+    deadline: Count | None = None
 
 
 class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
@@ -79,9 +81,9 @@ class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_request
 
     name: str
     messages: tuple[tuple[int, int], ...]
-    input_tokens: int = 0
-    max_output: int | None = None
-    deadline: int | None = None
+    input_tokens: Count = 0
+    max_output: Count | None = None
+    deadline: Count | None = None
 
 
 class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
@@ -92,10 +94,10 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 
     name: str
     reason: str
-    before: int
-    after: int
-    tokens_before: int
-    tokens_after: int
+    before: Count
+    after: Count
+    tokens_before: Count
+    tokens_after: Count
     kept: tuple[tuple[int, int], ...]
     over_budget: bool = False
 
@@ -103,12 +105,12 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
     """A message is shown shorter from here on. Sizes are estimated tokens; the text stays in the log."""
 
-    message: int
+    message: Count
     name: str
     reason: str
-    before: int
-    after: int
-    chars: int
+    before: Count
+    after: Count
+    chars: Count
     digest: str
 
 
@@ -120,8 +122,9 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
     values: dict[str, str | int] = {}
     cause: str
     visibility: str = "internal"
-    chars: int
-    tokens: int
+    chars: Count
+    tokens: Count
+    digest: str = ""
     content: Said | None = None
 
 
@@ -129,7 +132,7 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
     """A guard or a limit did not simply allow: what it saw, and what it said."""
 
     guard: str
-    version: int
+    version: Count
     verdict: Verdict
     code: str
     saw: dict[str, str | int] = {}
@@ -139,9 +142,9 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
     """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`."""
 
-    attempt: int
-    delay: int
-    until: int
+    attempt: Count
+    delay: Count
+    until: Count
     failure: FailureClass
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 from refold.reducers.events.base import Content, Fact, Part
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
+from refold.reducers.numbers import Count
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
 
@@ -16,7 +17,7 @@ class Manifest(Part, frozen=True, kw_only=True):
     description: str = ""
     schema: str = "{}"
     replay: Replay = Replay.AT_MOST_ONCE
-    timeout: int | None = None
+    timeout: Count | None = None
     digest: str = ""
 
 
@@ -27,9 +28,9 @@ class MessageSize(Part, frozen=True, kw_only=True):
     """
 
     role: Role
-    chars: int
-    tokens: int
-    unit: int
+    chars: Count
+    tokens: Count
+    unit: Count
     call: str | None = None
 
 
@@ -53,13 +54,13 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """
 
     run: str
-    rules: int
+    rules: Count
     policy: Policy
     model: str
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
     messages: tuple[MessageSize, ...] = ()
-    seed: int = 0
+    seed: Count = 0
     agent: str = ""
     labels: dict[str, str] = {}
     parent: Parent | None = None
@@ -73,15 +74,15 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     """A run goes on from a prefix of another's log. None: as it was in the parent. `parent_hash` is hex."""
 
     run: str
-    rules: int
+    rules: Count
     parent: str
-    parent_seq: int
+    parent_seq: Count
     parent_hash: str
     policy: Policy | None = None
     model: str | None = None
     settings: dict[str, str] | None = None
     tools: tuple[Manifest, ...] | None = None
-    seed: int | None = None
+    seed: Count | None = None
     labels: dict[str, str] = {}
     versions: dict[str, str] = {}
 
@@ -95,7 +96,7 @@ class Call(Part, frozen=True, kw_only=True):
     id: str
     name: str
     provider_id: str = ""
-    chars: int = 0
+    chars: Count = 0
     complete: bool = True
 
 
@@ -116,23 +117,23 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     `blank`: the text holds nothing but white space.
     """
 
-    request: int
+    request: Count
     stop: StopReason
     stop_raw: str = ""
     calls: tuple[Call, ...] = ()
-    chars: int = 0
-    reasoning_chars: int = 0
-    tokens: int = 0
+    chars: Count = 0
+    reasoning_chars: Count = 0
+    tokens: Count = 0
     blank: bool = False
     usage: Usage = Usage()
-    cost_nanousd: int | None = None
+    cost_nanousd: Count | None = None
     model: str = ""
     adapter: str = ""
     adapter_version: str = ""
     response_id: str = ""
     sent: str = ""
-    duration: int = 0
-    retry_wait: int = 0
+    duration: Count = 0
+    retry_wait: Count = 0
     digest: str = ""
     content: Answer | None = None
 
@@ -147,12 +148,12 @@ class Failure(Content, frozen=True, kw_only=True):
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     """The request made at event `request` gave no answer. `retry_after` and `duration` are nanoseconds."""
 
-    request: int
+    request: Count
     failure: FailureClass
-    status: int | None = None
-    retry_after: int | None = None
-    partial_chars: int = 0
-    duration: int = 0
+    status: Count | None = None
+    retry_after: Count | None = None
+    partial_chars: Count = 0
+    duration: Count = 0
     digest: str = ""
     content: Failure | None = None
 
@@ -169,11 +170,11 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
 
     call: str
     error: ToolError | None = None
-    size: int = 0
+    size: Count = 0
     cut: bool = False
-    chars: int = 0
-    tokens: int = 0
-    duration: int = 0
+    chars: Count = 0
+    tokens: Count = 0
+    duration: Count = 0
     digest: str = ""
     content: Output | None = None
 
@@ -214,8 +215,8 @@ class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
 
     by: str = "user"
     approvals: tuple[ApprovalAnswer, ...] = ()
-    chars: int = 0
-    tokens: int = 0
+    chars: Count = 0
+    tokens: Count = 0
     digest: str = ""
     content: Input | None = None
 
@@ -229,13 +230,13 @@ class Summary(Content, frozen=True, kw_only=True):
 class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
     """The summary asked for at event `request` came back. No step; its usage and cost count."""
 
-    request: int
+    request: Count
     usage: Usage = Usage()
-    cost_nanousd: int | None = None
+    cost_nanousd: Count | None = None
     model: str = ""
-    chars: int = 0
-    tokens: int = 0
-    duration: int = 0
+    chars: Count = 0
+    tokens: Count = 0
+    duration: Count = 0
     digest: str = ""
     content: Summary | None = None
 
@@ -246,10 +247,10 @@ class ChildEnded(Fact, frozen=True, kw_only=True, tag="child_ended"):
     call: str
     run: str
     agent_state: AgentState
-    head_seq: int
+    head_seq: Count
     head_hash: str
     usage: Usage = Usage()
-    cost_nanousd: int | None = None
+    cost_nanousd: Count | None = None
 
 
 class Reason(Content, frozen=True, kw_only=True):
@@ -269,7 +270,7 @@ class CancelRequested(Fact, frozen=True, kw_only=True, tag="cancel_requested"):
 class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
     """The clock passed the instant `due` for which an effect waited (nanoseconds since the epoch)."""
 
-    due: int
+    due: Count
 
 
 class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
@@ -277,7 +278,7 @@ class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
 
     worker: str = ""
     in_doubt: tuple[str, ...] = ()
-    downtime: int = 0
+    downtime: Count = 0
     versions: dict[str, str] = {}
 
 

@@ -1,9 +1,14 @@
 """Ways to end a run, and what becomes of the calls that are still open then."""
 
+from typing import Any
+
+from refold.reducers.checkpoint import encoded
+from refold.reducers.codec import digest
 from refold.reducers.events import CallRefused, Fact, MessageInjected, Said, StateChanged
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
+from refold.reducers.policy import text_of
 from refold.reducers.rules.flow import Flow, in_flight
 from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
@@ -53,18 +58,9 @@ def refused(
     metadata: dict[str, str] | None = None,
 ) -> CallRefused:
     """The decision not to run a call, with what the model is told instead of a result."""
-    said = state.policy.texts[text]
-    chars, tokens = measured(state.policy.estimator, Message(role=Role.TOOL, text=said))
+    said = _said(state, Role.TOOL, text, {})
     return CallRefused(
-        call=call,
-        why=why,
-        guard=guard,
-        version=version,
-        text=text,
-        metadata=metadata or {},
-        chars=chars,
-        tokens=tokens,
-        content=Said(texts=(said,)),
+        call=call, why=why, guard=guard, version=version, text=text, metadata=metadata or {}, **said
     )
 
 
@@ -72,14 +68,12 @@ def injected(
     state: RunState, text: str, cause: str, values: dict[str, str | int] | None = None, role: Role = Role.USER
 ) -> MessageInjected:
     """The decision to say something to the model, kept in the window."""
-    said = render(state.policy.texts[text], values or {})
-    chars, tokens = measured(state.policy.estimator, Message(role=role, text=said))
-    return MessageInjected(
-        role=role,
-        text=text,
-        values=values or {},
-        cause=cause,
-        chars=chars,
-        tokens=tokens,
-        content=Said(texts=(said,)),
-    )
+    said = _said(state, role, text, values or {})
+    return MessageInjected(role=role, text=text, values=values or {}, cause=cause, **said)
+
+
+def _said(state: RunState, role: Role, text: str, values: dict[str, str | int]) -> dict[str, Any]:
+    rendered = render(text_of(state.policy, text), values)
+    chars, tokens = measured(state.policy.estimator, Message(role=role, text=rendered))
+    content = Said(texts=(rendered,))
+    return {"chars": chars, "tokens": tokens, "digest": digest(b"", encoded(content)), "content": content}

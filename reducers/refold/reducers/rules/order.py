@@ -102,10 +102,10 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
         Phase.RESULTS: (
             asked_to_stop,
             time_limits,
+            tools_done,
             guards(Place.ON_RESULTS),
             guards(Place.AFTER_TOOLS),
             guards(Place.ON_NUDGE),
-            tools_done,
         ),
         Phase.FAILURE: (asked_to_stop, time_limits, retry, give_up),
         Phase.PARTIAL: (asked_to_stop, time_limits, dispatch_next),

@@ -55,10 +55,9 @@ def _requested(state: RunState, step: int, attempt: int) -> ModelRequested:
 
 
 def view_digest(state: RunState) -> str:
-    """A digest of all that the next request shows: the window, and the tools offered.
+    """A digest of all that the next request shows: the window, the tools offered, the model and its settings.
 
-    It leaves out the clock, the run's id and the provider's ids; the words are in it by their salted digests.
+    It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which are
+    salted where they are not the harness's own.
     """
-    tools = ",".join(f"{tool.name}:{tool.digest}" for tool in state.setup.tools)
-    seen = f"{state.window.digest}|{state.setup.model}|{tools}"
-    return hashlib.sha256(seen.encode()).hexdigest()
+    return hashlib.sha256(f"{state.window.digest}|{state.setup.offer}".encode()).hexdigest()
