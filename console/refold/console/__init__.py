@@ -1,0 +1,1 @@
+"""The console: the command `refold`, and the demo. Nothing here is imported before it is asked for."""

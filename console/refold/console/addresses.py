@@ -1,0 +1,115 @@
+"""What a person types to mean a run, or a place in one: `RUN`, `RUN@e41`, `RUN@t7`, `@last`, or a prefix of an id."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from refold.console import figures, hostile
+from refold.reducers.errors import WrongUse
+from refold.replay.turns import request_of
+from refold.store.protocol import Store
+
+LAST = "@last"
+_ADDRESS = re.compile(r"(?P<run>@last|[^@\s]+)(?:@(?P<unit>[et])(?P<number>[1-9][0-9]{0,11}))?")
+_LISTED = 8
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A run as it was typed, and perhaps an event or a turn in it, counted from 1."""
+
+    run: str
+    event: int | None = None
+    turn: int | None = None
+
+
+class BadAddress(WrongUse):
+    """An address that means nothing here; `problem` says why."""
+
+    def __init__(self, typed: str, problem: str) -> None:
+        super().__init__(typed, problem)
+        self.typed, self.problem = typed, problem
+
+    def __str__(self) -> str:
+        return f"{self.typed!r}: {self.problem}"
+
+
+class NoSuchRun(WrongUse):
+    """An address that matches no run or several; `candidates` are ids to choose from, `more` says there are others."""
+
+    def __init__(self, typed: str, problem: str, candidates: Sequence[str], *, more: bool) -> None:
+        super().__init__(typed, problem, tuple(candidates), more)
+        self.typed, self.problem, self.candidates, self.more = typed, problem, tuple(candidates), more
+
+    def __str__(self) -> str:
+        told = [f"{self.typed!r} {self.problem}", *(f"  {hostile.line(each)}" for each in self.candidates)]
+        return "\n".join([*told, "  …"] if self.more else told)
+
+
+def parse(typed: str) -> Address:
+    """The address that was typed. Raises `BadAddress`."""
+    found = _ADDRESS.fullmatch(typed)
+    if found is None:
+        raise BadAddress(
+            typed, "expected RUN, RUN@e41 (event 41), RUN@t7 (turn 7) or @last, numbers counted from 1"
+        )
+    number = int(found["number"]) if found["number"] else None
+    event, turn = (number, None) if found["unit"] == "e" else (None, number)
+    return Address(found["run"], event, turn)
+
+
+async def run_of(store: Store, typed: str) -> str:
+    """The id of the run that an address without a place means. Raises `BadAddress`, `NoSuchRun`."""
+    address = parse(typed)
+    if address.event is not None or address.turn is not None:
+        raise BadAddress(typed, f"expected a whole run here: leave out what follows {address.run!r}")
+    return await resolved(store, address.run)
+
+
+async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
+    """The run and the number of the event that an address means; a turn is where its request was made.
+
+    None where no place was typed. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
+    """
+    address = parse(typed)
+    run = await resolved(store, address.run)
+    if address.turn is not None:
+        return run, await request_of(store, run, address.turn)
+    if address.event is not None:
+        last = (await store.head(run)).seq
+        if address.event > last:
+            raise BadAddress(typed, f"run {run} has events 1 to {figures.count(last)}")
+    return run, address.event
+
+
+async def resolved(store: Store, typed: str) -> str:
+    """The id that `@last`, an id or a unique prefix of one means. Raises `NoSuchRun`."""
+    if typed == LAST:
+        return await _newest(store)
+    if (await store.head(typed)).seq:
+        return typed
+    candidates = await _some(store, typed)
+    if len(candidates) == 1:
+        return candidates[0]
+    more = len(candidates) > _LISTED
+    if candidates:
+        raise NoSuchRun(typed, "is how several runs begin; type more of it:", candidates[:_LISTED], more=more)
+    newest = await _some(store, "")
+    problem = "is no run in this store; its newest are:" if newest else "is no run: this store has none"
+    raise NoSuchRun(typed, problem, newest[:_LISTED], more=len(newest) > _LISTED)
+
+
+async def _newest(store: Store) -> str:
+    runs = await _some(store, "")
+    if not runs:
+        raise NoSuchRun(LAST, "is no run: this store has none", (), more=False)
+    return runs[0]
+
+
+async def _some(store: Store, prefix: str) -> list[str]:
+    found: list[str] = []
+    async for chunk in store.runs(prefix):
+        found += [run for run, head in chunk if head.seq]
+        if len(found) > _LISTED:
+            break
+    return found[: _LISTED + 1]

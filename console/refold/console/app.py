@@ -1,0 +1,261 @@
+"""The command line: what can be typed, and which function does it. Nothing else happens here.
+
+Each command returns its exit code. `-o` may stand before the command or after it.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from refold.console import places
+from refold.console.screen import Form, Screen
+
+app = typer.Typer(
+    name="refold",
+    help="Run LLM agents on an append-only log, and replay, verify and audit what they did.",
+    epilog="Exit codes: 0 agrees or COMPLETED, 1 differs or another end, 2 wrong use, 3 damaged log, "
+    "4 the world failed, 125 cannot be judged, 130 Ctrl-C.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+model_app = typer.Typer(help="The embedded models' weights.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(model_app, name="model")
+
+Output = Annotated[
+    Form | None, typer.Option("-o", "--output", help="How results are written.", show_default="text")
+]
+StorePath = Annotated[
+    Path | None,
+    typer.Option("--store", help="The store's file; also REFOLD_STORE.", show_default="the user's data"),
+]
+Address = Annotated[
+    str, typer.Argument(help="RUN, RUN@e41 (event), RUN@t7 (turn) or @last; a prefix of an id will do.")
+]
+Runs = Annotated[list[str] | None, typer.Argument(help="RUN or @last; a prefix of an id will do.")]
+Everything = Annotated[bool, typer.Option("--all", help="All runs of the store.")]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", help="Address of an OpenAI-compatible server; also REFOLD_BASE_URL."),
+]
+Root = Annotated[Path | None, typer.Option("--root", help="Directory that the files tools may reach.")]
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        help="files, files-ro (read only), todos, shell, module:attribute; by commas.",
+        show_default="todos, and files with --root",
+    ),
+]
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+    if wanted:
+        from importlib.metadata import version
+
+        Screen().say(f"refold {version('refold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    *,
+    output: Output = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback has done it
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    context.obj = {"output": output, "debug": debug}
+
+
+def _screen(context: typer.Context, output: Form | None) -> Screen:
+    chosen: Form | None = output or context.obj["output"]
+    return Screen(chosen or Form.TEXT)
+
+
+@app.command("run")
+def _run(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(help="What the agent is to do.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
+    ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file: .toml, .yaml, .json.")] = None,
+    root: Root = None,
+    tools: Tools = None,
+    base_url: BaseUrl = None,
+    system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="name=value, recorded with the run.")
+    ] = None,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Start an agent on TASK and stay with it to its end.
+
+    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
+    """
+    from refold.console.running import RunRequest, labels_of, run_command
+
+    request = RunRequest(
+        task=task,
+        model=places.model_name(model),
+        base_url=places.base_url(base_url),
+        policy=policy,
+        root=root,
+        tools=tools,
+        system=system,
+        labels=labels_of(label or []),
+    )
+    return anyio.run(run_command, _screen(context, output), places.store_place(store), request)
+
+
+@app.command("resume")
+def _resume(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="RUN or @last; a prefix of an id will do.")],
+    message: Annotated[
+        str | None, typer.Option("--message", help="Answer for a run that waits for one.")
+    ] = None,
+    root: Root = None,
+    tools: Tools = None,
+    base_url: BaseUrl = None,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
+    from refold.console.running import ResumeRequest, resume_command
+
+    url = places.base_url(base_url)
+    request = ResumeRequest(run=run, message=message, base_url=url, root=root, tools=tools)
+    return anyio.run(resume_command, _screen(context, output), places.store_place(store), request)
+
+
+@app.command("ls")
+def _ls(
+    context: typer.Context,
+    prefix: Annotated[str, typer.Argument(help="Only runs whose id begins so.")] = "",
+    most: Annotated[int, typer.Option("--most", min=1, help="How many at most, the newest first.")] = 20,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """List the runs of the store, the newest first. With -o json: one array."""
+    from refold.console.looking import ls_command
+
+    return anyio.run(ls_command, _screen(context, output), places.store_place(store), prefix, most)
+
+
+@app.command("show")
+def _show(
+    context: typer.Context,
+    run: Address,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every event, a line each.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Every event as it is stored, as JSON lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with events to come, until the end.")
+    ] = False,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Show what happened in a run: a row a turn, then how it ended.
+
+    With -o json: one document with `turns`; with --all, --raw or --follow, JSON lines as --raw.
+    """
+    from refold.console.looking import events_command, show_command
+
+    screen, place = _screen(context, output), places.store_place(store)
+    if every or raw or follow:
+        return anyio.run(partial(events_command, raw=raw, follow=follow), screen, place, run)
+    return anyio.run(show_command, screen, place, run)
+
+
+@app.command("state")
+def _state(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
+    """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
+    from refold.console.inspecting import state_command
+
+    return anyio.run(state_command, _screen(context, output), places.store_place(store), run)
+
+
+@app.command("view")
+def _view(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
+    """Show exactly what the model saw at a turn, by default the last, checked against what was sent."""
+    from refold.console.inspecting import view_command
+
+    return anyio.run(view_command, _screen(context, output), places.store_place(store), run)
+
+
+@app.command("verify")
+def _verify(
+    context: typer.Context,
+    runs: Runs = None,
+    *,
+    everything: Everything = False,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Check that logs are whole and unedited. With -o json: one line a run."""
+    from refold.console.judging import judge_command, verify_run
+
+    judge = partial(judge_command, everything=everything)
+    return anyio.run(judge, _screen(context, output), places.store_place(store), runs or [], verify_run)
+
+
+@app.command("audit")
+def _audit(
+    context: typer.Context,
+    runs: Runs = None,
+    *,
+    everything: Everything = False,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Derive every decision again and compare it with the log. With -o json: one line a run."""
+    from refold.console.judging import audit_run, judge_command
+
+    judge = partial(judge_command, everything=everything)
+    return anyio.run(judge, _screen(context, output), places.store_place(store), runs or [], audit_run)
+
+
+@app.command("graph")
+def _graph(context: typer.Context, output: Output = None) -> int:
+    """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
+    from refold.engine.live import mermaid
+
+    screen = _screen(context, output)
+    if screen.json:
+        screen.document({"mermaid": mermaid()})
+    else:
+        screen.say(mermaid())
+    return 0
+
+
+@model_app.command("fetch")
+def _fetch(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Which model.")] = "smollm2-135m",
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the digest of what is there, too.")] = False,
+    output: Output = None,
+) -> int:
+    """Fetch a model's weights into the user's cache, and print where they are."""
+    from refold.console.weights import fetch_command
+
+    return fetch_command(_screen(context, output), name, check=check)
+
+
+@model_app.command("list")
+def _list(context: typer.Context, output: Output = None) -> int:
+    """List the embedded models, and whether their weights are on this machine."""
+    from refold.console.weights import list_command
+
+    return list_command(_screen(context, output))

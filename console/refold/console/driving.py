@@ -1,0 +1,85 @@
+"""Driving a run from a terminal: it is watched, and Ctrl-C is heard. Once stops it cleanly, twice at once."""
+
+import os
+import signal
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from refold.console.watching import Watcher
+from refold.engine import Run, RunResult
+from refold.reducers.errors import WorldFailed
+
+INTERRUPTED = 130
+
+
+class StoppedHalfway(WorldFailed):
+    """The world failed in the middle of a run. `seq` is the last event that is on disk, `resume` what to type."""
+
+    def __init__(self, run: str, seq: int, resume: str, problem: str) -> None:
+        super().__init__(run, seq, resume, problem)
+        self.run, self.seq, self.resume, self.problem = run, seq, resume, problem
+
+    def __str__(self) -> str:
+        if not self.seq:
+            return f"{self.problem}\nnothing of run {self.run} was recorded"
+        return (
+            f"{self.problem}\nrun {self.run} stopped here; its log is whole up to event {self.seq}. "
+            f"When this is mended, it goes on with\n  {self.resume}"
+        )
+
+
+class Interrupts:
+    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole."""
+
+    def __init__(self, run: Run, watcher: Watcher) -> None:
+        self._run, self._watcher = run, watcher
+        self.count = 0
+
+    def __call__(self) -> None:
+        """One more."""
+        self.count += 1
+        if self.count == 1:
+            self._run.cancel("Ctrl-C")
+            self._watcher.note("stopping; Ctrl-C again ends at once, and the run can be resumed")
+            return
+        try:
+            self._watcher.close()
+            self._watcher.note(f"ended at once; run {self._run.id} can be resumed")
+        finally:
+            os._exit(INTERRUPTED)
+
+
+async def drive(run: Run, watcher: Watcher, resume: str) -> tuple[RunResult, bool]:
+    """Watch a run until it has ended or waits, and say whether somebody pressed Ctrl-C.
+
+    Raises what stops an engine; a failure of the world as `StoppedHalfway`, which says how to go on.
+    """
+    interrupts = Interrupts(run, watcher)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_listen, interrupts)
+        try:
+            async for update in run.updates():
+                watcher.take(update, run.state)
+        except Exception as error:  # raised below, for the group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    watcher.close()
+    if isinstance(failure, WorldFailed):
+        raise StoppedHalfway(run.id, run.state.seq, resume, str(failure)) from failure
+    if failure is not None:
+        raise failure
+    return await run.result(), interrupts.count > 0
+
+
+async def _listen(heard: Callable[[], None], *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    try:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                heard()
+    except (NotImplementedError, RuntimeError, ValueError):
+        # No signals here (Windows, a thread): Ctrl-C then ends the process as a crash does.
+        task_status.started()

@@ -1,0 +1,56 @@
+r"""Text from elsewhere, made harmless for a terminal.
+
+What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the window's
+title or answer as if typed, and marks that turn the reading order round or cannot be seen at all. None of it is
+taken away, for somebody may be looking for just that: each such character is shown as its escape (`\x1b`).
+"""
+
+import re
+
+# C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl, Zp), but
+# for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_IN_BLOCK = re.compile(f"[{_HIDDEN}]")
+_IN_LINE = re.compile(f"[{_HIDDEN}\t\n]")
+_IN_JSON = re.compile(f"[{_HIDDEN}]")
+_SPACES = {"\n": " ", "\t": " "}
+
+
+def block(text: str) -> str:
+    """Text of several lines, its line ends and tabs kept."""
+    return _IN_BLOCK.sub(_escape, text)
+
+
+def line(text: str, most: int | None = None) -> str:
+    """Text as one line, of at most `most` characters; a longer one ends in `…`."""
+    if most is not None and len(text) > most:
+        text = f"{text[: max(most - 1, 0)]}…"
+    return _IN_LINE.sub(lambda found: _SPACES.get(found[0]) or _escape(found), text)
+
+
+def json_text(text: str) -> str:
+    """JSON text with every such character in JSON's own escape: the same values, and no terminal minds them.
+
+    In JSON text they can stand only inside a string, so the replacement cannot break it.
+    """
+    return _IN_JSON.sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    high, low = divmod(number - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,176 @@
+"""`refold state` and `refold view`: what a run was at an event, and exactly what the model saw at a turn."""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from refold.console import addresses, figures, hostile, places
+from refold.console.places import Place
+from refold.console.screen import Screen
+from refold.engine.guards import installed_guards
+from refold.engine.models.protocol import ModelRequest
+from refold.engine.world import request_for
+from refold.reducers.effects import CallModel, next_effects
+from refold.reducers.events import ModelRequested, ModelResponded
+from refold.reducers.messages import Message
+from refold.reducers.state import RunState
+from refold.replay import events, state_at
+from refold.replay.turns import request_of
+from refold.store.protocol import Store
+
+Sent = Literal["agrees", "differs", "unknown"]
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """`view` as JSON: the request of a turn, made at event `seq`.
+
+    `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came, or
+    where the answer's content was erased and its salt with it.
+    """
+
+    run: str
+    seq: int
+    step: int
+    attempt: int
+    model: str
+    request: ModelRequest
+    sent: Sent
+
+
+async def state_command(screen: Screen, place: Place, typed: str) -> int:
+    """Show the state after an event, by default the last. Exit code 0."""
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, typed)
+        state, _ = await state_at(store, run, upto, installed_guards())
+    if screen.json:
+        screen.document(state)
+        return 0
+    screen.heading(f"run {run} after event {state.seq}, {figures.clock(state.at)}")
+    screen.pairs(_state_rows(state))
+    return 0
+
+
+async def view_command(screen: Screen, place: Place, typed: str) -> int:
+    """Show what the model saw at a turn, by default the last. Exit code 1 if that is not what was sent, else 0."""
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, typed)
+        found = await _view(store, run, upto if upto is not None else await request_of(store, run))
+    if screen.json:
+        screen.document(found)
+    else:
+        _tell_view(screen, found)
+    return 1 if found.sent == "differs" else 0
+
+
+async def _view(store: Store, run: str, at: int) -> View:
+    seq = await _last_request(store, run, at)
+    state, contents = await state_at(store, run, seq, installed_guards())
+    effect = next(each for each in next_effects(state) if isinstance(each, CallModel))
+    request = request_for(effect, state, contents)
+    return View(
+        run=run,
+        seq=seq,
+        step=effect.step,
+        attempt=effect.attempt,
+        model=state.setup.model,
+        request=request,
+        sent=await _sent(store, run, seq, request),
+    )
+
+
+async def _last_request(store: Store, run: str, upto: int) -> int:
+    """The last request at or before an event."""
+    found = 0
+    async for stored, event in events(store, run, upto):
+        found = stored.seq if isinstance(event, ModelRequested) else found
+    if not found:
+        raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
+    return found
+
+
+async def _sent(store: Store, run: str, seq: int, request: ModelRequest) -> Sent:
+    async for stored, event in events(store, run):
+        if isinstance(event, ModelResponded) and event.request == seq:
+            if stored.content is None or not event.sent:
+                return "unknown"
+            bytes_ = msgspec.json.encode(request, order="deterministic")
+            return "agrees" if hashlib.sha256(stored.salt + bytes_).hexdigest() == event.sent else "differs"
+    return "unknown"
+
+
+def _tell_view(screen: Screen, found: View) -> None:
+    request = found.request
+    tries = f", attempt {found.attempt}" if found.attempt > 1 else ""
+    screen.heading(
+        f"run {found.run}, turn {found.step}{tries}, asked at event {found.seq}: what {found.model} saw"
+    )
+    for number, message in enumerate(request.messages, 1):
+        screen.say()
+        name = f" (answers {message.call})" if message.call else ""
+        screen.heading(f"--- {number}. {message.role}{name}")
+        _tell_message(screen, message)
+    screen.say()
+    rows = [("tools", ", ".join(tool.name for tool in request.tools) or "none")]
+    rows += [
+        (
+            "settings",
+            ", ".join(f"{name}={text}" for name, text in request.settings.items()) or "the model's own",
+        )
+    ]
+    rows += [("most", f"{request.max_output} tokens of output")] if request.max_output is not None else []
+    screen.pairs([*rows, ("sent", _SENT[found.sent])])
+
+
+_SENT: dict[Sent, str] = {
+    "agrees": "this is what was sent, by the digest recorded then",
+    "differs": "this is NOT what was sent: the digest recorded then is another",
+    "unknown": "no digest to compare with: no answer came, or its content was erased",
+}
+
+
+def _tell_message(screen: Screen, message: Message) -> None:
+    # Indented, so that no message can pretend to be the next one.
+    if message.reasoning:
+        screen.styled(_indented(f"[thought] {message.reasoning}"), "dim")
+    if message.text:
+        screen.say(_indented(message.text))
+    for call in message.calls:
+        screen.say(_indented(f"[call {call.id}] {hostile.line(call.name)} {call.arguments}"))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
+def _state_rows(state: RunState) -> list[tuple[str, str]]:
+    window, batch, request = state.window, state.batch, state.request
+    rows = [("state", str(state.agent_state)), ("spent", ", ".join(figures.spent(state)))]
+    rows += [("model", state.setup.model)]
+    rows += [
+        (
+            "window",
+            f"{window.count} messages, about {figures.count(window.tokens)} tokens: {_ranges(window.ranges)}",
+        )
+    ]
+    if request is not None:
+        rows.append(("asked", f"turn {request.step}, attempt {request.attempt}, at event {request.seq}"))
+    for call in batch.calls if batch else ():
+        rows.append(("call", f"{call.id} {call.name}: {call.error or ('done' if call.result else 'open')}"))
+    if state.backoff is not None:
+        rows.append(
+            ("waits", f"until {figures.clock(state.backoff.until)}, for attempt {state.backoff.attempt}")
+        )
+    if state.stopping is not None:
+        rows.append(("stopping", f"{state.stopping.code}: {state.stopping.reason}"))
+    for watch in state.guards:
+        own = msgspec.json.encode(watch.own).decode() if watch.own is not None else ""
+        rows.append(("guard", f"{watch.name} v{watch.version} {watch.blind or own}"))
+    if state.outcome is not None:
+        rows.append(("outcome", f"{state.outcome.code}: {state.outcome.reason}"))
+    rows += [("limit", figures.hit(state.limit))] if state.limit is not None else []
+    return rows
+
+
+def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or "none"

@@ -1,0 +1,165 @@
+"""`refold verify` and `refold audit`. Several runs are judged one after the other; the worst verdict is the exit code."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from refold.console import addresses, figures, places
+from refold.console.places import Place
+from refold.console.screen import Screen
+from refold.engine.guards import installed_guards
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.replay import Audit, Finding, Verification, audit, verify
+from refold.store.protocol import Store
+
+_ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst
+_SHOWN = 600
+
+Judge = Callable[[Screen, Place, Store, str], Awaitable[int]]
+
+
+class Unjudged(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that could not be judged, as JSON: why not."""
+
+    run: str
+    cannot_judge: str
+
+
+async def judge_command(
+    screen: Screen, place: Place, typed: Sequence[str], judge: Judge, *, everything: bool
+) -> int:
+    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit code."""
+    if bool(typed) == everything:
+        raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
+    async with places.reading(place) as store:
+        runs = await _all(store) if everything else [await addresses.run_of(store, each) for each in typed]
+        codes = [await _judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+    return worst(codes)
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The worst of some verdicts: damaged before failed before different before not judged before fine."""
+    return max(codes, key=_ORDER.index, default=0)
+
+
+async def verify_run(screen: Screen, place: Place, store: Store, run: str) -> int:
+    """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot prove."""
+    found = await verify(store, run, installed_guards())
+    code = 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
+    if screen.json:
+        screen.document(found)
+    else:
+        _tell_verification(screen, place, found)
+    return code
+
+
+async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int:
+    """Say whether a run's decisions follow from its facts, and where they first do not."""
+    found = await audit(store, run, installed_guards())
+    if screen.json:
+        screen.document(found)
+    else:
+        _tell_audit(screen, place, found)
+    if found.damaged:
+        return Damaged.exit_code
+    return 1 if found.differences else CannotJudge.exit_code if found.unreplayable else 0
+
+
+async def _all(store: Store) -> list[str]:
+    return [run async for chunk in store.runs() for run, head in chunk if head.seq]
+
+
+async def _judged(screen: Screen, place: Place, store: Store, run: str, judge: Judge) -> int:
+    try:
+        return await judge(screen, place, store, run)
+    except CannotJudge as error:
+        if screen.json:
+            screen.document(Unjudged(run=run, cannot_judge=str(error)))
+        else:
+            screen.heading(f"run {run}: cannot be judged")
+            screen.say(f"  {error}")
+        return error.exit_code
+
+
+def _tell_verification(screen: Screen, place: Place, found: Verification) -> None:
+    verdict = "whole" if found.whole else "written by a newer refold" if found.newer else "DAMAGED"
+    screen.heading(f"run {found.run}: {verdict}")
+    checked = f"{figures.count(found.events)} events, {figures.count(found.contents)} with content"
+    rows = [
+        (
+            "  checked",
+            f"{checked}, {found.erased} of them erased, {found.digests} state digests derived again",
+        ),
+        (
+            "  head",
+            f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed",
+        ),
+        ("  state", found.agent_state),
+    ]
+    if found.problem is not None:
+        rows.insert(
+            0, ("  wrong", f"event {found.problem.seq} ({found.problem.kind}): {found.problem.problem}")
+        )
+    rows += [("  unproved" if not place_ else "", text) for place_, text in enumerate(found.cannot_prove)]
+    screen.pairs(rows)
+    if found.problem is not None and found.problem.seq > 1:
+        screen.say(f"  the state before it: refold state {found.run}@e{found.problem.seq - 1}{place.option}")
+
+
+def _tell_audit(screen: Screen, place: Place, found: Audit) -> None:
+    verdict = "every decision follows from the facts"
+    if found.damaged:
+        verdict = "DAMAGED, cannot be followed to its end"
+    elif found.differences:
+        verdict = f"DIFFERS, {figures.count(found.differences)} times"
+    elif found.unreplayable:
+        verdict = "cannot be judged whole"
+    screen.heading(f"run {found.run}: {verdict}")
+    agreed = "all agreed" if found.clean else "not all agreed"
+    rows = [
+        (
+            "  derived",
+            f"{figures.count(found.decisions)} decisions from {figures.count(found.facts)} facts, {agreed}",
+        ),
+        ("  log", f"{figures.count(found.events)} events, rules version {found.rules}, {found.agent_state}"),
+    ]
+    rows += [("  damaged", found.damaged)] if found.damaged else []
+    rows += [("  blind", guard) for guard in found.blind]
+    screen.pairs(rows)
+    for finding in [*found.findings[:1], *found.unreplayable[:1]]:
+        _tell_finding(screen, place, found.run, finding)
+
+
+def _tell_finding(screen: Screen, place: Place, run: str, finding: Finding) -> None:
+    screen.heading(
+        f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, decided by event {finding.fact}"
+    )
+    rows = [("    why", finding.why)] if finding.why else []
+    fields = finding.fields or ("",)
+    for field in fields:
+        rows.append((f"    {field or 'event'}", ""))
+        rows += [
+            ("      recorded", _side(finding.recorded, field)),
+            ("      derived", _side(finding.derived, field)),
+        ]
+    screen.pairs(rows)
+    screen.say(f"    the state before it: refold state {run}@e{finding.seq - 1}{place.option}")
+
+
+def _side(text: str | None, field: str) -> str:
+    if text is None:
+        return "(nothing)"
+    shown = text
+    if field:
+        value = json.loads(text).get(_written(field), _Default)
+        shown = "(its default)" if value is _Default else json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+class _Default:
+    """Stands for a field that JSON leaves out."""
+
+
+def _written(field: str) -> str:
+    return {"source": "from", "target": "to"}.get(field, field)

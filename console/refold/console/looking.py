@@ -1,0 +1,250 @@
+"""`refold ls` and `refold show`: the runs of a store, and what happened in one."""
+
+from contextlib import suppress
+
+import anyio
+import msgspec
+
+from refold.console import addresses, describing, figures, hostile, places
+from refold.console.places import Place
+from refold.console.screen import Column, Screen, note
+from refold.engine.guards import installed_guards
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.events import ModelRequested, StateChanged
+from refold.reducers.machine import TERMINAL
+from refold.replay.reading import event_of
+from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline
+from refold.store.protocol import Store, Stored
+
+_POLL = 0.2  # seconds between two looks at a log that grows
+_TEXT = 70
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in `ls` as JSON. Instants are nanoseconds since the epoch, `tokens` input and output together.
+
+    `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
+    """
+
+    run: str
+    started: int = 0
+    at: int = 0
+    state: str = ""
+    code: str | None = None
+    model: str = ""
+    task: str | None = None
+    labels: dict[str, str] = {}
+    events: int = 0
+    steps: int = 0
+    tokens: int = 0
+    cost_nanousd: int = 0
+    problem: str = ""
+
+
+async def ls_command(screen: Screen, place: Place, prefix: str, most: int) -> int:
+    """List the newest runs. Exit code 0; a store that nobody made yet has none."""
+    if not place.chosen and not place.path.exists():
+        return _listed(screen, place, [], others=False)
+    async with places.reading(place) as store:
+        found: list[RunLine] = []
+        async for chunk in store.runs(prefix):
+            for run, head in chunk:
+                if head.seq and len(found) <= most:
+                    found.append(await _run_line(store, run))
+            if len(found) > most:
+                break
+    return _listed(screen, place, found[:most], others=len(found) > most)
+
+
+async def show_command(screen: Screen, place: Place, typed: str) -> int:
+    """Show a run, a row a turn, and how it ended. Exit code 3 if the log is damaged, else 0."""
+    told = await shown(screen, place, typed)
+    if screen.live:
+        if told.turns:
+            note(f"next    refold view {told.run}@t{told.turns[-1].step}{place.option}   what the model saw")
+        note(f"next    refold audit {told.run}{place.option}")
+    return Damaged.exit_code if told.damaged else 0
+
+
+async def shown(screen: Screen, place: Place, typed: str) -> Timeline:
+    """The timeline of a run, printed."""
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, typed)
+        told, state = await timeline(store, run, upto, installed_guards())
+    if screen.json:
+        screen.document(told)
+    else:
+        tell(screen, told, ", ".join(figures.spent(state)))
+    return told
+
+
+async def events_command(screen: Screen, place: Place, typed: str, *, raw: bool, follow: bool) -> int:
+    """Show every event, as a line each; `raw` as it is stored, `follow` also those that are still to come."""
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, typed)
+        if follow and upto is not None:
+            raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
+        seq, turn, ended, first = 0, 0, False, 0
+        while True:
+            async for chunk in store.read(run, seq, upto):
+                for stored in chunk:
+                    seq, first = stored.seq, first or stored.at
+                    turn, over = _event(screen, stored, turn, first, raw=raw or screen.json)
+                    ended = ended or over
+            if not follow or ended:
+                return 0
+            await anyio.sleep(_POLL)
+
+
+def tell(screen: Screen, told: Timeline, spent: str) -> None:
+    """Print a timeline: what was asked, the turns, the end."""
+    labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
+    rows = [("run", told.run), ("model", told.model), ("task", describing.short(told.task))]
+    rows += [("labels", labels)] if labels else []
+    rows += [("started", figures.clock(told.started))]
+    screen.pairs(rows)
+    screen.say()
+    if told.turns:
+        screen.table(_COLUMNS, [row for turn in told.turns for row in _rows(turn)])
+        screen.say()
+    ending = f": {told.reason} ({told.code})" if told.code else ""
+    screen.heading(f"{told.agent_state}{ending}")
+    rows = [("limit", figures.hit(told.limit))] if told.limit else []
+    rows += [("spent", spent), ("events", f"1 to {told.events}")]
+    rows += [("damaged", told.damaged)] if told.damaged else []
+    screen.pairs(rows)
+
+
+_COLUMNS = (
+    Column("turn", right=True),
+    Column("what the model did", elastic=True),
+    Column("result", elastic=True),
+    Column("in", right=True),
+    Column("out", right=True),
+    Column("cost", right=True),
+    Column("time", right=True),
+    Column("also", elastic=True),
+)
+
+
+def _rows(turn: TurnRow) -> list[list[str]]:
+    """A turn's row, and one more for each further call."""
+    texts = [describing.short(turn.text, _TEXT)] if turn.text is None or turn.text.strip() else []
+    if not turn.stop:
+        texts = ["(no answer)"]
+    did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
+    did = did or [("(nothing)", "")]
+    cut = ["answer cut at the output limit"] if turn.stop == "max_tokens" else []
+    odd = [f"stop: {turn.stop}"] if turn.stop in ("content_filter", "stop_sequence", "other") else []
+    retried = [f"{turn.attempts} attempts"] if turn.attempts > 1 else []
+    figures_ = [
+        figures.count(turn.usage.input),
+        figures.count(turn.usage.output),
+        figures.dollars(turn.cost_nanousd) if turn.stop else "-",
+        figures.seconds(turn.duration),
+        "; ".join([*cut, *odd, *retried, *turn.marks]),
+    ]
+    (what, result), *more = did
+    return [[str(turn.step), what, result, *figures_], *(["", *each, "", "", "", "", ""] for each in more)]
+
+
+def _call(call: CallRow) -> str:
+    return f"{hostile.line(call.name, 64)} {describing.short(call.arguments, _TEXT)}"
+
+
+def _result(call: CallRow) -> str:
+    if call.result in ("open", "refused"):
+        return call.result
+    return f"{call.result} {figures.size(call.size)}{' cut' if call.cut else ''}"
+
+
+def _event(screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool) -> tuple[int, bool]:
+    """Print an event; the turn after it, and whether it ends the run."""
+    problem, event = "", None
+    try:
+        event = event_of(stored)
+    except (Damaged, CannotJudge) as error:
+        problem = str(error)
+    if isinstance(event, ModelRequested):
+        turn = event.step
+    if raw:
+        screen.document(_raw(stored))
+    else:
+        said = describing.described(event) if event else problem
+        side = describing.side(event) if event else "?"
+        past = figures.seconds(max(0, stored.at - first))
+        head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<18}"
+        screen.say(hostile.line(f"{head}{said}").rstrip())
+    return turn, isinstance(event, StateChanged) and event.target in TERMINAL
+
+
+def _raw(stored: Stored) -> dict[str, object]:
+    """A record as JSON: header, hash and salt in hex, body and content as they stand."""
+    return {
+        "run": stored.run,
+        "seq": stored.seq,
+        "at": stored.at,
+        "kind": stored.kind,
+        "body": _as_json(stored.body),
+        "content": None if stored.content is None else _as_json(stored.content),
+        "content_digest": stored.content_digest.hex() if stored.content_digest is not None else None,
+        "salt": stored.salt.hex(),
+        "hash": stored.hash.hex(),
+    }
+
+
+def _as_json(data: bytes) -> object:
+    """JSON text as it stands; what somebody made of it that is none, as a text."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        data.decode()
+        msgspec.json.decode(data)
+        return msgspec.Raw(data) if b"\n" not in data else msgspec.json.decode(data)
+    return data.decode(errors="backslashreplace")
+
+
+async def _run_line(store: Store, run: str) -> RunLine:
+    try:
+        told, _ = await timeline(store, run, registry=installed_guards())
+    except CannotJudge as error:
+        return RunLine(run=run, problem=str(error))
+    return RunLine(
+        run=run,
+        started=told.started,
+        at=told.at,
+        state=told.agent_state,
+        code=told.code,
+        model=told.model,
+        task=told.task,
+        labels=told.labels,
+        events=told.events,
+        steps=told.steps,
+        tokens=told.usage.input + told.usage.output,
+        cost_nanousd=told.cost_nanousd,
+        problem=told.damaged,
+    )
+
+
+def _listed(screen: Screen, place: Place, runs: list[RunLine], *, others: bool) -> int:
+    if screen.json:
+        screen.document(runs)
+    elif runs:
+        columns = [Column("run"), Column("started"), Column("state"), Column("turns", right=True)]
+        columns += [Column("tokens", right=True), Column("cost", right=True)]
+        screen.table(
+            [*columns, Column("model", elastic=True), Column("task", elastic=True)],
+            [_cells(run) for run in runs],
+        )
+    if not runs:
+        note(f"no runs in {place.path}; `refold run TASK` makes one")
+    if others:
+        note("there are older ones: --most N lists more")
+    return 0
+
+
+def _cells(run: RunLine) -> list[str]:
+    state = f"{run.state} ({run.code})" if run.code and run.state != "COMPLETED" else run.state
+    if run.problem:
+        state = "cannot be read whole"
+    numbers = [str(run.steps), figures.count(run.tokens), figures.dollars(run.cost_nanousd)]
+    task = describing.short(run.task, _TEXT) if not run.problem else run.problem
+    return [run.run, figures.clock(run.started), state, *numbers, run.model, task]

@@ -1,0 +1,90 @@
+"""Where things are on this machine: the store, and what the environment says of it. Read once, at the edge."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from refold.reducers.errors import WrongUse
+from refold.store import SqliteStore
+from refold.store.protocol import NotAStore, Store, StoreUnavailable
+
+STORE, MODEL, BASE_URL = "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_BASE_URL"
+DEFAULT_MODEL = "local:smollm2-135m"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A store's file. `chosen` is the word by which somebody asked for it, "" for the default."""
+
+    path: Path
+    chosen: str = ""
+
+    @property
+    def option(self) -> str:
+        """What to type after a command so that it means this store too: ` --store PATH`, or nothing."""
+        if self.chosen != "--store":
+            return ""
+        text = str(self.path)
+        quoted = "'" + text.replace("'", "'\\''") + "'"
+        plain = all(letter.isalnum() or letter in "/._-+:" for letter in text)
+        return f" --store {text if plain else quoted}"
+
+
+def store_place(asked: Path | None) -> Place:
+    """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
+    if asked is not None:
+        return Place(asked.expanduser(), "--store")
+    if text := os.environ.get(STORE):
+        return Place(Path(text).expanduser(), STORE)
+    from platformdirs import user_data_path
+
+    return Place(user_data_path("refold") / "runs.db")
+
+
+def model_name(asked: str | None) -> str:
+    """The model: what was asked for, else `REFOLD_MODEL`, else the one that needs no key and no network."""
+    return asked or os.environ.get(MODEL) or DEFAULT_MODEL
+
+
+def base_url(asked: str | None) -> str | None:
+    """The address of an OpenAI-compatible server: what was asked for, else `REFOLD_BASE_URL`."""
+    return asked or os.environ.get(BASE_URL) or None
+
+
+@asynccontextmanager
+async def reading(place: Place) -> AsyncGenerator[Store]:
+    """The store, to look at: nothing is made, migrated or written."""
+    if not place.path.exists() and not place.chosen:
+        raise WrongUse(
+            f"there are no runs yet: {place.path} does not exist; `refold run TASK` makes it, --store PATH names another"
+        )
+    try:
+        opened = await SqliteStore.open(place.path, readonly=True)
+    except NotAStore as error:
+        raise _told(place, error) from error
+    async with opened as store:
+        yield store
+
+
+@asynccontextmanager
+async def writing(place: Place) -> AsyncGenerator[Store]:
+    """The store, to add to: made if there is none; only the default one's folder is made too."""
+    if not place.chosen:
+        try:
+            place.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"its folder cannot be made: {error.strerror}; name another place by --store or {STORE}"
+            raise StoreUnavailable(str(place.path), problem) from error
+    try:
+        opened = await SqliteStore.open(place.path)
+    except NotAStore as error:
+        raise _told(place, error) from error
+    async with opened as store:
+        yield store
+
+
+def _told(place: Place, error: NotAStore) -> NotAStore:
+    """The error, with the word that led there if it is not on the command line."""
+    return NotAStore(error.path, f"{error.problem} (from {STORE})") if place.chosen == STORE else error

@@ -1,0 +1,102 @@
+"""Policy files: TOML, YAML or JSON, read as plain data and then judged by `refold.reducers.parsing`.
+
+A file may come from anywhere: it is read as data and nothing more, a key that stands twice is refused where TOML
+would refuse it, and so are YAML's aliases, by which a few lines can unfold into gigabytes.
+"""
+
+import importlib.util
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.guards import Registry
+from refold.reducers.parsing import parse
+from refold.reducers.policy import Policy
+
+_LARGEST = 1 << 20  # bytes; a policy that needs more is something else
+
+
+class PolicyFileError(WrongUse):
+    """A policy file that cannot be read or cannot work. `file` is its path, `problem` names the place in it."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(file, problem)
+        self.file, self.problem = file, problem
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}"
+
+
+def read_policy(path: Path, registry: Registry) -> Policy:
+    """The policy in a file, by its suffix. Raises `PolicyFileError`, naming the file and the key, line or column."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(READERS)
+        raise PolicyFileError(
+            str(path), f"expected a file that ends in {known}, got {path.suffix or 'no suffix'!r}"
+        )
+    try:
+        return parse(reader(_text(path)), registry)
+    except PolicyError as error:
+        raise PolicyFileError(str(path), str(error)) from error
+    except BadSyntax as error:
+        raise PolicyFileError(str(path), str(error)) from error
+    except RecursionError as error:
+        raise PolicyFileError(str(path), "is nested too deeply to be a policy") from error
+
+
+class BadSyntax(Exception):
+    """The file is not in its own format; the message says where."""
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
+    if len(data) > _LARGEST:
+        raise PolicyFileError(str(path), f"is larger than {_LARGEST} bytes, too large for a policy")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PolicyFileError(str(path), f"is not UTF-8 at byte {error.start}") from error
+
+
+def _toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSyntax(f"is no TOML: {error}") from error
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise BadSyntax(f"is no JSON: {error.msg} (at line {error.lineno}, column {error.colno})") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise BadSyntax(f"is no JSON: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise BadSyntax(f"the key {key!r} stands twice in one object; keep one")
+        made[key] = value
+    return made
+
+
+def _yaml(text: str) -> Any:
+    if importlib.util.find_spec("yaml") is None:
+        raise BadSyntax("is YAML, which needs the package pyyaml: pip install 'refold[cli]'")
+    from refold.console.strict_yaml import load
+
+    return load(text)
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml, ".json": _json}

@@ -1,0 +1,166 @@
+"""The two ways out: results on stdout, diagnostics on stderr; as text, or as JSON where that was asked for.
+
+Every text that goes through here is made harmless first. Nothing is ever read as markup.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum, unique
+from typing import Any, TextIO
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from refold.console import hostile
+from refold.reducers.errors import WorldFailed
+
+_NARROWEST = 8  # cells: less of a text tells nothing
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@unique
+class Form(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class OutputClosed(WorldFailed):
+    """Nobody takes our output any more: the pipe is closed, or the disk behind it is full."""
+
+    def __init__(self, problem: str, *, quiet: bool) -> None:
+        super().__init__(problem)
+        self.problem, self.quiet = problem, quiet
+
+    def __str__(self) -> str:
+        return f"stdout: {self.problem}"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table. `elastic`: it may be cut to what the terminal has room for."""
+
+    title: str
+    right: bool = False
+    elastic: bool = False
+
+
+class Screen:
+    """Where a command writes. `form` says how; `rich` is the terminal, with colour only where it is wanted."""
+
+    def __init__(self, form: Form = Form.TEXT) -> None:
+        self.form = form
+        self.rich = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+    @property
+    def json(self) -> bool:
+        """Whether results are JSON."""
+        return self.form is Form.JSON
+
+    @property
+    def live(self) -> bool:
+        """Whether a person watches: stdout is a terminal that can move its cursor, and text was asked for."""
+        return not self.json and self.rich.is_terminal and not self.rich.is_dumb_terminal
+
+    def document(self, value: Any) -> None:
+        """One JSON document, or one line of a stream of them."""
+        _write(sys.stdout, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
+
+    def say(self, text: str = "") -> None:
+        """Lines of a result."""
+        _write(sys.stdout, hostile.block(text) + "\n")
+
+    def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Names and values, one below the other. An empty name goes on with the one above."""
+        listed = list(rows)
+        width = max((len(name) for name, _ in listed), default=0)
+        for name, value in listed:
+            self.say(f"{name:<{width}}  {hostile.line(value)}".rstrip())
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """A table that fits the terminal; whole lines, nothing cut, where there is none."""
+        told = [[column.title for column in columns], *rows]
+        cells = [[hostile.line(cell) for cell in row] for row in told]
+        widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+        if self.live:
+            widths = _narrowed(columns, widths, self.rich.width)
+        lines = ("  ".join(map(_aligned, row, widths, columns)).rstrip() for row in cells)
+        self.heading(next(lines))
+        for each in lines:
+            self.say(each)
+
+    def heading(self, text: str) -> None:
+        """A line that stands out, where lines can."""
+        self.styled(text, "bold")
+
+    def styled(self, text: str, style: str) -> None:
+        """Lines in a style (rich's words for one), where there is a terminal and colour is wanted."""
+        if not self.live:
+            self.say(text)
+            return
+        with _Guard():
+            self.rich.print(Text(hostile.block(text), style=style), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """A line on stderr. If nobody takes that either, there is nobody to tell."""
+    with contextlib.suppress(OSError):
+        print(hostile.block(text), file=sys.stderr, flush=True)
+
+
+class _Guard:
+    """Raises `OutputClosed` where stdout fails."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            closed = error.errno in (errno.EPIPE, errno.ESHUTDOWN, errno.EINVAL)
+            _forget(sys.stdout)
+            raise OutputClosed(error.strerror or str(error), quiet=closed) from error
+
+
+def _write(stream: TextIO, text: str) -> None:
+    with _Guard():
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:  # a terminal of another age
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+def _forget(stream: TextIO) -> None:
+    # Python flushes stdout once more at its end, and would complain of the same thing again.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The widths with the elastic columns cut, the widest first, until all fit or none can give more."""
+    narrow = list(widths)
+    elastic = [place for place, column in enumerate(columns) if column.elastic]
+    excess = sum(narrow) + 2 * (len(narrow) - 1) - room
+    while excess > 0 and elastic:
+        widest = max(elastic, key=lambda place: narrow[place])
+        if narrow[widest] <= _NARROWEST:
+            break
+        narrow[widest] -= 1
+        excess -= 1
+    return narrow
+
+
+def _aligned(cell: str, width: int, column: Column) -> str:
+    space = " " * (width - cell_len(cell))
+    return space + cell if column.right else fitted(cell, width) + space
+
+
+def fitted(text: str, width: int) -> str:
+    """A line cut to so many cells of a terminal, with `…` where something is missing."""
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"

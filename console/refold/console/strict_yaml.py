@@ -1,0 +1,44 @@
+"""YAML as plain data: no tags that build objects, no aliases, no key twice."""
+
+from collections.abc import Hashable
+from typing import Any, cast
+
+import yaml
+
+from refold.console.policies import BadSyntax
+
+
+def load(text: str) -> Any:
+    """The data in a YAML text; of an empty one an empty mapping. Raises `BadSyntax` with line and column."""
+    try:
+        loaded: Any = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader, made stricter
+    except yaml.MarkedYAMLError as error:
+        raise BadSyntax(f"is no YAML: {error.problem}{_place(error.problem_mark)}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadSyntax(f"is no YAML: {error}") from error
+    return {} if loaded is None else loaded
+
+
+class _Strict(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias = cast("yaml.AliasEvent", self.peek_event())  # type: ignore[no-untyped-call]
+            raise BadSyntax(f"has an alias; write its value out{_place(alias.start_mark)}")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002 - the library's
+    ) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise BadSyntax(f"the key {name!r} stands twice; keep one{_place(key.start_mark)}")
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def _place(mark: Any) -> str:
+    return "" if mark is None else f" (at line {mark.line + 1}, column {mark.column + 1})"

@@ -1,0 +1,107 @@
+"""The tools that a command line asks for: built-in ones by a word, one's own as `module:attribute`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from refold.engine import Tool, files, shell, todos
+from refold.reducers.errors import WrongUse
+
+READING = frozenset({"read_file", "list_files", "search_files"})
+WRITING = frozenset({"write_file", "edit_file"})
+
+
+def _rooted(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
+    def made(root: Path | None) -> list[Tool]:
+        if root is None:
+            raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may reach")
+        return make(root)
+
+    return made
+
+
+BUILT_IN: Mapping[str, Callable[[Path | None], list[Tool]]] = {
+    "files": _rooted(files, "files"),
+    "files-ro": _rooted(lambda root: files(root, write=False), "files-ro"),
+    "todos": lambda root: todos(),  # noqa: ARG005
+    "shell": _rooted(shell, "shell"),
+}
+
+
+def chosen_tools(words: str | None, root: Path | None) -> list[Tool]:
+    """The tools of a new run. Without `words`: to-dos, and the files below `root` if there is one.
+
+    Raises `WrongUse` for a word that names no tool, and for what a named module raises on import.
+    """
+    asked = _split(words) if words is not None else ["files", "todos"] if root is not None else ["todos"]
+    return [tool for word in asked for tool in _tools(word, root)]
+
+
+def rebuilt_tools(run: str, offered: Sequence[str], words: str | None, root: Path | None) -> list[Tool]:
+    """The tools that a run was started with, by their recorded names: to-dos and files need no word of their own.
+
+    A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
+    """
+    asked = _split(words) if words is not None else _recorded(offered, root)
+    tools = [tool for word in asked for tool in _tools(word, root)]
+    missing = [name for name in offered if name not in {tool.name for tool in tools}]
+    if missing:
+        raise WrongUse(
+            f"run {run} was started with the tools {', '.join(missing)}, which are not there now; "
+            f"add {_way_out(missing)}, as when it was started"
+        )
+    return tools
+
+
+def _split(words: str) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _recorded(offered: Sequence[str], root: Path | None) -> list[str]:
+    names = set(offered)
+    words = ["todos"] if "write_todos" in names else []
+    if root is not None and names & WRITING:
+        words.append("files")
+    elif root is not None and names & READING:
+        words.append("files-ro")
+    return words
+
+
+def _way_out(missing: Sequence[str]) -> str:
+    names = set(missing)
+    needs = ["--root DIR"] if names & (READING | WRITING) else []
+    needs += ["--root DIR --tools shell (and the other words of --tools)"] if "run_command" in names else []
+    known = READING | WRITING | {"run_command", "write_todos"}
+    needs += ["--tools module:attribute"] if names - known else []
+    return " and ".join(needs) or "--tools as before"
+
+
+def _tools(word: str, root: Path | None) -> list[Tool]:
+    if ":" in word:
+        return _imported(word)
+    if word not in BUILT_IN:
+        raise WrongUse(f"--tools {word}: expected {', '.join(BUILT_IN)} or module:attribute")
+    return BUILT_IN[word](root)
+
+
+def _imported(word: str) -> list[Tool]:
+    module, _, attribute = word.partition(":")
+    # The `refold` script's own directory is first on the path; who names a module means one that lies here.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = cast("object", getattr(importlib.import_module(module), attribute))
+    except Exception as error:  # whatever a stranger's module raises is told, not thrown
+        raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}") from error
+    kind = type(found).__name__
+    listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
+    tools = [each for each in listed if isinstance(each, Tool)]
+    if not tools or len(tools) != len(listed):
+        raise WrongUse(
+            f"--tools {word}: expected a tool or a list of tools, got a {kind}; "
+            "make one of a function with @refold.engine.tool"
+        )
+    return tools

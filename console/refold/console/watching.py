@@ -1,0 +1,232 @@
+"""A run as it goes: JSON lines for programs, plain lines for pipes, a moving status line for people."""
+
+import time
+from typing import Protocol
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from refold.console import describing, figures, hostile
+from refold.console.screen import Screen, fitted, note
+from refold.engine import Missed, Recorded, Streamed, Update
+from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
+from refold.reducers.events import (
+    Event,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    RunStarted,
+    StateChanged,
+    ToolReturned,
+)
+from refold.reducers.machine import AgentState
+from refold.reducers.state import RunState
+from refold.replay.timeline import remark
+
+_INDENT = " " * 14
+_SHORT = 100
+_CUT = ("task", "call", "result")  # what may be long and is in the log anyway: one line of the terminal
+_MARGIN = "  "  # before what the model says: our own lines begin with none, so it cannot pretend to be one
+
+
+class Watcher(Protocol):
+    """Is told of a run while it goes. `close` gives the terminal back; it may be called twice."""
+
+    def take(self, update: Update, state: RunState) -> None:
+        """An update, and the state that is on disk."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something that a person should know now."""
+        ...
+
+    def close(self) -> None:
+        """There will be no more."""
+        ...
+
+
+def watcher(screen: Screen, run: str) -> Watcher:
+    """The watcher that fits where results go."""
+    if screen.json:
+        return JsonWatcher(screen, run)
+    return LiveWatcher(screen) if screen.live else PlainWatcher(screen)
+
+
+class JsonWatcher:
+    """One line a recorded event: `{"type": "recorded", "run": ..., "seq": ..., "event": {...}}`."""
+
+    def __init__(self, screen: Screen, run: str) -> None:
+        self._screen, self._run = screen, run
+
+    def take(self, update: Update, state: RunState) -> None:  # noqa: ARG002
+        """See `Watcher.take`."""
+        if isinstance(update, Recorded):
+            line = {"type": "recorded", "run": self._run, "seq": update.seq, "event": update.event}
+            self._screen.document(line)
+
+    def note(self, text: str) -> None:
+        """See `Watcher.note`."""
+        note(text)
+
+    def close(self) -> None:
+        """See `Watcher.close`."""
+
+
+class PlainWatcher:
+    """Lines that say what was recorded, each with its turn."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._turn = 0
+
+    def take(self, update: Update, state: RunState) -> None:  # noqa: ARG002
+        """See `Watcher.take`."""
+        match update:
+            case Recorded(event=event):
+                # The state may be ahead of the update: it says what is on disk now.
+                self._turn = event.step if isinstance(event, ModelRequested) else self._turn
+                for word, text in lines(event, said=True):
+                    self._screen.say(labelled(self._turn, word, text))
+            case Missed(count=count):
+                self._screen.say(labelled(self._turn, "missed", f"{count} updates; they are in the log"))
+            case _:
+                pass
+
+    def note(self, text: str) -> None:
+        """See `Watcher.note`."""
+        note(text)
+
+    def close(self) -> None:
+        """See `Watcher.close`."""
+
+
+class LiveWatcher:
+    """Text as it streams, and below it, on the last line, the state and what was spent against the limits."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._state: RunState | None = None
+        self._turn = 0
+        self._since = time.monotonic()
+        self._open, self._style, self._calling = "", "", ""
+        self._live = Live(
+            console=screen.rich, get_renderable=self._bottom, refresh_per_second=8, transient=True
+        )
+        self._live.start()
+
+    def take(self, update: Update, state: RunState) -> None:
+        """See `Watcher.take`."""
+        match update:
+            case Streamed(delta=TextDelta(text=text)):
+                self._stream(text, "")
+            case Streamed(delta=ReasoningDelta(text=text)):
+                self._stream(text, "dim italic")
+            case Streamed(delta=CallDelta(name=name, arguments=arguments)):
+                self._calling = (f"{self._calling}{name} " if name else self._calling) + arguments
+            case Recorded(event=event):
+                self._state, self._since = state, time.monotonic()
+                self._recorded(event)
+            case Missed(count=count):
+                self._print(f"… {count} updates were dropped here; they are in the log", "dim")
+            case _:
+                pass
+
+    def note(self, text: str) -> None:
+        """See `Watcher.note`."""
+        self._print(text, "yellow")
+
+    def close(self) -> None:
+        """See `Watcher.close`."""
+        self._flush()
+        self._live.stop()
+
+    def _recorded(self, event: Event) -> None:
+        self._turn = event.step if isinstance(event, ModelRequested) else self._turn
+        self._flush()
+        for word, text in lines(event, said=False):
+            style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
+            told = labelled(self._turn, word, hostile.line(text))
+            self._print(fitted(told, self._screen.rich.width) if word in _CUT else told, style)
+
+    def _stream(self, text: str, style: str) -> None:
+        if style != self._style:
+            self._flush()
+            self._style = style
+        *whole, self._open = (self._open + hostile.block(text).expandtabs(4)).split("\n")
+        for line in whole:
+            self._print(_MARGIN + line, style)
+        self._open = self._wrapped(self._open, style)
+
+    def _wrapped(self, line: str, style: str) -> str:
+        """The rest of a line when what fills the terminal's width was printed."""
+        width = max(self._screen.rich.width, 20) - len(_MARGIN)
+        while len(line) >= width:  # a wide character too many is wrapped by the terminal
+            cut = line.rfind(" ", 0, width)
+            cut = cut if cut > 0 else width - 1
+            self._print(_MARGIN + line[:cut], style)
+            line = line[cut:].lstrip(" ")
+        return line
+
+    def _flush(self) -> None:
+        self._calling = ""
+        if self._open:
+            self._print(_MARGIN + self._open, self._style)
+            self._open = ""
+
+    def _print(self, text: str, style: str) -> None:
+        self._screen.styled(text, style)
+
+    def _bottom(self) -> Group:
+        parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
+        if self._calling:
+            parts.append(_one_line(f"calling {hostile.line(self._calling, 400)}", "dim"))
+        return Group(*parts, _one_line(self._status(), "reverse"))
+
+    def _status(self) -> str:
+        state = self._state
+        if state is None:
+            return " starting "
+        running = 0 if state.ended else int((time.monotonic() - self._since) * 1e9)
+        stopping = " (stopping)" if state.stopping else ""
+        return f" {state.agent_state}{stopping}  {'  '.join(figures.spent(state, running))} "
+
+
+def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
+    """What a watcher is told of an event: a word and a text each. `said`: the answer's own text is among them."""
+    match event:
+        case RunStarted():
+            task = event.content.messages[-1].text if event.content and event.content.messages else None
+            return [
+                ("run", f"{event.run} on {event.model}; {describing.limits(event.policy)}"),
+                ("task", describing.short(task)),
+            ]
+        case ModelRequested():
+            return [("asked", describing.described(event))]
+        case ModelResponded():
+            text = event.content.text if event.content else ""
+            told = [("said", text)] if said and text.strip() else []
+            calls = [("call", call) for call in describing.called(event, _SHORT)]
+            return [*told, *calls, ("spent", describing.spent(event))]
+        case ModelFailed():
+            return [("failed", describing.described(event))]
+        case ToolReturned():
+            return [("error" if event.error else "result", describing.result(event, _SHORT))]
+        case StateChanged(target=target):
+            quiet = target in (AgentState.RUNNING, AgentState.WAITING_FOR_TOOL)
+            return [] if quiet else [("end", f"{target}: {event.reason}")]
+        case _:
+            remarked = remark(event)
+            return [("note", remarked)] if remarked else []
+
+
+def labelled(turn: int, word: str, text: str) -> str:
+    """`t3    call    ...`, further lines of the text below the first."""
+    first, *rest = hostile.block(text.rstrip()).split("\n")
+    return "\n".join(
+        [f"{f't{turn}' if turn else '':<6}{word:<8}{first}", *(f"{_INDENT}{line}" for line in rest)]
+    )
+
+
+def _one_line(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,256 @@
+"""A run as a person reads it: one row a turn, and how it ended. A fold over the log, like everything else."""
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.errors import Damaged
+from refold.reducers.events import (
+    CallRefused,
+    CancelRequested,
+    DoubtResolved,
+    Event,
+    GuardTripped,
+    HistoryPruned,
+    InputReceived,
+    LateResult,
+    MessageInjected,
+    MessageTrimmed,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    PolicyAmended,
+    RetryScheduled,
+    RunResumed,
+    RunStarted,
+    ToolReturned,
+)
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.limits import LimitHit
+from refold.reducers.messages import Usage
+from refold.reducers.state import NEW, RunState
+from refold.replay.reading import event_of, folded, stored_events
+from refold.store.protocol import Store
+
+EXCERPT = 400
+"""Characters of a text that a timeline keeps: it is for skimming, and a run may be long."""
+
+
+class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a turn. `result` is `ok`, an error class, `refused`, or `open` while nothing came back.
+
+    `arguments` are the first characters of the JSON text, None where they were erased. `size` is in bytes before
+    the cap, `duration` in nanoseconds.
+    """
+
+    id: str
+    name: str
+    arguments: str | None
+    result: str = "open"
+    size: int = 0
+    cut: bool = False
+    duration: int = 0
+
+
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers.
+
+    `text` is the first characters of the answer, None where it was erased or there is none yet; `chars` counts
+    all of it. `duration` is from the request to the last event of the turn, nanoseconds. `cost_nanousd` is None
+    where no price is known. `marks` say in words what else happened: retries, prunes, guards, refusals.
+    """
+
+    step: int
+    first: int
+    last: int
+    at: int
+    attempts: int = 1
+    stop: str = ""
+    text: str | None = None
+    chars: int = 0
+    calls: tuple[CallRow, ...] = ()
+    usage: Usage = Usage()
+    cost_nanousd: int | None = None
+    duration: int = 0
+    marks: tuple[str, ...] = ()
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's turns and its end.
+
+    `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
+    characters of the last message the run began with, None where it was erased. `started` and `at` are
+    nanoseconds since the epoch. `damaged` says where the log could not be read any further.
+    """
+
+    run: str
+    model: str
+    task: str | None
+    labels: dict[str, str]
+    started: int
+    at: int
+    events: int
+    turns: tuple[TurnRow, ...]
+    agent_state: str
+    code: str | None
+    reason: str | None
+    limit: LimitHit | None
+    steps: int
+    usage: Usage
+    cost_nanousd: int
+    unpriced: int
+    damaged: str = ""
+
+
+async def timeline(
+    store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
+) -> tuple[Timeline, RunState]:
+    """The run's turns up to event `upto`, and the state there. A damaged log is told as far as it can be read.
+
+    Raises `UnknownRun` and `NewerLog`.
+    """
+    teller, state, damaged = Teller(), NEW, ""
+    try:
+        async for stored in stored_events(store, run, upto):
+            event = event_of(stored)
+            state = folded(state, stored, event, registry)
+            teller.take(stored.seq, stored.at, event)
+    except Damaged as error:
+        damaged = str(error)
+    return teller.told(run, state, damaged), state
+
+
+class Teller:
+    """Takes a run's events in order, and tells its turns."""
+
+    def __init__(self) -> None:
+        self._turns: list[TurnRow] = []
+        self._started: RunStarted | None = None
+        self._began = 0
+        # What happens before a request belongs to the turn that the request opens.
+        self._pending: list[str] = []
+
+    def take(self, seq: int, at: int, event: Event) -> None:
+        """Take one event, recorded at the instant `at`."""
+        self._began = self._began or at
+        match event:
+            case RunStarted():
+                self._started = event
+            case ModelRequested():
+                self._request(seq, at, event)
+            case ModelResponded():
+                self._change(seq, at, **_answered(event))
+            case ToolReturned():
+                self._call(
+                    seq, at, event.call, result=str(event.error or "ok"), size=event.size, cut=event.cut,
+                    duration=event.duration,
+                )  # fmt: skip
+            case CallRefused():
+                self._call(seq, at, event.call, result="refused")
+                self._mark(seq, at, f"{event.why} by {event.guard}")
+            case HistoryPruned() | MessageTrimmed() | MessageInjected() | InputReceived():
+                self._pending.append(remark(event))
+            case _:
+                said = remark(event)
+                if said:
+                    self._mark(seq, at, said)
+                elif self._turns:
+                    self._change(seq, at)
+
+    def told(self, run: str, state: RunState, damaged: str = "") -> Timeline:
+        """What was taken so far. `state` is the state after it."""
+        opening = self._started.content if self._started else None
+        if self._pending and self._turns:
+            last = self._turns[-1]
+            self._turns[-1] = replace(last, marks=(*last.marks, *self._pending))
+            self._pending.clear()
+        return Timeline(
+            run=run,
+            model=state.setup.model,
+            task=opening.messages[-1].text[:EXCERPT] if opening and opening.messages else None,
+            labels=self._started.labels if self._started else {},
+            started=self._began,
+            at=state.at,
+            events=state.seq,
+            turns=tuple(self._turns),
+            agent_state=str(state.agent_state),
+            code=state.outcome.code if state.outcome else None,
+            reason=state.outcome.reason if state.outcome else None,
+            limit=state.limit if state.ended else None,
+            steps=state.spent.steps,
+            usage=state.spent.usage,
+            cost_nanousd=state.spent.cost_nanousd,
+            unpriced=state.spent.unpriced,
+            damaged=damaged,
+        )
+
+    def _request(self, seq: int, at: int, event: ModelRequested) -> None:
+        if self._turns and self._turns[-1].step == event.step:
+            self._change(seq, at, attempts=event.attempt)
+        else:
+            marks = tuple(self._pending)
+            self._turns.append(TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks))
+            self._pending.clear()
+
+    def _change(self, seq: int, at: int, **fields: object) -> None:
+        if self._turns:
+            turn = self._turns[-1]
+            self._turns[-1] = replace(turn, last=seq, duration=at - turn.at, **fields)
+
+    def _mark(self, seq: int, at: int, said: str) -> None:
+        if not self._turns:
+            self._pending.append(said)
+        else:
+            self._change(seq, at, marks=(*self._turns[-1].marks, said))
+
+    def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
+        if self._turns:
+            rows = (replace(row, **fields) if row.id == call else row for row in self._turns[-1].calls)
+            self._change(seq, at, calls=tuple(rows))
+
+
+def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
+    """What else happened, in a few words of ours; "" for what is no remark."""
+    match event:
+        case HistoryPruned():
+            return f"pruned {event.before} to {event.after} messages ({event.name})"
+        case MessageTrimmed():
+            return f"trimmed message {event.message} ({event.name})"
+        case MessageInjected():
+            return f"told {event.text} (by {event.cause})"
+        case InputReceived():
+            return f"message from {event.by}"
+        case GuardTripped():
+            return f"{event.guard}: {event.verdict} ({event.code})"
+        case RetryScheduled():
+            return f"retry {event.attempt} after {event.failure}, {event.delay / 1e9:.1f} s later"
+        case ModelFailed():
+            return f"failed: {event.failure}" + (f" {event.status}" if event.status else "")
+        case RunResumed():
+            return "resumed" + (f", in doubt: {', '.join(event.in_doubt)}" if event.in_doubt else "")
+        case CancelRequested():
+            return f"cancel asked by {event.by}"
+        case DoubtResolved():
+            return f"{event.call}: {event.doubt}, says {event.by}"
+        case PolicyAmended():
+            return f"new policy by {event.by}"
+        case LateResult():
+            return f"late {event.of}"
+        case _:
+            return ""
+
+
+def _answered(event: ModelResponded) -> dict[str, object]:
+    content = event.content
+    texts = content.arguments if content else ()
+    calls = (
+        CallRow(id=call.id, name=call.name, arguments=texts[place][:EXCERPT] if place < len(texts) else None)
+        for place, call in enumerate(event.calls)
+    )
+    return {
+        "stop": str(event.stop),
+        "text": content.text[:EXCERPT] if content else None,
+        "chars": event.chars,
+        "calls": tuple(calls),
+        "usage": event.usage,
+        "cost_nanousd": event.cost_nanousd,
+    }

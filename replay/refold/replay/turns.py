@@ -1,0 +1,35 @@
+"""Where in a log a turn is: the event of its request."""
+
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import ModelRequested
+from refold.replay.reading import events
+from refold.store.protocol import Store
+
+
+class NoSuchTurn(WrongUse):
+    """The run has no turn of this number, or none at all."""
+
+    def __init__(self, run: str, step: int | None, turns: int) -> None:
+        super().__init__(run, step, turns)
+        self.run, self.step, self.turns = run, step, turns
+
+    def __str__(self) -> str:
+        had = f"it has turns 1 to {self.turns}" if self.turns else "no request was made in it"
+        return f"run {self.run} has no turn {self.step or 1}: {had}"
+
+
+async def request_of(store: Store, run: str, step: int | None = None) -> int:
+    """The number of the event that made turn `step`'s request; of several attempts the last. None: the last turn.
+
+    Raises `NoSuchTurn`, `UnknownRun`, `DamagedLog`.
+    """
+    found, turns = 0, 0
+    async for stored, event in events(store, run):
+        if isinstance(event, ModelRequested):
+            turns = event.step
+            if step is not None and turns > step:
+                break
+            found = stored.seq if step in (None, turns) else found
+    if not found:
+        raise NoSuchTurn(run, step, turns)
+    return found
