@@ -109,6 +109,7 @@ def _run(
         task=task,
         model=places.model_name(model),
         base_url=places.base_url(base_url),
+        environment=places.environment(model, base_url),
         policy=policy,
         root=root,
         tools=tools,

@@ -1,6 +1,5 @@
 """`refold state` and `refold view`: what a run was at an event, and exactly what the model saw at a turn."""
 
-import hashlib
 from typing import Literal
 
 import msgspec
@@ -10,7 +9,7 @@ from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.world import request_for
+from refold.engine.world import request_for, sent_digest
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.events import ModelRequested, ModelResponded
 from refold.reducers.messages import Message
@@ -94,8 +93,7 @@ async def _sent(store: Store, run: str, seq: int, request: ModelRequest) -> Sent
         if isinstance(event, ModelResponded) and event.request == seq:
             if stored.content is None or not event.sent:
                 return "unknown"
-            bytes_ = msgspec.json.encode(request, order="deterministic")
-            return "agrees" if hashlib.sha256(stored.salt + bytes_).hexdigest() == event.sent else "differs"
+            return "agrees" if sent_digest(stored.salt, request) == event.sent else "differs"
     return "unknown"
 
 

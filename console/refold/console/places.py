@@ -53,6 +53,14 @@ def base_url(asked: str | None) -> str | None:
     return asked or os.environ.get(BASE_URL) or None
 
 
+def environment(model: str | None, url: str | None) -> tuple[str, ...]:
+    """What the environment set of a run, as it is recorded with it: `model: REFOLD_MODEL`."""
+    asked = {MODEL: ("model", model), BASE_URL: ("base_url", url)}
+    return tuple(
+        f"{what}: {name}" for name, (what, said) in asked.items() if not said and os.environ.get(name)
+    )
+
+
 @asynccontextmanager
 async def reading(place: Place) -> AsyncGenerator[Store]:
     """The store, to look at: nothing is made, migrated or written."""

@@ -32,6 +32,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     model: str
     base_url: str | None = None
+    environment: tuple[str, ...] = ()
     policy: Path | None = None
     root: Path | None = None
     tools: str | None = None
@@ -76,7 +77,7 @@ async def run_command(screen: Screen, place: Place, request: RunRequest) -> int:
         )  # refuses what cannot work before a file is made
         store = await stack.enter_async_context(places.writing(place))
         agent = Agent(model=model, tools=tools, policy=checking.policy, system=request.system, store=store)
-        run = agent.start(request.task, labels=request.labels)
+        run = agent.start(request.task, labels=request.labels, environment=request.environment)
         return await _stay(screen, place, run)
 
 

@@ -79,10 +79,13 @@ class Agent:
         *,
         messages: Sequence[Message] = (),
         labels: Mapping[str, str] | None = None,
+        environment: Sequence[str] = (),
         seed: int | None = None,
         run_id: str | None = None,
     ) -> Run:
         """A new run of this agent on `task`, after the earlier `messages`, if any.
+
+        `environment` says what environment variables chose (`model: REFOLD_MODEL`): it is recorded, no more.
 
         With a `seed` of your own, waits and salts are the same each time: for tests. Nothing happens before
         `result()`, `updates()` or `async with`.
@@ -102,6 +105,7 @@ class Agent:
             seed=chosen,
             agent=self.name,
             labels=dict(labels or {}),
+            environment=tuple(environment),
             versions=versions(),
         )
         composing.started(fact, opening, b"")  # refuses messages that cannot be sent, now rather than later
@@ -121,7 +125,11 @@ class Agent:
         return Run(run_id, self._setting(None), None)
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
-        """Start a run and wait for it, where no event loop runs. Options as `start`."""
+        """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
+        if _in_event_loop():
+            raise WrongUse(
+                "run_sync: an event loop runs here; write `await agent.start(task).result()` instead"
+            )
         run = self.start(task, **options)
         return anyio.run(run.result)
 
@@ -158,6 +166,14 @@ class Agent:
                     f"limits[{place}]",
                     f"a cost limit, but no price is known for {self.model.name}; take the limit out",
                 )
+
+
+def _in_event_loop() -> bool:
+    try:
+        anyio.get_current_task()
+    except RuntimeError:
+        return False
+    return True
 
 
 def versions() -> dict[str, str]:

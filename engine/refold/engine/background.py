@@ -7,6 +7,7 @@ and everything that it starts lives in a task group inside it. Whoever cancels a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from typing import Any
 
 import anyio
@@ -50,7 +51,7 @@ class Background:
             with self._scope:
                 await self._work()
         except BaseException as error:
-            self._error = _single(error)
+            self._error = _first(error)
             if not isinstance(self._error, Exception):
                 raise
         finally:
@@ -63,11 +64,15 @@ def _spawn(work: Work) -> Awaitable[None] | None:
     except RuntimeError:
         import trio
 
-        trio.lowlevel.spawn_system_task(work)
+        # As a task of asyncio's would: with the context of whoever starts it.
+        trio.lowlevel.spawn_system_task(work, context=copy_context())
         return None
     return loop.create_task(work())
 
 
-def _single(error: BaseException) -> BaseException:
+def _first(error: BaseException) -> BaseException:
+    """What stopped the task: of several failures in one moment the first, but nothing before an interrupt."""
     inside: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return _single(inside[0]) if len(inside) == 1 else error
+    if not inside:
+        return error
+    return _first(next((each for each in inside if not isinstance(each, Exception)), inside[0]))

@@ -65,11 +65,13 @@ class Loop:
         """Go on until nothing is pending: the run has ended, or a person must act."""
         async with anyio.create_task_group() as tasks:
             while True:
-                effects = next_effects(self.state)
-                self._let_go(effects)
-                self._start(effects, tasks)
-                if not (self._queue or effects or self._in_flight):
-                    return
+                # What is queued comes first: a resumption may say that an open call must not be started again.
+                if not self._queue:
+                    effects = next_effects(self.state)
+                    self._let_go(effects)
+                    self._start(effects, tasks)
+                    if not (self._queue or effects or self._in_flight):
+                        return
                 await self._record(await self._next())
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> None:

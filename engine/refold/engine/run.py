@@ -68,6 +68,7 @@ class Run:
         self._background: Background | None = None
         self._loop: Loop | None = None
         self._state = NEW
+        self._answered: int | None = None  # the last message of the window to which an answer is on its way
         self._result: RunResult | None = None
 
     @property
@@ -87,7 +88,8 @@ class Run:
         then is on disk.
         """
         await self._started().join()
-        assert self._result is not None
+        if self._result is None:
+            raise WrongUse(f"the engine of run {self.id} was stopped: agent.resume({self.id!r}) goes on")
         return self._result
 
     def updates(self) -> AsyncIterator[Update]:
@@ -104,9 +106,15 @@ class Run:
         self._put(lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=by), reason, salt))
 
     def send(self, message: str, *, by: str = "user") -> None:
-        """Answer a run that waits for a person; await `result()` again to go on. Raises `NotWaiting`."""
+        """Answer a run that waits for a person; await `result()` again to go on.
+
+        Raises `NotWaiting`, or `WrongUse` for a second answer to the same question.
+        """
         if self.state.agent_state is not AgentState.WAITING_FOR_INPUT:
             raise NotWaiting(self.id, self.state.agent_state)
+        if self._answered == self.state.messages:
+            raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
+        self._answered = self.state.messages
         self._put(
             lambda state, at, salt: composing.received(state, InputReceived(at=at, by=by), message, salt)
         )
@@ -148,7 +156,7 @@ class Run:
                 self._result = result_of(loop.state, loop.journal.contents)
         except BaseException:
             # What is on disk may be more, or less, than what was believed: whoever goes on reads it again.
-            self._state, self._loop = self.state, None
+            self._state, self._loop, self._answered, self._result = self.state, None, None, None
             raise
         finally:
             for subscription in tuple(self._subscriptions):

@@ -16,6 +16,7 @@ from refold.engine.models.protocol import Delta, Model, ModelFailed, ModelReques
 from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
 from refold.reducers import composing
 from refold.reducers.arguments import is_object
+from refold.reducers.codec import digest
 from refold.reducers.effects import CallModel, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Answer, Event, Fact, ModelResponded, ToolReturned
@@ -143,6 +144,11 @@ def request_for(effect: CallModel, state: RunState, contents: Mapping[int, Event
     )
 
 
+def sent_digest(salt: bytes, request: ModelRequest) -> str:
+    """Hex SHA-256 of a request as it was sent, blinded by the salt of the answer's content."""
+    return digest(salt, _ENCODER.encode(request))
+
+
 def in_doubt(call: str) -> Maker:
     """The result of a call that was started and that nobody holds: its end is unknown."""
 
@@ -179,7 +185,7 @@ def _responded(effect: CallModel, reply: Reply, request: ModelRequest, stopwatch
             adapter=reply.adapter,
             adapter_version=reply.adapter_version,
             response_id=reply.response_id,
-            sent=_digest(salt, request),
+            sent=sent_digest(salt, request),
             duration=duration,
         )
         answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
@@ -241,10 +247,6 @@ def _answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch) -> Make
         return composing.returned(state, fact, answer.output, effect.name, answer.sha256, salt)
 
     return make
-
-
-def _digest(salt: bytes, request: ModelRequest) -> str:
-    return hashlib.sha256(salt + _ENCODER.encode(request)).hexdigest()
 
 
 def _as_it_is(text: str) -> str:

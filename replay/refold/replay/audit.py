@@ -136,9 +136,10 @@ class Auditor:
         if same(before, group, [decision for decision, _ in derived]):
             self._state = derived[-1][1] if derived else before
             return
+        # The finding comes first: what was recorded may be such that nothing can follow it.
+        self._part(before, group, derived)
         for place, decision in enumerate(group):
             self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
-        self._part(before, group, derived)
 
     def result(self, damaged: str = "") -> Audit:
         """What was found so far."""

@@ -1,0 +1,282 @@
+"""The reference is what the code says: kinds, fields, types, defaults, words, the machine, errors and names.
+
+Each test compares a page with the code that it describes. A failure prints the line that the page lacks.
+"""
+
+import importlib
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from typer.main import get_command
+
+from refold.console.app import app
+from refold.engine.live import mermaid
+from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
+from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, kind_of
+from refold.reducers.guards import BUILTIN
+from refold.reducers.history import Pass, When
+from refold.reducers.limits import CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
+from refold.reducers.policy import CallTimeout, ToolOutput
+from refold.reducers.retry import Jitter, Retry
+from refold.reducers.texts import TEXTS
+from refold.store import GENESIS, Head, Record
+from refold.store.chain import extend
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+RULES = ROOT / "reducers" / "refold" / "reducers" / "rules"
+
+_PLAIN = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    bool: "boolean",
+    bytes: "bytes",
+    Any: "any",
+    NoneType: "null",
+}
+
+
+def type_of(hint: Any) -> str:
+    """A type in the words of the reference."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return type_of(arguments[0])
+    if origin in (Union, UnionType):
+        said = [type_of(each) for each in arguments]
+        if said[:2] == ["integer", "number"]:
+            said = said[1:]
+        return " or ".join(said)
+    if origin is Literal:
+        return " or ".join(f"`{each}`" for each in arguments)
+    if origin is tuple and arguments[-1] is not ...:
+        return "[" + ", ".join(type_of(each) for each in arguments) + "]"
+    if origin is tuple:
+        return f"list of {type_of(arguments[0])}"
+    if origin is dict:
+        return f"map of {type_of(arguments[0])} to {type_of(arguments[1])}"
+    return _PLAIN.get(hint) or hint.__name__
+
+
+def default_of(field: Any) -> str:
+    """A default as JSON writes it; composed ones are told in words."""
+    if field.required:
+        return "required"
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if value and isinstance(value, tuple | msgspec.Struct):
+        return "see below"
+    return f"`{msgspec.json.encode(value).decode()}`"
+
+
+def rows(struct: type[Any], *, defaults: bool = True) -> Iterator[str]:
+    """The beginning of each row of the table that describes a Struct."""
+    hints = get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        columns = [
+            f"`{field.encode_name}`",
+            type_of(hints[field.name]),
+            *([default_of(field)] if defaults else []),
+        ]
+        yield f"| {' | '.join(columns)} | "
+
+
+def sections(page: str) -> dict[str, str]:
+    """A page's sections of the second and third level by their titles, code marks left out."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    pieces = re.split(r"^###? (.+)$", text, flags=re.MULTILINE)
+    return {title.replace("`", ""): body for title, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+
+
+def lacking(page: str, title: str, wanted: list[str]) -> list[str]:
+    """The lines that a section lacks, and the rows that it has too many."""
+    body = sections(page).get(title)
+    if body is None:
+        return [f"## {title}", *wanted]
+    table = [line for line in body.splitlines() if line.startswith("| `")]
+    missing = [row for row in wanted if not any(line.startswith(row) for line in table)]
+    return missing + [
+        f"too many: {line}" for line in table if not any(line.startswith(row) for row in wanted)
+    ]
+
+
+def values_in(events: tuple[type[Any], ...]) -> set[type[Any]]:
+    """The Structs and enumerations that events are made of, however deep."""
+    found: set[type[Any]] = set()
+    left: list[Any] = [
+        hint for event in events for hint in get_type_hints(event, include_extras=True).values()
+    ]
+    while left:
+        hint = left.pop()
+        left += get_args(hint)
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct | StrEnum) and hint not in found:
+            found.add(hint)
+            left += [] if issubclass(hint, StrEnum) else get_type_hints(hint, include_extras=True).values()
+    return found
+
+
+EVENTS = (*FACTS, *DECISIONS, *ANNOTATIONS)
+# These have pages of their own.
+ELSEWHERE = {AgentState, Policy, *values_in((Policy,))} - {vocabulary.FailureClass}
+PARTS = sorted(
+    (each for each in values_in(EVENTS) - ELSEWHERE if issubclass(each, msgspec.Struct)),
+    key=lambda each: each.__name__,
+)
+WORDS = sorted(
+    (each for each in values_in(EVENTS) - ELSEWHERE if issubclass(each, StrEnum)), key=lambda e: e.__name__
+)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=kind_of)
+def test_every_kind_of_event_is_described(event: type[Any]) -> None:
+    """The page of events has each kind with each field, its type and its default, and no other."""
+    assert [] == lacking("events.md", kind_of(event), list(rows(event)))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_part_of_an_event_is_described(part: type[Any]) -> None:
+    """The page of events has each value that stands in an event, contents among them."""
+    assert [] == lacking("events.md", part.__name__, list(rows(part)))
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words.__name__)
+def test_every_word_is_described(words: type[StrEnum]) -> None:
+    """The page of events has every word of every closed vocabulary."""
+    assert [] == lacking("events.md", words.__name__, [f"| `{word}` | " for word in words])
+
+
+def test_no_kind_is_described_that_is_not_there() -> None:
+    """The page of events invents nothing."""
+    known = {kind_of(event) for event in EVENTS} | {each.__name__ for each in (*PARTS, *WORDS)}
+    described = {
+        title
+        for title in sections("events.md")
+        if re.fullmatch(r"[a-z]+_[a-z_]+|sealed|diagnosed|[A-Z]\w+", title)
+    }
+    assert known == described - {"Facts", "Decisions", "Annotations", "Parts", "Words", "Contents"}
+
+
+POLICY = {
+    "The policy": Policy, "step": StepLimit, "time": TimeLimit, "message": MessageLimit, "token": TokenLimit,
+    "cost": CostLimit, "credit": Credit, "call_timeout": CallTimeout, "tool_output": ToolOutput, "retry": Retry,
+    "jitter": Jitter, "when": When,
+    **{str(each.__struct_config__.tag): each for each in get_args(Pass)},
+    **BUILTIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", POLICY)
+def test_every_key_of_a_policy_is_described(title: str) -> None:
+    """The page of policies has each key with its type and its default, and no other."""
+    assert [] == lacking("policy.md", title, list(rows(POLICY[title])))
+
+
+def test_every_text_of_a_policy_is_described() -> None:
+    """The page of policies lists each text that the harness says, word for word."""
+    wanted = [f"| `{key}` | {text.strip()} |" for key, text in TEXTS.items()]
+    assert [] == lacking("policy.md", "texts", wanted)
+
+
+def test_the_machine_is_drawn_from_its_table() -> None:
+    """The picture in the reference is the one that `refold graph` prints."""
+    text = (REFERENCE / "machine.md").read_text(encoding="utf-8")
+    (drawn,) = re.findall(r"```mermaid\n(.*?)```", text, re.DOTALL)
+    assert mermaid().strip() == drawn.strip()
+
+
+def test_every_move_is_listed() -> None:
+    """The page of the machine has each cell of the table, and no other."""
+    wanted = [
+        f"| `{source}` | `{trigger}` | {' or '.join(f'`{target}`' for target in targets)} |"
+        for (source, trigger), targets in MOVES.items()
+    ]
+    assert [] == lacking("machine.md", "Moves", wanted)
+
+
+def codes() -> set[str]:
+    """The codes that the rules give to a move, as their source has them; a provider's stand for all classes."""
+    said = re.compile(
+        r"""Trigger\.[A-Z_]+, "([a-z_]+)"|code(?:, reason)? = "([a-z_]+)"|else f"(provider:)|code="([a-z_]+)\""""
+    )
+    sources = [*RULES.glob("*.py"), RULES.parent / "happened.py"]
+    found = {
+        word for path in sources for match in said.findall(path.read_text(encoding="utf-8")) for word in match
+    }
+    return {"provider:CLASS" if word == "provider:" else word for word in found if word}
+
+
+def test_every_code_is_described() -> None:
+    """The page of the machine names each code with which a rule moves it."""
+    body = sections("machine.md")["Codes"]
+    assert set() == {code for code in codes() if f"`{code}`" not in body}
+    assert {"end_turn", "truncated", "step_limit", "cancelled", "provider:CLASS"} <= codes()
+
+
+def errors() -> dict[str, type[RefoldError]]:
+    """Every error of refold, by name."""
+    for module in ("refold.reducers.views", "refold.engine", "refold.engine.recording", "refold.engine.models.weights",
+                   "refold.store", "refold.replay"):  # fmt: skip
+        importlib.import_module(module)
+    found: dict[str, type[RefoldError]] = {}
+    left: list[type[RefoldError]] = [RefoldError]
+    while left:
+        error = left.pop()
+        if error.__module__.startswith("refold.") and not error.__module__.startswith("refold.console"):
+            found[error.__name__] = error
+        left += error.__subclasses__()
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(errors()))
+def test_every_error_is_described(name: str) -> None:
+    """The page of errors has each error with the code with which the command line ends."""
+    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| `{name}` \| {errors()[name].exit_code} \| ", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("package", ["refold.engine", "refold.replay", "refold.store", "refold.reducers"])
+def test_every_public_name_is_described(package: str) -> None:
+    """The page of the Python API has each name that a package offers, and no other."""
+    wanted = [f"| `{name}` | " for name in importlib.import_module(package).__all__]
+    assert [] == lacking("python.md", package, wanted)
+
+
+def typed(command: Any, name: str = "refold") -> Iterator[tuple[str, Any]]:
+    """Every command that can be typed, by its words; the first is `refold` itself."""
+    yield name, command
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from typed(inner, f"{name} {word}")
+
+
+COMMANDS = {name: command for name, command in typed(get_command(app)) if name != "refold model"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_described(name: str) -> None:
+    """The page of commands has each command with each argument and option, and no other."""
+    wanted = [
+        "| " + ", ".join(f"`{word}`" for word in parameter.opts) + " | "
+        if parameter.param_type_name == "option"
+        else f"| `{parameter.name.upper()}` | "
+        for parameter in COMMANDS[name].params
+        if parameter.name != "help"
+    ]
+    assert [] == lacking("commands.md", name, wanted)
+
+
+def test_the_worked_example_of_the_chain_is_what_the_store_computes() -> None:
+    """The hash that the page derives in plain hashlib is the one that a store writes."""
+    body = b'{"annotation":"note_added","at":1700000000000000000,"by":"ann"}'
+    record = Record(
+        at=1700000000000000000, kind="note_added", body=body, content=b'{"text":"hello"}', salt=bytes(16)
+    )
+    (event,) = extend("a1", Head(seq=0, hash=GENESIS), [record])
+    text = (REFERENCE / "hash-chain.md").read_text(encoding="utf-8")
+    assert event.content_digest is not None
+    assert f"{event.content_digest.hex()}\n{event.hash.hex()}\n" in text
+    assert body.decode() in text
