@@ -45,7 +45,6 @@ def a_missing_extra_is_named() -> None:
 def a_run_is_recorded(store: Path) -> None:
     """One tool call and one answer, through the public API, into a SQLite file."""
     from refold.engine import Agent, ScriptedModel, call, say, tool
-    from refold.store import SqliteStore
 
     @tool(replay="read_only")
     def add(left: int, right: int) -> str:
@@ -53,7 +52,7 @@ def a_run_is_recorded(store: Path) -> None:
         return str(left + right)
 
     model = ScriptedModel([call("add", left=2, right=3), say("It is 5.")])
-    agent = Agent(model=model, tools=[add], store=SqliteStore(store))
+    agent = Agent(model=model, tools=[add], store=store)
     result = agent.run_sync("What is 2 + 3?")
     assert result.state == "COMPLETED", result
     assert "5" in str(result.outcome), result

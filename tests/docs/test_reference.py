@@ -203,7 +203,11 @@ def codes() -> set[str]:
     said = re.compile(
         r"""Trigger\.[A-Z_]+, "([a-z_]+)"|code(?:, reason)? = "([a-z_]+)"|else f"(provider:)|code="([a-z_]+)\""""
     )
-    sources = [*RULES.glob("*.py"), RULES.parent / "happened.py"]
+    sources = [
+        *RULES.glob("*.py"),
+        *(RULES.parent / "meanings").glob("*.py"),
+        RULES.parent / "guards" / "duty.py",
+    ]
     found = {
         word for path in sources for match in said.findall(path.read_text(encoding="utf-8")) for word in match
     }

@@ -52,6 +52,13 @@ class Scripted(msgspec.Struct, frozen=True, kw_only=True, tag_field="guard", tag
                 return [Refuse(code="r", call=self.call, why=Refusal.REJECTED, metadata={"who": "me"})]
             case "stop":
                 return [Stop(code="s", reason="enough", trigger=Trigger.FAIL)]
+            case "refuse what is left":
+                calls = state.batch.calls if state.batch else ()
+                return [Refuse(code="r", call=call.id) for call in calls if call.result is None]
+            case "unknown words":
+                return [Inject(code="i", text="no such text")]
+            case "impossible end":
+                return [Stop(code="s", reason="enough", trigger=Trigger.ANSWERED)]
             case "complete":
                 return [Stop(code="done", reason="that was it", trigger=Trigger.COMPLETE)]
             case _:
@@ -116,6 +123,21 @@ def test_two_guards_that_refuse_the_same_call() -> None:
     """The first refusal is the call's result; a second is no crash and no second result."""
     lines = run({"says": "refuse", "name": "a"}, {"says": "refuse", "name": "b"}).answer("", ("look", "{}"))
     assert ["a"] == [line.split("guard=")[1].split()[0] for line in lines if line.startswith("call_refused")]
+
+
+def test_each_guard_judges_what_the_guards_before_it_left() -> None:
+    """A guard that refuses what is left refuses nothing that a guard before it has refused."""
+    lines = run({"says": "refuse", "name": "a"}, {"says": "refuse what is left", "name": "b"}).answer(
+        "", ("look", "{}"), ("look", "{}")
+    )
+    refused = [line.split()[1:4] for line in lines if line.startswith("call_refused")]
+    assert [["call=c1", "why=rejected", "guard=a"], ["call=c2", "why=skipped", "guard=b"]] == refused
+
+
+@pytest.mark.parametrize("says", ["unknown words", "impossible end"])
+def test_a_guard_that_says_the_impossible_has_failed(says: str) -> None:
+    """Words that no policy has, or an end that the machine lacks, end the run as a guard's own failure."""
+    assert FAILS in run({"says": says}).answer("", ("look", "{}"))
 
 
 def test_the_first_guard_that_stops_wins() -> None:

@@ -1,21 +1,14 @@
 """What an event means: state and event to state. Never consults the policy's rules.
 
-Handlers are looked up by the event's type. An event that the state has no place for raises
+An event that the state has no place for raises
 `UnexpectedEvent`: a fact that nothing asked for, a decision after the end, a second result of a call.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
-
 from msgspec.structs import replace
 
-from refold.reducers import happened
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
     ANNOTATIONS,
-    DECISIONS,
-    FACTS,
     Annotation,
     Event,
     Fact,
@@ -27,13 +20,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
+from refold.reducers.meanings import MEANINGS
 from refold.reducers.state import RunState
 
-Handler = Callable[[RunState, Any], RunState]
-
-HANDLERS: Mapping[type[Event], Handler] = MappingProxyType(
-    {event: getattr(happened, kind_of(event)) for event in (*FACTS, *DECISIONS)}
-)
 _PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation})
 _OPENINGS: frozenset[type[Event]] = frozenset({RunStarted, RunForked})
 _PUTS_ON_DUTY: frozenset[type[Event]] = _OPENINGS | {PolicyAmended}
@@ -55,7 +44,7 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     at = event.at if isinstance(event, Fact) else state.at
     if at < state.at:
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
-    after = HANDLERS[kind](replace(state, seq=state.seq + 1, at=at), event)
+    after = MEANINGS[kind](replace(state, seq=state.seq + 1, at=at), event)
     if kind in _PUTS_ON_DUTY:
         after = replace(after, guards=watches(after.policy, registry, after.guards))
     if not after.guards:

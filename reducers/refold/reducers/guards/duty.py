@@ -4,15 +4,15 @@ A guard that is not installed, that lacks the content it needs, or whose own cod
 of the state does not suffer, and what it would have said is reported as unknown, never made up.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from refold.reducers.events import Event
-from refold.reducers.guards.protocol import Judgement, Place
+from refold.reducers.guards.protocol import Judgement, Place, Stop, Warn
 from refold.reducers.guards.registry import Registry
+from refold.reducers.machine import MOVES, TERMINAL
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState, Watch
+from refold.reducers.texts import TEXTS
 
 NOT_INSTALLED = "not installed"
 NO_CONTENT = "content erased or not read"
@@ -55,19 +55,27 @@ def _shown(watch: Watch, event: Event) -> Watch:
     return watch if own is watch.own else msgspec.structs.replace(watch, own=own)
 
 
-def judgements(state: RunState, place: Place) -> Iterator[tuple[Watch, Judgement | None]]:
-    """What each guard says at this place, in the policy's order. None: it failed, and can say nothing."""
-    for watch in state.guards:
-        if watch.guard is None or place not in watch.guard.places:
-            continue
-        if watch.blind:
-            if watch.blind == FAILED:
-                yield watch, None
-            continue
-        try:
-            said = tuple(watch.guard.judge(watch.own, state, place))
-        except Exception:
-            yield watch, None
-            continue
-        for judgement in said:
-            yield watch, judgement
+def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]:
+    """What one guard says at this place of this state. A guard whose own code fails ends the run: `guard_failed`."""
+    if watch.guard is None or place not in watch.guard.places:
+        return ()
+    if watch.blind:
+        return (_failed(watch),) if watch.blind == FAILED else ()
+    try:
+        said = tuple(watch.guard.judge(watch.own, state, place))
+    except Exception:
+        return (_failed(watch),)
+    return said if all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
+
+
+def _possible(state: RunState, judgement: Judgement) -> bool:
+    """Whether it can be carried out: its words are known, and a stop is a way to end from here."""
+    if isinstance(judgement, Stop) and not TERMINAL.intersection(
+        MOVES.get((state.agent_state, judgement.trigger), ())
+    ):
+        return False
+    return isinstance(judgement, Warn) or judgement.text in TEXTS
+
+
+def _failed(watch: Watch) -> Stop:
+    return Stop(code="guard_failed", reason=f"the guard {watch.name!r} itself failed")

@@ -1,9 +1,7 @@
 """Guards at work: what they say is recorded and carried out, in the policy's order."""
 
-from collections.abc import Iterable
-
 from refold.reducers.events import Fact, GuardTripped
-from refold.reducers.guards.duty import judgements
+from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Inject, Judgement, Place, Refuse, Stop, Warn
 from refold.reducers.rules.ending import injected, move, refuse_open, refused
 from refold.reducers.rules.flow import Check, Flow
@@ -15,17 +13,23 @@ def guards(place: Place) -> Check:
     """A check by the guards of one place. The first that stops the run wins; what does not stop accumulates."""
 
     def check(state: RunState, fact: Fact) -> Flow | None:
-        said = tuple(judgements(state, place)) if state.guards else ()
-        return _carry_out_all(state, said) if said else None
+        for index, watch in enumerate(state.guards):
+            said = judged(watch, state, place)
+            if said:
+                return _carry_out_from(state, place, index, said)
+        return None
 
     return check
 
 
-def _carry_out_all(state: RunState, said: Iterable[tuple[Watch, Judgement | None]]) -> Flow:
-    for watch, judgement in said:
-        state = yield from _carry_out(state, watch, judgement or _failed(watch))
-        if state.ended:
-            break
+def _carry_out_from(state: RunState, place: Place, index: int, said: tuple[Judgement, ...]) -> Flow:
+    # Each guard judges the state that the guards before it have left.
+    for at in range(index, len(state.guards)):
+        watch = state.guards[at]
+        for judgement in said if at == index else judged(watch, state, place):
+            state = yield from _carry_out(state, watch, judgement)
+            if state.ended:
+                return state
     return state
 
 
@@ -69,7 +73,3 @@ def _tripped(watch: Watch, judgement: Judgement, verdict: Verdict) -> GuardTripp
     return GuardTripped(
         guard=watch.name, version=watch.version, verdict=verdict, code=judgement.code, saw=judgement.saw
     )
-
-
-def _failed(watch: Watch) -> Stop:
-    return Stop(code="guard_failed", reason=f"the guard {watch.name!r} itself failed")

@@ -1,4 +1,4 @@
-"""One small function for each kind of fact and decision: what it changes in the state.
+"""One small function for each kind of fact: what it changes in the state.
 
 Each is called with `seq` and `at` already moved to its event, and is named as its kind. `evolve` is the only
 caller.
@@ -8,50 +8,37 @@ from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.checkpoint import offer_digest
-from refold.reducers.errors import IllegalMove, UnexpectedEvent
+from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
-    ApprovalRequested,
-    CallRefused,
     CancelRequested,
     ChildEnded,
     ClockRead,
     DoubtResolved,
-    GuardTripped,
-    HistoryPruned,
     InputReceived,
-    MessageInjected,
-    MessageTrimmed,
     ModelFailed,
-    ModelRequested,
     ModelResponded,
     PolicyAmended,
-    RetryScheduled,
     RunForked,
     RunResumed,
     RunStarted,
-    StateChanged,
-    StateDigested,
-    SummaryRequested,
     SummaryReturned,
     ToolReturned,
-    ToolsDispatched,
 )
-from refold.reducers.machine import AgentState, Trigger, target
+from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.meanings.common import said, where
 from refold.reducers.messages import Usage
 from refold.reducers.state import (
-    Backoff,
     LastAnswer,
     LastFailure,
     Mark,
-    Outcome,
     Request,
     RunState,
     Setup,
     Spent,
     Stopping,
 )
-from refold.reducers.vocabulary import Role, Verdict
-from refold.reducers.window import MessageRef, append, only, refs, resized
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, append
 
 
 def run_started(state: RunState, event: RunStarted) -> RunState:
@@ -111,25 +98,6 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     return replace(state, setup=setup, origin=mark, turn=mark)
 
 
-def model_requested(state: RunState, event: ModelRequested) -> RunState:
-    """A request is under way: of a new step, or the next attempt at the same."""
-    if state.request or state.batch:
-        raise UnexpectedEvent("model_requested", "a request or a batch of calls is still open")
-    first = event.attempt == 1
-    request = Request(
-        seq=state.seq,
-        step=event.step,
-        attempt=event.attempt,
-        deadline=event.deadline,
-        purpose=event.purpose,
-        tools=event.tools,
-        max_output=event.max_output,
-    )
-    spent = state.spent
-    spent = replace(spent, steps=spent.steps + first, requests=spent.requests + 1)
-    return replace(state, request=request, backoff=None, failure=None, spent=spent)
-
-
 def model_responded(state: RunState, event: ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request)
@@ -180,30 +148,12 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
     return replace(state, request=None, failure=failure)
 
 
-def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
-    """These calls are under way."""
-    started = {find(state, "tools_dispatched", call).position for call in event.calls}
-    if state.batch is None or not started:
-        raise UnexpectedEvent("tools_dispatched", "it names no call")
-    calls = tuple(
-        replace(call, dispatched=state.seq) if call.position in started else call
-        for call in state.batch.calls
-    )
-    return replace(state, batch=replace(state.batch, calls=calls, deadline=event.deadline))
-
-
 def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     """A call has its result."""
     call = find(state, "tool_returned", event.call)
     if not call.dispatched:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     call = replace(call, error=event.error)
-    return ended(state, call, event.chars, event.tokens, event.digest)
-
-
-def call_refused(state: RunState, event: CallRefused) -> RunState:
-    """A call is not run; its refusal is its result."""
-    call = replace(find(state, "call_refused", event.call), refused=True)
     return ended(state, call, event.chars, event.tokens, event.digest)
 
 
@@ -226,28 +176,13 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
     waited = state.at - state.asked_at
     spent = replace(state.spent, person_wait=state.spent.person_wait + waited)
     state = replace(state, spent=spent, asked_at=None)
-    state = _said(state, Role.USER, event.chars, event.tokens, event.digest)
+    state = said(state, Role.USER, event.chars, event.tokens, event.digest)
     return replace(state, turn=Mark(at=state.at, spent=state.spent))
-
-
-def message_injected(state: RunState, event: MessageInjected) -> RunState:
-    """The harness said something to the model."""
-    return _said(state, event.role, event.chars, event.tokens, event.digest)
-
-
-def summary_requested(state: RunState, event: SummaryRequested) -> RunState:  # noqa: ARG001
-    """A summary is asked for."""
-    raise UnexpectedEvent("summary_requested", "no rule of this version asks for a summary")
 
 
 def summary_returned(state: RunState, event: SummaryReturned) -> RunState:  # noqa: ARG001
     """A summary came back."""
     raise UnexpectedEvent("summary_returned", "nothing asked for a summary")
-
-
-def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:  # noqa: ARG001
-    """A person is asked about calls."""
-    raise UnexpectedEvent("approval_requested", "no rule of this version asks for approval")
 
 
 def child_ended(state: RunState, event: ChildEnded) -> RunState:
@@ -256,44 +191,14 @@ def child_ended(state: RunState, event: ChildEnded) -> RunState:
     return replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
 
 
-def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
-    """Messages left the window."""
-    # Spelt out within the messages that there are: a range in a damaged log may be as long as it likes.
-    kept = {
-        number for first, last in event.kept for number in range(max(first, 1), min(last, state.messages) + 1)
-    }
-    window = only(state.window, kept)
-    if window.count != event.after:
-        raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
-    return replace(state, window=window)
-
-
-def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
-    """A message is shown shorter."""
-    if not any(ref.number == event.message for ref in refs(state.window)):
-        raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
-    return replace(state, window=resized(state.window, event.message, event.after, event.chars, event.digest))
-
-
-def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
-    """A guard or limit spoke. A time limit may trip at any moment: what is in flight settles first."""
-    if event.verdict is not Verdict.STOP or event.limit is None:
+def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
+    """Somebody wants the run to stop. The first who asked is named."""
+    if state.stopping is not None:
         return state
-    if event.limit.type != "time" or state.stopping is not None:
-        return replace(state, limit=event.limit)
     stopping = Stopping(
-        trigger=Trigger.TIME_OUT,
-        code="time_limit",
-        reason=f"the time limit {event.limit.name!r} was reached",
-        where=where(state),
+        trigger=Trigger.CANCEL, code="cancelled", reason=f"cancelled by {event.by}", where=where(state)
     )
-    return replace(state, limit=event.limit, stopping=stopping)
-
-
-def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
-    """The run waits before the next attempt."""
-    backoff = Backoff(until=event.until, since=state.at, attempt=event.attempt)
-    return replace(state, backoff=backoff)
+    return replace(state, stopping=stopping)
 
 
 def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
@@ -305,16 +210,6 @@ def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
     return replace(
         state, backoff=replace(backoff, passed=True), spent=replace(state.spent, retry_wait=waited)
     )
-
-
-def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
-    """Somebody wants the run to stop. The first who asked is named."""
-    if state.stopping is not None:
-        return state
-    stopping = Stopping(
-        trigger=Trigger.CANCEL, code="cancelled", reason=f"cancelled by {event.by}", where=where(state)
-    )
-    return replace(state, stopping=stopping)
 
 
 def run_resumed(state: RunState, event: RunResumed) -> RunState:
@@ -332,40 +227,6 @@ def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
     return replace(state, setup=replace(state.setup, policy=event.policy))
 
 
-def state_digested(state: RunState, event: StateDigested) -> RunState:  # noqa: ARG001
-    """A checkpoint for people who compare logs; it changes nothing."""
-    return state
-
-
-def state_changed(state: RunState, event: StateChanged) -> RunState:
-    """The machine moves, if its table has the move."""
-    if event.source is not state.agent_state:
-        raise IllegalMove(state.agent_state, event.trigger, event.target)
-    if target(event.source, event.trigger, state.came_from) is not event.target:
-        raise IllegalMove(event.source, event.trigger, event.target)
-    asks = event.target is AgentState.WAITING_FOR_INPUT
-    state = replace(
-        state,
-        agent_state=event.target,
-        came_from=event.source if asks else None,
-        asked_at=state.at if asks else state.asked_at,
-    )
-    if not state.ended:
-        return state
-    if state.request or state.batch:
-        raise UnexpectedEvent("state_changed", f"{event.target} while a request or calls are still open")
-    return replace(state, outcome=_outcome(state, event), stopping=None, backoff=None)
-
-
-def where(state: RunState) -> str:
-    """What was going on: `model`, `tools`, `waiting`, or `between`."""
-    if state.request:
-        return "model"
-    if state.batch:
-        return "tools"
-    return "waiting" if state.agent_state is AgentState.WAITING_FOR_INPUT or state.backoff else "between"
-
-
 def _postponed(state: RunState, downtime: int) -> RunState:
     # What is begun again has as long as it had before. Whether the run has is the time limit's affair.
     request, batch = state.request, state.batch
@@ -374,22 +235,6 @@ def _postponed(state: RunState, downtime: int) -> RunState:
     if batch is not None and batch.deadline is not None:
         return replace(state, batch=replace(batch, deadline=batch.deadline + downtime))
     return state
-
-
-def _outcome(state: RunState, event: StateChanged) -> Outcome:
-    answer = state.answer
-    text = answer is not None and not answer.blank
-    completed = event.target is AgentState.COMPLETED
-    source = ("answer" if completed else "partial") if text else "none"
-    return Outcome(
-        code=event.code,
-        reason=event.reason,
-        source=source,
-        step=state.spent.steps,
-        seq=state.seq,
-        answer=answer.seq if answer is not None and text else None,
-        where=event.where,
-    )
 
 
 def _open_request(state: RunState, kind: str, seq: int) -> Request:
@@ -414,11 +259,3 @@ def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 
         cost_nanousd=spent.cost_nanousd + (cost_nanousd or 0),
         unpriced=spent.unpriced + (cost_nanousd is None),
     )
-
-
-def _said(state: RunState, role: Role, chars: int, tokens: int, digest: str) -> RunState:
-    number = state.messages + 1
-    ref = MessageRef(
-        number=number, role=role, seq=state.seq, unit=number, chars=chars, tokens=tokens, digest=digest
-    )
-    return replace(state, window=append(state.window, ref), messages=number)

@@ -1,0 +1,28 @@
+"""What the meanings of facts and of decisions share."""
+
+from msgspec.structs import replace
+
+from refold.reducers.machine import AgentState
+from refold.reducers.state import (
+    RunState,
+)
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, append
+
+
+def where(state: RunState) -> str:
+    """What was going on: `model`, `tools`, `waiting`, or `between`."""
+    if state.request:
+        return "model"
+    if state.batch:
+        return "tools"
+    return "waiting" if state.agent_state is AgentState.WAITING_FOR_INPUT or state.backoff else "between"
+
+
+def said(state: RunState, role: Role, chars: int, tokens: int, digest: str) -> RunState:
+    """The state after somebody, or the harness, said something: one message more in the window."""
+    number = state.messages + 1
+    ref = MessageRef(
+        number=number, role=role, seq=state.seq, unit=number, chars=chars, tokens=tokens, digest=digest
+    )
+    return replace(state, window=append(state.window, ref), messages=number)

@@ -1,0 +1,161 @@
+"""`make bench`: every figure of docs/reference/performance.md, in one run. Never part of the tests.
+
+    python tests/bench/run.py [--rounds N] [--steps 100,1000,10000]
+
+Microseconds are this machine's, at this moment; the ratios are what to compare.
+"""
+
+import argparse
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
+
+from bench.appends import SYNCHRONOUS, append_cases, batches  # noqa: E402
+from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
+from bench.imports import imported  # noqa: E402
+from bench.timing import Times, interleaved, told_seconds  # noqa: E402
+from bench.workload import POLICIES, opening, recorded, step, stored  # noqa: E402
+from refold.reducers import RunState  # noqa: E402
+from refold.reducers.codec import Encoded  # noqa: E402
+
+MICRO = 1e6
+LONG = 12_000
+"""Steps until an unpruned window holds 30,000 messages."""
+APPENDED = 200
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    _print_machine(options.rounds)
+    _print_core(options.steps, options.rounds)
+    _print_steps((*options.steps, LONG), options.rounds)
+    _print_appends(options.rounds)
+    _print_imports()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure refold against its anchors, in one run.")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="interleaved rounds, 5 or more")
+    parser.add_argument(
+        "--steps",
+        type=lambda text: tuple(sorted({int(word) for word in text.split(",")})),
+        default=(100, 1_000, 10_000),
+        metavar="N,N",
+        help="lengths of the logs",
+    )
+    return parser.parse_args()
+
+
+def _print_machine(rounds: int) -> None:
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.platform()},")
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; medians of {rounds} interleaved rounds, CPU time"
+    )
+
+
+def _print_core(lengths: tuple[int, ...], rounds: int) -> None:
+    print("\nMicroseconds an event, and as multiples of the bare msgspec decode of the same bytes")
+    print(
+        f"{'policy':8} {'steps':>6} {'events':>6} | {'bare':>5} {'bodies':>6} | {'decode':>6} {'bodies':>6} "
+        f"{'fold':>6} {'audit':>6} | {'bodies+fold':>11} {'decode+fold':>11} {'decode+audit':>12} | {'to bodies':>9}"
+    )
+    for policy in POLICIES:
+        _, groups = recorded(policy, max(lengths))
+        for length in lengths:
+            _print_log(policy, length, stored(groups[: 1 + _facts(length)]), rounds)
+
+
+def _facts(steps: int) -> int:
+    """Facts of so many steps: an answer each, and one or two results in turn."""
+    return 2 * steps + steps // 2
+
+
+def _print_log(policy: str, steps: int, log: list[Encoded], rounds: int) -> None:
+    times = interleaved(core_cases(log), rounds=max(rounds, 2_000 // steps))
+
+    def us(name: str) -> float:
+        return times.median(name) * MICRO / len(log)
+
+    print(
+        f"{policy:8} {steps:6} {len(log):6} | {us('bare'):5.2f} {us('bare bodies'):6.2f} | {us('decode'):6.2f} "
+        f"{us('decode bodies'):6.2f} {us('fold'):6.2f} {us('audit'):6.2f} "
+        f"| {times.ratio('bare', 'decode bodies', 'fold'):10.2f}x {times.ratio('bare', 'decode', 'fold'):10.2f}x "
+        f"{times.ratio('bare', 'decode', 'audit'):11.2f}x "
+        f"| {times.ratio('bare bodies', 'decode bodies', 'fold'):8.2f}x"
+    )
+
+
+def _print_steps(lengths: tuple[int, ...], rounds: int) -> None:
+    print(
+        "\nMicroseconds a step: advance and next_effects, and with composing the facts; against the shortest log"
+    )
+    print(
+        f"{'policy':8} {'steps':>6} {'window':>6} | {'decide':>8} {'ratio':>6} | {'composed':>8} {'ratio':>6}"
+    )
+    for policy in POLICIES:
+        states = _states(policy, lengths)
+        cases = {
+            f"{name} {length}": case
+            for length, state in states.items()
+            for name, case in step_cases(state, length).items()
+        }
+        times = interleaved(cases, rounds=3 * rounds)
+        for length, state in states.items():
+            print(
+                f"{policy:8} {length:6} {state.window.count:6}" + _step_columns(times, length, min(lengths))
+            )
+
+
+def _step_columns(times: Times, length: int, first: int) -> str:
+    columns = ""
+    for name in ("decide", "compose and decide"):
+        us = times.median(f"{name} {length}") * MICRO / STEPS_TIMED
+        columns += f" | {us:8.1f} {times.ratio(f'{name} {first}', f'{name} {length}'):5.2f}x"
+    return columns
+
+
+def _states(policy: str, lengths: tuple[int, ...]) -> dict[int, RunState]:
+    """The state after each of these numbers of steps."""
+    states: dict[int, RunState] = {}
+    state, _ = opening(policy)
+    for number in range(max(lengths)):
+        if number in lengths:
+            states[number] = state
+        state, _ = step(state, number)
+    return {**states, max(lengths): state}
+
+
+def _print_appends(rounds: int) -> None:
+    print("\nAppends a second, one run, each awaited; wall time, against plain sqlite3 in-line")
+    _, groups = recorded("default", APPENDED)
+    log = batches(groups)
+    # In the clone, because a temporary folder may be in memory, where nothing is ever flushed.
+    parent = ROOT / ".benchmarks"
+    parent.mkdir(exist_ok=True)
+    for durability in SYNCHRONOUS:
+        with tempfile.TemporaryDirectory(dir=parent) as folder:
+            times = interleaved(
+                append_cases(Path(folder), log, durability), rounds=rounds, timer=told_seconds
+            )
+        us = {name: times.median(name) * MICRO / len(log) for name in ("plain", "hop", "store")}
+        print(
+            f"{durability:8} | plain {MICRO / us['plain']:6.0f}/s ({us['plain']:5.0f} us) | a hop {us['hop']:5.0f} us "
+            f"| store {MICRO / us['store']:6.0f}/s ({us['store']:5.0f} us) | {times.ratio('plain', 'store'):5.2f}x"
+        )
+
+
+def _print_imports() -> None:
+    print("\nA fresh interpreter, medians of 7: CPU time of the import, peak memory")
+    for name, (seconds, peak) in imported().items():
+        print(f"{name:16} {seconds * 1000:6.1f} ms {peak / 2**20:6.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
