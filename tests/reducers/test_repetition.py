@@ -197,3 +197,21 @@ def test_an_amended_policy_that_configures_it_alike_keeps_the_count() -> None:
         scenario.amend({"guards": [{"guard": "repetition", "repeats": repeats}], "end_of_turn": "wait"})
         scenario.answer("", *A)
         assert state == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param('{"a":' * 100 + "1" + "}" * 100, True, id="100 deep"),
+        pytest.param('{"a":' * 101 + "1" + "}" * 101, False, id="101 deep"),
+        pytest.param('{"a":' + "[" * 100_000, False, id="deeper than any interpreter goes"),
+        pytest.param('{"a": [' + ",".join(["{}"] * 1000) + "]}", True, id="wide, and not deep"),
+        pytest.param('{"a": "' + "[" * 1000 + '"}', True, id="brackets in a text"),
+        pytest.param('{"a": "\\"' + "[" * 1000 + '"}', True, id="brackets behind an escaped quote"),
+        pytest.param('{"a": ' + "9" * 10_000 + "}", True, id="a number longer than the interpreter converts"),
+    ],
+)
+def test_what_counts_as_an_object_depends_on_nothing_but_the_text(arguments: str, expected: bool) -> None:
+    """Depth and length have bounds of our own, not those of the interpreter and its stack."""
+    assert expected == is_object(arguments)
+    assert call_signature("f", arguments, 10).startswith("f(")

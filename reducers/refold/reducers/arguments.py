@@ -1,16 +1,25 @@
 """Rules over the arguments that a model wrote: when they are complete, and when two calls are the same."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
 
+class _Written(str):
+    """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is no infinity."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_DEEPEST = 100
+
+
 def is_object(arguments: str) -> bool:
-    """Whether arguments parse as a JSON object; empty text counts as `{}`."""
-    try:
-        return isinstance(json.loads(arguments or "{}"), dict)
-    except (ValueError, RecursionError):
-        return False
+    """Whether arguments parse as a JSON object, not nested more than 100 deep; empty text counts as `{}`."""
+    return isinstance(_parsed(arguments), dict)
 
 
 def call_signature(name: str, arguments: str, clip: int) -> str:
@@ -19,20 +28,35 @@ def call_signature(name: str, arguments: str, clip: int) -> str:
     Numbers stay as they were written; a value counts up to its first `clip` characters. Arguments that are no
     JSON object stand as their raw text; empty text is `{}`.
     """
-    try:
-        parsed: Any = json.loads(arguments or "{}", parse_float=_Written, parse_int=_Written)
-    except (ValueError, RecursionError):
-        parsed = None
+    parsed = _parsed(arguments)
     if not isinstance(parsed, dict):
         return f"{name}({arguments[:clip]})"
     pairs: list[tuple[str, Any]] = sorted(cast("dict[str, Any]", parsed).items())
     return f"{name}({','.join(f'{key}={_value(value)[:clip]}' for key, value in pairs)})"
 
 
-class _Written(str):
-    """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is no infinity."""
+def _parsed(arguments: str) -> Any:
+    # How deep the interpreter can go, and how long a number it converts, differs from one to the next: neither
+    # may decide what a log means.
+    if _depth(arguments) > _DEEPEST:
+        return None
+    try:
+        return _DECODER.decode(arguments or "{}")
+    except ValueError:
+        return None
 
-    __slots__ = ()
+
+def _depth(text: str) -> int:
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return 0  # it cannot be too deep, and that is all that is asked
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket in "]}":
+            depth -= 1
+    return deepest
 
 
 def _value(value: Any) -> str:

@@ -27,6 +27,9 @@ class AgentState(StrEnum):
     BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
     ERROR = "ERROR"
 
+    # Looked up with every event: the text's own hash, in C, is a third of the time of an enum's.
+    __hash__ = str.__hash__
+
 
 @unique
 class Trigger(StrEnum):
@@ -42,6 +45,8 @@ class Trigger(StrEnum):
     FAIL = "fail"
     EXHAUST_STEPS = "exhaust_steps"
     EXCEED_BUDGET = "exceed_budget"
+
+    __hash__ = str.__hash__
 
 
 _RUNNING, _TOOL, _INPUT = AgentState.RUNNING, AgentState.WAITING_FOR_TOOL, AgentState.WAITING_FOR_INPUT

@@ -39,6 +39,9 @@ def _watch(config: GuardConfig, registry: Registry, known: dict[str, Watch]) -> 
 
 def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
     """The guards after they saw an event. The same object if nothing changed."""
+    kind = type(event)
+    if not any(watch.guard is not None and kind in watch.guard.observes for watch in guards):
+        return guards
     after = tuple(_shown(watch, event) for watch in guards)
     return guards if all(new is old for new, old in zip(after, guards, strict=True)) else after
 

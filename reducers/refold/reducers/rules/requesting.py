@@ -60,4 +60,4 @@ def view_digest(state: RunState) -> str:
     It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which are
     salted where they are not the harness's own.
     """
-    return hashlib.sha256(f"{state.window.digest}|{state.setup.offer}".encode()).hexdigest()
+    return hashlib.sha256(state.window.digest + state.setup.offer.encode()).hexdigest()
