@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from refold.console.syntax import BadSyntax
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.parsing import parse
@@ -46,10 +47,6 @@ def read_policy(path: Path, registry: Registry) -> Policy:
         raise PolicyFileError(str(path), str(error)) from error
     except RecursionError as error:
         raise PolicyFileError(str(path), "is nested too deeply to be a policy") from error
-
-
-class BadSyntax(Exception):
-    """The file is not in its own format; the message says where."""
 
 
 def _text(path: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import yaml
 
-from refold.console.policies import BadSyntax
+from refold.console.syntax import BadSyntax
 
 
 def load(text: str) -> Any:
