@@ -8,7 +8,7 @@ from refold.reducers.events import Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
-from refold.reducers.views import needed
+from refold.reducers.views import remembered
 from refold.store.protocol import Lease, Record, Store, Stored, UnknownRun
 
 
@@ -59,10 +59,7 @@ class Journal:
         self.contents[seq] = event
         # Looking through the window costs as much as the window: do it when it pays, not at each event.
         if len(self.contents) > 2 * state.window.count + 64:
-            wanted = {*needed(state)}
-            wanted |= {state.batch.seq} if state.batch else set()
-            wanted |= {state.answer.seq} if state.answer else set()
-            self.contents = {kept: self.contents[kept] for kept in sorted(wanted) if kept in self.contents}
+            self.contents = remembered(state, self.contents)
 
 
 def record(event: Event, at: int, salt: bytes) -> Record:

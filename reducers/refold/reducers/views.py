@@ -38,6 +38,14 @@ def needed(state: RunState) -> tuple[int, ...]:
     return tuple(sorted({ref.seq for ref in refs(state.window)}))
 
 
+def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
+    """Of the events seen, those whose words are still needed: by a view, the last answer, or the open batch."""
+    wanted = {*needed(state)}
+    wanted |= {state.answer.seq} if state.answer else set()
+    wanted |= {state.batch.seq} if state.batch else set()
+    return {seq: seen[seq] for seq in sorted(wanted) if seq in seen}
+
+
 def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
     """The messages of the next request, in order. `contents` has the events, with content, by their number.
 

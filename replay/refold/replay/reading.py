@@ -8,7 +8,7 @@ from refold.reducers.events import Event
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.reducers.views import needed
+from refold.reducers.views import remembered
 from refold.store.protocol import Store, Stored, UnknownRun
 
 
@@ -44,8 +44,8 @@ async def state_at(
         if getattr(event, "content", None) is not None:
             seen[stored.seq] = event
             if len(seen) > 2 * state.window.count + 64:
-                seen = kept(state, seen)
-    return state, kept(state, seen)
+                seen = remembered(state, seen)
+    return state, remembered(state, seen)
 
 
 def folded(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:
@@ -56,11 +56,3 @@ def folded(state: RunState, stored: Stored, event: Event, registry: Registry = B
         return evolve(state, event, registry)
     except RefoldError as error:
         raise DamagedLog(stored.run, stored.seq, str(error)) from error
-
-
-def kept(state: RunState, seen: dict[int, Event]) -> dict[int, Event]:
-    """Of the events seen, those whose words a view of this state, its last answer or its open batch needs."""
-    wanted = {*needed(state)}
-    wanted |= {state.answer.seq} if state.answer else set()
-    wanted |= {state.batch.seq} if state.batch else set()
-    return {seq: seen[seq] for seq in sorted(wanted) if seq in seen}
