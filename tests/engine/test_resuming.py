@@ -252,9 +252,56 @@ async def test_resuming_without_its_tools_is_refused() -> None:
     """An agent that lacks tools that the run was offered is told which, and nothing is written."""
     store = MemoryStore()
     await interrupted(store, 9)
-    with pytest.raises(WrongUse, match="run r1 was offered the tools act, which this agent lacks"):
+    with pytest.raises(WrongUse, match="run r1 was offered the tool act, which this agent lacks"):
         await runs.agent((), store=store, tools=[runs.look]).resume(runs.RUN).result()
     assert 9 == (await store.head(runs.RUN)).seq
+
+
+async def test_resuming_with_another_model_is_refused() -> None:
+    """A run is not silently carried on by another model than the log says."""
+    store = MemoryStore()
+    await interrupted(store, 9)
+    other = Agent(model=ScriptedModel([], name="other"), tools=[runs.look, runs.act], store=store)
+    with pytest.raises(WrongUse, match="was started with the model scripted, and this agent has other"):
+        await other.resume(runs.RUN).result()
+    assert 9 == (await store.head(runs.RUN)).seq
+
+
+async def test_resuming_with_a_tool_of_another_kind_is_refused() -> None:
+    """A tool that has become repeatable, or takes other arguments, is not the one that was offered."""
+
+    @tool(name="act", replay="idempotent")
+    async def changed(path: str) -> str:
+        return path
+
+    store = MemoryStore()
+    await interrupted(store, 9)
+    tools = [changed, runs.look]
+    with pytest.raises(WrongUse, match="the tool act has another schema or replay class"):
+        await Agent(model=ScriptedModel([]), tools=tools, store=store).resume(runs.RUN).result()
+
+
+async def test_only_tools_of_the_manifest_run() -> None:
+    """A tool that the agent has, and that the run was never offered, is no tool of that run."""
+    paid: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    store = MemoryStore()
+    first = Agent(model=ScriptedModel([say("what now?")]), policy={"end_of_turn": "wait"}, store=store)
+    run = first.start("do it")
+    await run.result()
+    second = Agent(model=ScriptedModel([call("pay", amount=5), say("hm")]), tools=[pay], store=store)
+    resumed = second.resume(run.id)
+    await resumed.result()
+    resumed.send("pay")
+    await resumed.result()
+    assert [] == paid
+    returned = [event for event in await events_of(store, run.id) if isinstance(event, ToolReturned)]
+    assert [ToolError.UNKNOWN_TOOL] == [event.error for event in returned]
 
 
 async def test_two_engines_of_one_run_cannot_both_write() -> None:

@@ -11,8 +11,9 @@ from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Event, ModelResponded, ToolReturned
 from refold.reducers.folding import fold
 from refold.reducers.guards import BUILTIN, Inject, Judgement, Place, Refuse, Registry, Stop, Warn
-from refold.reducers.guards.duty import FAILED, NO_CONTENT, NOT_INSTALLED
+from refold.reducers.guards.duty import FAILED, NO_CONTENT, NOT_INSTALLED, OTHER_CONFIGURATION, watches
 from refold.reducers.machine import Trigger
+from refold.reducers.parsing import parse
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal
 from support.scenario import Scenario
@@ -105,7 +106,7 @@ def test_inject_says_something_to_the_model() -> None:
 def test_refuse_gives_the_call_its_result() -> None:
     """A refused call does not run; the others of its batch do."""
     assert [
-        "call_refused call=c1 why=rejected guard=scripted text=refused:guard metadata={who:me}",
+        "call_refused call=c1 why=rejected guard=scripted text=refused:guard code=r metadata={who:me}",
         "tools_dispatched calls=[c2]",
         "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use",
     ] == run({"says": "refuse"}).answer("", ("look", "{}"), ("look", "{}"))
@@ -114,7 +115,7 @@ def test_refuse_gives_the_call_its_result() -> None:
 def test_a_batch_of_which_every_call_is_refused_is_complete() -> None:
     """With nothing left to run the machine stays RUNNING, and the model is asked again."""
     assert [
-        "call_refused call=c1 why=rejected guard=scripted text=refused:guard metadata={who:me}",
+        "call_refused call=c1 why=rejected guard=scripted text=refused:guard code=r metadata={who:me}",
         "model_requested step=2 attempt=1 messages=[[1 4]]",
     ] == run({"says": "refuse"}).answer("", ("look", "{}"))
 
@@ -237,3 +238,76 @@ def test_a_summary_that_nothing_asked_for() -> None:
     ):
         with pytest.raises(UnexpectedEvent):
             fold([event], scenario.state)
+
+
+def test_what_a_refusal_saw_is_recorded() -> None:
+    """A refusal is one event: why, by what it judged, and the guard's own metadata, numbers and booleans too."""
+
+    class Counting(Scripted, frozen=True, kw_only=True, tag_field="guard", tag="counting"):
+        def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:
+            if place == Place.ON_BATCH:
+                yield Refuse(
+                    code="quota", saw={"calls": own}, call="c1", metadata={"pending": False, "of": 3}
+                )
+
+    scenario = Scenario({"guards": [{"guard": "counting"}]}, registry={"counting": Counting})
+    lines = scenario.answer("", ("look", "{}"))
+    assert (
+        "call_refused call=c1 why=skipped guard=counting text=refused:guard code=quota saw={calls:1} "
+        "metadata={of:3 pending:False}" == lines[0]
+    )
+
+
+def test_a_guard_after_the_tools_is_asked_without_tools_too() -> None:
+    """An answer without calls passes the place after the tools: a guard that ends the run there ends it."""
+    scenario = run({"says": "complete", "place": "after_tools"}, end_of_turn="continue")
+    assert "state_changed from=RUNNING to=COMPLETED trigger=complete code=done" == scenario.answer("hm")[-1]
+
+
+def test_nothing_is_injected_once_the_step_limit_is_reached() -> None:
+    """What no request follows is not said: the guard's word is recorded, its message is not made."""
+    scenario = run({"says": "inject", "place": "on_results"}, limits=[{"type": "step", "value": 1}])
+    scenario.answer("", ("look", "{}"))
+    lines = [line.split()[0] for line in scenario.result("c1")]
+    assert ["state_changed", "guard_tripped", "guard_tripped", "state_changed"] == lines
+
+
+@pytest.mark.parametrize(
+    ("config", "versions", "blind"),
+    [
+        pytest.param({}, {"scripted": 3}, "", id="the recorded version"),
+        pytest.param({}, {}, "", id="a log that names no version"),
+        pytest.param(
+            {}, {"scripted": 2}, "installed in version 3, recorded with version 2", id="another version"
+        ),
+        pytest.param({"place": 7}, {"scripted": 3}, OTHER_CONFIGURATION, id="another configuration"),
+    ],
+)
+def test_a_guard_of_another_version_is_blind(
+    config: dict[str, Any], versions: dict[str, int], blind: str
+) -> None:
+    """A guard that is not the recorded one is named and asked nothing: it would say other things."""
+    policy = msgspec.structs.replace(parse({}), guards=({"guard": "scripted", "name": "scripted", **config},))
+    (watch,) = watches(policy, REGISTRY, versions=versions)
+    assert blind == watch.blind
+
+
+def test_a_guard_may_bring_words_of_its_own() -> None:
+    """A guard's own text is said, recorded with the policy, and may be overridden like any other."""
+
+    class Poet(Scripted, frozen=True, kw_only=True, tag_field="guard", tag="poet"):
+        texts: ClassVar[dict[str, str]] = {"poet:no": "alas, no"}
+
+        def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:
+            if place == Place.ON_BATCH:
+                yield Refuse(code="r", call="c1", text="poet:no")
+
+    registry: Registry = {"poet": Poet}
+    plain = {"guards": [{"guard": "poet"}]}
+    assert "alas, no" == parse(plain, registry).texts["poet:no"]
+    assert "no." == parse({**plain, "texts": {"poet:no": "no."}}, registry).texts["poet:no"]
+    scenario = Scenario(plain, registry=registry)
+    assert (
+        "call_refused call=c1 why=skipped guard=poet text=poet:no code=r"
+        == scenario.answer("", ("look", "{}"))[0]
+    )

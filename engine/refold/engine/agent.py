@@ -24,12 +24,13 @@ from refold.reducers import composing
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Fact, Manifest, RunStarted
 from refold.reducers.guards import Registry
+from refold.reducers.guards.duty import versions_of
 from refold.reducers.limits import CostLimit
 from refold.reducers.messages import Message
 from refold.reducers.numbers import nano
 from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
-from refold.reducers.rules import RULES
+from refold.reducers.rules import RULES, rules_of
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
 from refold.store import MemoryStore
@@ -87,7 +88,8 @@ class Agent:
 
         `environment` says what environment variables chose (`model: REFOLD_MODEL`): it is recorded, no more.
 
-        With a `seed` of your own, waits and salts are the same each time: for tests. Nothing happens before
+        With a `seed` of your own, waits and salts are the same each time: for tests. (In which order parallel
+        tools return is the world's affair; `batch: in_order` settles that too.) Nothing happens before
         `result()`, `updates()` or `async with`.
         """
         opening = [*self._system(), *messages, Message(role=Role.USER, text=task)]
@@ -107,6 +109,7 @@ class Agent:
             labels=dict(labels or {}),
             environment=tuple(environment),
             versions=versions(),
+            guards=versions_of(self.policy, self.registry),
         )
         composing.started(fact, opening, b"")  # refuses messages that cannot be sent, now rather than later
 
@@ -119,8 +122,8 @@ class Agent:
         """A run from its log: it goes on where the log ends, under the policy that it was started with.
 
         Calls that were started and must not be repeated are told to the model as in doubt. A run that has ended
-        is not changed. Raises, when it is awaited, `UnknownRun`, `Damaged`, or `WrongUse` where this agent lacks
-        a tool or a guard of the run's.
+        is not changed. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, or `WrongUse` where
+        this agent has another model, or lacks a tool or a guard of the run's.
         """
         return Run(run_id, self._setting(None), None)
 
@@ -140,21 +143,36 @@ class Agent:
             registry=self.registry,
             salts=entropy.salts(seed),
             worker=f"{socket.gethostname()}:{os.getpid()}",
+            versions=versions(),
             check=self._check,
         )
 
     def _check(self, state: RunState) -> None:
-        missing = [tool.name for tool in state.setup.tools if tool.name not in self.tools]
-        if missing and not state.ended:
+        """Refuse to go on with a run that this agent would not go on with as it was begun."""
+        run = state.setup.run
+        if state.ended:
+            return
+        rules_of(state)
+        if self.model.name != state.setup.model:
             raise WrongUse(
-                f"run {state.setup.run} was offered the tools {', '.join(missing)}, which this agent lacks; "
-                "add them to resume it"
+                f"run {run} was started with the model {state.setup.model}, and this agent has {self.model.name}; "
+                "resume it with that model"
             )
-        blind = [watch.name for watch in state.guards if watch.guard is None]
-        if blind and not state.ended:
-            raise WrongUse(
-                f"run {state.setup.run} has the guards {', '.join(blind)}, which are not installed here"
-            )
+        for manifest in state.setup.tools:
+            tool = self.tools.get(manifest.name)
+            if tool is None:
+                raise WrongUse(
+                    f"run {run} was offered the tool {manifest.name}, which this agent lacks; add it"
+                )
+            now = _manifest(tool)
+            if (now.schema, now.replay) != (manifest.schema, manifest.replay):
+                raise WrongUse(
+                    f"run {run}: the tool {manifest.name} has another schema or replay class now than it was "
+                    "offered with; resume it with the tool as it was"
+                )
+        for watch in state.guards:
+            if watch.guard is None:
+                raise WrongUse(f"run {run}: its guard {watch.name} is {watch.blind}; install it as it was")
 
     def _system(self) -> list[Message]:
         return [] if self.system is None else [Message(role=Role.SYSTEM, text=self.system)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, RefoldError
-from refold.reducers.events import Event, Fact
+from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
@@ -65,7 +65,7 @@ class Journal:
 def record(event: Event, at: int, salt: bytes) -> Record:
     """An event as the store takes it. The salt blinds what the world said; the harness's own words need none."""
     encoded = codec.encode(event)
-    blinded = isinstance(event, Fact) and bool(getattr(event, "digest", ""))
+    blinded = encoded.content is not None and isinstance(event, Fact | Annotation)
     return Record(
         at=at,
         kind=encoded.kind,

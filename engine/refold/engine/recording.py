@@ -97,7 +97,13 @@ class Recording:
         score = _Score(self)
         world = _RecordedWorld(self.model(), {tool.name: tool for tool in self.tools().tools}, score)
         setting = Setting(
-            world=world, store=into, registry=self.registry, salts=score.salt, worker="", check=lambda _: None
+            world=world,
+            store=into,
+            registry=self.registry,
+            salts=score.salt,
+            worker="",
+            versions={},
+            check=lambda _: None,
         )
         run = Run(self.run, setting, lambda state, at, salt: self.opening)  # noqa: ARG005
         people = Background(partial(score.people, run))

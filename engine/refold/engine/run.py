@@ -48,6 +48,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     registry: Registry
     salts: Salts
     worker: str
+    versions: dict[str, str]
     check: Callable[[RunState], None]
 
 
@@ -183,8 +184,14 @@ class Run:
         return loop
 
     def _resumed(self, state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG002
+        tools = self._setting.world.tools
         return RunResumed(
-            at=at, worker=self._setting.worker, in_doubt=doubtful(state), downtime=at - state.at
+            at=at,
+            worker=self._setting.worker,
+            in_doubt=doubtful(state),
+            changed=tuple(tool.name for tool in state.setup.tools if tools[tool.name].digest != tool.digest),
+            downtime=at - state.at,
+            versions=self._setting.versions,
         )
 
     def _told(self, update: Update) -> None:

@@ -74,10 +74,11 @@ class World:
     async def run(self, effect: RunTool, arguments: str, state: RunState, scope: anyio.CancelScope) -> Maker:
         """Run a tool. `scope` is cancelled by whoever wants the call settled."""
         stopwatch = self.clock.stopwatch(effect)
-        tool = self.tools.get(effect.name)
+        offered = sorted(tool.name for tool in state.setup.tools)
+        tool = self.tools.get(effect.name) if effect.name in offered else None
         if tool is None:
-            offered = ", ".join(sorted(self.tools)) or "none"
-            return _told(effect, ToolError.UNKNOWN_TOOL, {"tool": effect.name, "tools": offered}, stopwatch)
+            values: dict[str, str | int] = {"tool": effect.name, "tools": ", ".join(offered) or "none"}
+            return _told(effect, ToolError.UNKNOWN_TOOL, values, stopwatch)
         if not is_object(arguments):
             problem = "the arguments are not one complete JSON object"
             return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)

@@ -1,6 +1,7 @@
 """Digests of a state, so that two logs are compared by bisection and pieces of one side by side."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,16 +18,42 @@ def encoded(value: Any) -> bytes:
 
 
 def state_digest(state: RunState) -> StateDigested:
-    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own.
-
-    The window stands in it by its own digest and totals, so that the cost does not grow with the window.
-    """
-    window = msgspec.structs.replace(state.window, chunks=())
-    bare = msgspec.structs.replace(state, guards=(), window=window)
+    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own."""
     return StateDigested(
-        state=_sha256(bare),
+        state=_sha256(_PROJECTIONS[state.setup.rules](state)),
         guards={watch.name: _sha256(watch.own) for watch in state.guards if not watch.blind},
     )
+
+
+def _projection_1(state: RunState) -> dict[str, Any]:
+    """What is digested under version 1 of the rules: named one by one, for the digests in old logs are for ever.
+
+    A field that a later version adds to the state must not change what an old log digests to. The policy is not
+    in it: it stands in the log as it is. The window stands in it by its own digest and totals, so that the cost
+    does not grow with the window.
+    """
+    spent, usage, window = state.spent, state.spent.usage, state.window
+    request, batch, backoff, stopping = state.request, state.batch, state.backoff, state.stopping
+    answer, failure = state.answer, state.failure
+    return {
+        "place": (state.seq, state.at, state.agent_state, state.came_from, state.asked_at),
+        "window": (window.count, window.tokens, window.ranges, window.digest, state.messages),
+        "counts": (spent.steps, spent.requests, spent.calls, spent.cost_nanousd, spent.unpriced),
+        "usage": (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning),
+        "waits": (spent.retry_wait, spent.person_wait, spent.downtime),
+        "request": request and (request.seq, request.step, request.attempt, request.deadline),
+        "batch": batch
+        and [
+            (call.id, call.name, call.dispatched, call.in_doubt, call.result is None) for call in batch.calls
+        ],
+        "backoff": backoff and (backoff.until, backoff.attempt, backoff.passed),
+        "stopping": stopping and (stopping.trigger, stopping.code),
+        "answer": answer and (answer.seq, answer.step, answer.stop, answer.calls),
+        "failure": failure and (failure.seq, failure.attempt, failure.failure),
+    }
+
+
+_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1}
 
 
 def offer_digest(model: str, settings: dict[str, str], tools: tuple[Manifest, ...]) -> str:

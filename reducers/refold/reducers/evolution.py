@@ -46,7 +46,8 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
     after = MEANINGS[kind](replace(state, seq=state.seq + 1, at=at), event)
     if kind in _PUTS_ON_DUTY:
-        after = replace(after, guards=watches(after.policy, registry, after.guards))
+        versions: dict[str, int] = getattr(event, "guards", {})
+        after = replace(after, guards=watches(after.policy, registry, after.guards, versions))
     if not after.guards:
         return after
     guards = shown(after.guards, event)

@@ -16,7 +16,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.rules.order import decide
+from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 
 Result = ModelResponded | ModelFailed | ToolReturned
@@ -40,7 +40,7 @@ def advance(state: RunState, fact: Fact, registry: Registry = BUILTIN) -> tuple[
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
     events: list[Event] = [fact]
-    for decision, after in decide(state, fact):
+    for decision, after in rules_of(state)(state, fact):
         events.append(decision)
         state = after
     return state, tuple(events)
@@ -66,11 +66,23 @@ def _late(fact: Result) -> LateResult:
                 else None
             )
             return replace(
-                late, request=fact.request, stop=fact.stop, cost_nanousd=fact.cost_nanousd, content=said
+                late,
+                request=fact.request,
+                stop=fact.stop,
+                calls=fact.calls,
+                model=fact.model,
+                usage=fact.usage,
+                cost_nanousd=fact.cost_nanousd,
+                duration=fact.duration,
+                content=said,
             )
         case ModelFailed(content=failure):
             said = Late(text=failure.partial_text) if failure else None
-            return replace(late, request=fact.request, failure=fact.failure, content=said)
+            return replace(
+                late, request=fact.request, failure=fact.failure, duration=fact.duration, content=said
+            )
         case ToolReturned(content=output):
             said = Late(text=output.output) if output else None
-            return replace(late, call=fact.call, error=fact.error, content=said)
+            return replace(
+                late, call=fact.call, error=fact.error, size=fact.size, duration=fact.duration, content=said
+            )

@@ -16,7 +16,7 @@ import msgspec
 from refold.reducers.choices import choices
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.limits import TokenLimit, name_of
+from refold.reducers.limits import MessageLimit, TokenLimit, name_of
 from refold.reducers.policy import Policy
 from refold.reducers.text import clean
 from refold.reducers.texts import TEXTS
@@ -68,14 +68,24 @@ def canonical(policy: Policy, registry: Registry = BUILTIN, *, strict_guards: bo
     )
     _unique("guards", [guard["name"] for guard in guards])
     for place, limit in enumerate(limits):
-        if isinstance(limit, TokenLimit) and limit.measure == "estimate" and limit.scope != "run":
+        of_window = isinstance(limit, MessageLimit) or (
+            isinstance(limit, TokenLimit) and limit.measure == "estimate"
+        )
+        if of_window and limit.scope != "run":
             raise PolicyError(
-                f"limits[{place}].scope", "an estimate is of the window, whatever the scope; leave it out"
+                f"limits[{place}].scope", "it counts the window, whatever the scope; leave it out"
             )
+    texts = {**TEXTS, **_texts_of(guards, registry)}
     for key in policy.texts:
-        if key not in TEXTS:
-            raise PolicyError(f"texts.{key}", f"no such text{_nearest(key, TEXTS)}")
-    return msgspec.structs.replace(policy, limits=limits, guards=guards, texts={**TEXTS, **policy.texts})
+        if key not in texts:
+            raise PolicyError(f"texts.{key}", f"no such text{_nearest(key, texts)}")
+    return msgspec.structs.replace(policy, limits=limits, guards=guards, texts={**texts, **policy.texts})
+
+
+def _texts_of(guards: tuple[dict[str, Any], ...], registry: Registry) -> dict[str, str]:
+    """The texts that the policy's guards bring along; each may be overridden like any other."""
+    known = (registry[guard["guard"]] for guard in guards if guard["guard"] in registry)
+    return {key: text for guard in known for key, text in getattr(guard, "texts", {}).items()}
 
 
 def _limit(place: int, limit: Any) -> Any:

@@ -42,6 +42,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     to go on; `wait` waits for a person. `batch`: how the calls of one answer run. `texts` overrides what the
     harness says to the model, by key. Written without defaults left out, so that a recorded policy never
     changes its meaning when a default does.
+
+    A key that a later version adds has here, as its default, what runs recorded without it meant; what the
+    language takes for a key that was not written is filled in by `parse`.
     """
 
     schema: Literal["refold/v1"] = "refold/v1"
@@ -59,4 +62,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def text_of(policy: Policy, key: str) -> str:
     """What the harness says under this key. A policy recorded before the key was there means the built-in text."""
-    return policy.texts.get(key, TEXTS[key])
+    return policy.texts.get(key) or TEXTS[key]

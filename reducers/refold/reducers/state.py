@@ -1,7 +1,6 @@
 """The state of a run: small, immutable, serialisable, and nothing but a fold over its log.
 
-Numbers are integers: nanoseconds, nano-dollars, tokens. The state has every counter from the start, so that a
-log never lacks one that a later rule wants.
+Numbers are integers: nanoseconds, nano-dollars, tokens.
 """
 
 from typing import Any
@@ -169,7 +168,7 @@ class Watch(_Value, frozen=True, kw_only=True):
 
 
 class RunState(_Value, frozen=True, kw_only=True):
-    """All that the log says, folded. `seq` and `at` are the last event's, 0 before the first."""
+    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq."""
 
     setup: Setup = Setup()
     seq: int = 0
@@ -178,6 +177,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     came_from: AgentState | None = None
     window: Window = Window()
     messages: int = 0
+    digested: int = 0
     spent: Spent = Spent()
     lineage: Mark = Mark()
     origin: Mark = Mark()

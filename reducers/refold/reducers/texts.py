@@ -17,7 +17,7 @@ TEXTS: Mapping[str, str] = MappingProxyType(
         "refused:repetition": "skipped: the same calls were repeated too often, so this call was not run.",
         "refused:limit": "skipped: the run reached one of its limits, so this call was not run.",
         "refused:stopped": "skipped: the run was stopped, so this call was not run.",
-        "refused:guard": "skipped: a rule of this run ended it, so this call was not run.",
+        "refused:guard": "skipped: a rule of this run does not allow this call, so it was not run.",
         "unknown_tool": "unknown_tool: there is no tool {tool}. The tools are: {tools}.",
         "bad_arguments": "bad_arguments: {problem}",
         "raised": "raised: {problem}",

@@ -84,7 +84,6 @@ class Verdict(StrEnum):
     """What a guard or a limit says when it does not simply allow."""
 
     STOP = "stop"
-    REFUSE = "refuse"
     WARN = "warn"
     INJECT = "inject"
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
-from refold.reducers.errors import Damaged, DamagedLog, NewerLog, RefoldError
+from refold.reducers.errors import Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
     CallRefused,
     Decision,
@@ -24,7 +24,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.rules import VERSIONS
+from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 from refold.replay.reading import event_of, stored_events
 from refold.store.protocol import Store
@@ -166,9 +166,7 @@ class Auditor:
             raise DamagedLog(self._run, seq, str(error)) from error
 
     def _derived(self, state: RunState, fact: Fact) -> list[tuple[Decision, RunState]]:
-        decide = VERSIONS.get(state.setup.rules)
-        if decide is None:
-            raise NewerLog(self._run, self._fact_seq, f"decision rules version {state.setup.rules}")
+        decide = rules_of(state)
         try:
             return list(decide(state, fact))
         except RefoldError as error:

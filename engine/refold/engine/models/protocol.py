@@ -10,7 +10,7 @@ from refold.reducers.messages import Message, ToolSchema, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request: exactly what the model is to see.
 
     `settings` are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`).

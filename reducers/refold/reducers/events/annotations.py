@@ -1,6 +1,9 @@
 """Annotations: worth keeping, without effect on the state."""
 
 from refold.reducers.events.base import Annotation, Content
+from refold.reducers.events.facts import Call
+from refold.reducers.messages import Usage
+from refold.reducers.numbers import Count
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
 
 
@@ -21,7 +24,12 @@ class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
     stop: StopReason | None = None
     error: ToolError | None = None
     failure: FailureClass | None = None
-    cost_nanousd: int | None = None
+    calls: tuple[Call, ...] = ()
+    model: str = ""
+    usage: Usage = Usage()
+    cost_nanousd: Count | None = None
+    size: Count = 0
+    duration: Count = 0
     digest: str = ""
     content: Late | None = None
 

@@ -49,19 +49,24 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
     """Run these calls. `deadline` is an instant."""
 
     calls: tuple[str, ...]
-    attempt: int = 1
+    attempt: Count = 1
     deadline: Count | None = None
 
 
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
-    """Do not run this call. `text` is the key of what the model is told; `metadata` is the guard's own."""
+    """Do not run this call. `text` is the key of what the model is told.
+
+    `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern.
+    """
 
     call: str
     why: Refusal
     guard: str
     version: Count
     text: str
-    metadata: dict[str, str] = {}
+    code: str = ""
+    saw: dict[str, str | int] = {}
+    metadata: dict[str, str | int | bool] = {}
     chars: Count = 0
     tokens: Count = 0
     digest: str = ""

@@ -50,7 +50,8 @@ class Opening(Content, frozen=True, kw_only=True):
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """A run begins. `rules` is the version of the decision rules; `settings` are names to JSON text.
 
-    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`.
+    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
+    the versions of the policy's guards, by name.
     """
 
     run: str
@@ -66,6 +67,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     parent: Parent | None = None
     environment: tuple[str, ...] = ()
     versions: dict[str, str] = {}
+    guards: dict[str, Count] = {}
     digest: str = ""
     content: Opening | None = None
 
@@ -85,6 +87,7 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     seed: Count | None = None
     labels: dict[str, str] = {}
     versions: dict[str, str] = {}
+    guards: dict[str, Count] = {}
 
 
 class Call(Part, frozen=True, kw_only=True):
@@ -113,7 +116,8 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     """The model answered the request made at event `request`.
 
     `chars` counts the text, `tokens` is the estimate for the message, `duration` and `retry_wait` are
-    nanoseconds, `cost_nanousd` None where no price is known, `sent` the digest of the request as sent.
+    nanoseconds (the wait is what the adapter itself waited between tries of its own), `cost_nanousd` None where
+    no price is known, `sent` the digest of the request as sent.
     `blank`: the text holds nothing but white space.
     """
 
@@ -274,10 +278,14 @@ class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
 
 
 class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
-    """An engine took the run up again. `downtime` is nanoseconds without one; `in_doubt` are call ids."""
+    """An engine took the run up again. `in_doubt` are call ids, `changed` the tools whose code is another now.
+
+    `downtime` is the time since the log's last event, nanoseconds: at most that long no engine had the run.
+    """
 
     worker: str = ""
     in_doubt: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     downtime: Count = 0
     versions: dict[str, str] = {}
 
@@ -287,5 +295,6 @@ class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):
 
     policy: Policy
     by: str = "user"
+    guards: dict[str, Count] = {}
     digest: str = ""
     content: Reason | None = None

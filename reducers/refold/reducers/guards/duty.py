@@ -4,6 +4,9 @@ A guard that is not installed, that lacks the content it needs, or whose own cod
 of the state does not suffer, and what it would have said is reported as unknown, never made up.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from refold.reducers.events import Event
@@ -15,22 +18,46 @@ from refold.reducers.state import RunState, Watch
 from refold.reducers.texts import TEXTS
 
 NOT_INSTALLED = "not installed"
+OTHER_CONFIGURATION = "installed in a version that is configured otherwise"
 NO_CONTENT = "content erased or not read"
 FAILED = "its own code failed"
 
 
-def watches(policy: Policy, registry: Registry, before: tuple[Watch, ...] = ()) -> tuple[Watch, ...]:
-    """The policy's guards on duty. One that was there before, configured alike, keeps what it has seen."""
+def watches(
+    policy: Policy,
+    registry: Registry,
+    before: tuple[Watch, ...] = (),
+    versions: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Watch, ...]:
+    """The policy's guards on duty. One that was there before, configured alike, keeps what it has seen.
+
+    `versions` are those that the log was written with: a guard of another version is blind, for it would say
+    other things.
+    """
     known = {watch.name: watch for watch in before}
-    return tuple(_watch(config, registry, known) for config in policy.guards)
+    return tuple(_watch(config, registry, known, versions) for config in policy.guards)
 
 
-def _watch(config: GuardConfig, registry: Registry, known: dict[str, Watch]) -> Watch:
+def versions_of(policy: Policy, registry: Registry) -> dict[str, int]:
+    """The versions of the policy's guards as they are installed here, by name: recorded with a run."""
+    return {watch.name: watch.version for watch in watches(policy, registry) if watch.guard is not None}
+
+
+def _watch(
+    config: GuardConfig, registry: Registry, known: dict[str, Watch], versions: Mapping[str, int]
+) -> Watch:
     kind = str(config.get("guard", ""))
     name = str(config.get("name") or kind)
     if kind not in registry:
         return Watch(name=name, kind=kind, blind=NOT_INSTALLED)
-    guard = msgspec.convert(config, registry[kind])
+    try:
+        guard = msgspec.convert(config, registry[kind])
+    except msgspec.ValidationError:
+        return Watch(name=name, kind=kind, blind=OTHER_CONFIGURATION)
+    recorded = versions.get(name, guard.version)
+    if recorded != guard.version:
+        blind = f"installed in version {guard.version}, recorded with version {recorded}"
+        return Watch(name=name, kind=kind, version=recorded, blind=blind)
     old = known.get(name)
     if old is not None and old.guard == guard:
         return old
@@ -77,7 +104,7 @@ def _possible(state: RunState, judgement: Judgement) -> bool:
         MOVES.get((state.agent_state, judgement.trigger), ())
     ):
         return False
-    return isinstance(judgement, Warn) or judgement.text in TEXTS
+    return isinstance(judgement, Warn) or judgement.text in state.policy.texts or judgement.text in TEXTS
 
 
 def _failed(watch: Watch) -> Stop:

@@ -51,7 +51,7 @@ class Refuse(_Said, frozen=True, kw_only=True):
     call: str
     why: Refusal = Refusal.SKIPPED
     text: str = "refused:guard"
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str | int | bool] = {}
 
 
 class Warn(_Said, frozen=True, kw_only=True):
@@ -73,7 +73,8 @@ class Guard(Protocol):
     """A guard. Every method is pure and total.
 
     `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
-    of events it is shown; `reads_content` says that it needs what was said in them.
+    of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`, a
+    mapping of keys to words for the model of its own; a policy may override them.
     """
 
     kind: ClassVar[str]

@@ -30,6 +30,11 @@ class Tail(
     systems: Literal["all", "first"] = "first"
     pair_cut: Literal["drop", "extend"] = "drop"
 
+    @property
+    def reason(self) -> str:
+        """Why it prunes: at a threshold, if it waits for one, else to keep the window."""
+        return "threshold" if self.when.waits else "window"
+
     def fits(self, window: Window) -> bool:
         """Whether the window surely holds no message too many: a pass need not look closer."""
         return window.count - window.system_pinned - window.task_pinned <= max(1, self.last)

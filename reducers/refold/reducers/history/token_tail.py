@@ -33,6 +33,11 @@ class TokenTail(
     count_system: bool = False
     pair_cut: Literal["drop", "extend"] = "drop"
 
+    @property
+    def reason(self) -> str:
+        """Why it prunes: to keep a budget."""
+        return "budget"
+
     def fits(self, window: Window) -> bool:
         """Whether the window weighs no more than the budget."""
         if window.tokens <= self.budget:

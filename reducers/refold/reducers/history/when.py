@@ -15,6 +15,11 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     messages: Annotated[int, Meta(ge=1)] | None = None
     tokens: Annotated[int, Meta(ge=1)] | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is a threshold to wait for."""
+        return self.messages is not None or self.tokens is not None
+
     def holds(self, window: Window) -> bool:
         """Whether every condition given holds; with none given, only `always` makes it true."""
         conditions = [

@@ -35,7 +35,8 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
     """A request is under way: of a new step, or the next attempt at the same."""
     if state.request or state.batch:
         raise UnexpectedEvent("model_requested", "a request or a batch of calls is still open")
-    first = event.attempt == 1
+    if event.step not in (state.spent.steps, state.spent.steps + 1):
+        raise UnexpectedEvent("model_requested", f"step {event.step} after step {state.spent.steps}")
     request = Request(
         seq=state.seq,
         step=event.step,
@@ -46,7 +47,7 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
         max_output=event.max_output,
     )
     spent = state.spent
-    spent = replace(spent, steps=spent.steps + first, requests=spent.requests + 1)
+    spent = replace(spent, steps=event.step, requests=spent.requests + 1)
     return replace(state, request=request, backoff=None, failure=None, spent=spent)
 
 
@@ -144,8 +145,8 @@ def state_changed(state: RunState, event: StateChanged) -> RunState:
 
 
 def state_digested(state: RunState, event: StateDigested) -> RunState:  # noqa: ARG001
-    """A checkpoint for people who compare logs; it changes nothing."""
-    return state
+    """A checkpoint for people who compare logs: the next one comes so many events after it."""
+    return replace(state, digested=state.seq)
 
 
 def _outcome(state: RunState, event: StateChanged) -> Outcome:

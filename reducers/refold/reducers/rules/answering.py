@@ -1,12 +1,11 @@
 """On an answer: dispatch its calls, or say what a finished turn means."""
 
 from refold.reducers.events import Fact, ToolsDispatched
-from refold.reducers.limits import StepLimit, trips
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.rules.ending import injected, move
+from refold.reducers.rules.ending import injected, may_inject, move
 from refold.reducers.rules.flow import Flow, in_flight, one
 from refold.reducers.state import Batch, RunState
-from refold.reducers.usage import call_deadline, used
+from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import StopReason
 
 
@@ -68,8 +67,4 @@ def tools_done(state: RunState, fact: Fact) -> Flow | None:
 
 
 def _go_on(state: RunState) -> Flow | None:
-    # Nobody would read a message that no request follows: the next preflight says MAX_STEPS.
-    for limit in state.policy.limits:
-        if isinstance(limit, StepLimit) and trips(limit, used(limit, state)):
-            return None
-    return one(injected(state, "continue", "end_of_turn"))
+    return one(injected(state, "continue", "end_of_turn")) if may_inject(state) else None

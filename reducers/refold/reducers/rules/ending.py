@@ -5,6 +5,7 @@ from typing import Any
 from refold.reducers.checkpoint import encoded
 from refold.reducers.codec import digest
 from refold.reducers.events import CallRefused, Fact, MessageInjected, Said, StateChanged
+from refold.reducers.limits import StepLimit, trips
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
@@ -12,6 +13,7 @@ from refold.reducers.policy import text_of
 from refold.reducers.rules.flow import Flow, in_flight
 from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
+from refold.reducers.usage import used
 from refold.reducers.vocabulary import Refusal, Role
 
 
@@ -47,21 +49,10 @@ def refuse_open(state: RunState, guard: str, text: str, version: int = 1) -> Flo
     return state
 
 
-def refused(
-    state: RunState,
-    call: str,
-    guard: str,
-    text: str,
-    *,
-    version: int = 1,
-    why: Refusal = Refusal.SKIPPED,
-    metadata: dict[str, str] | None = None,
-) -> CallRefused:
-    """The decision not to run a call, with what the model is told instead of a result."""
+def refused(state: RunState, call: str, guard: str, text: str, *, version: int = 1) -> CallRefused:
+    """The decision to skip a call, with what the model is told instead of a result."""
     said = _said(state, Role.TOOL, text, {})
-    return CallRefused(
-        call=call, why=why, guard=guard, version=version, text=text, metadata=metadata or {}, **said
-    )
+    return CallRefused(call=call, why=Refusal.SKIPPED, guard=guard, version=version, text=text, **said)
 
 
 def injected(
@@ -77,3 +68,9 @@ def _said(state: RunState, role: Role, text: str, values: dict[str, str | int]) 
     chars, tokens = measured(state.policy.estimator, Message(role=role, text=rendered))
     content = Said(texts=(rendered,))
     return {"chars": chars, "tokens": tokens, "digest": digest(b"", encoded(content)), "content": content}
+
+
+def may_inject(state: RunState) -> bool:
+    """Whether somebody will read it: once the step limit is reached no request follows, and nothing is injected."""
+    limits = (limit for limit in state.policy.limits if isinstance(limit, StepLimit))
+    return not any(trips(limit, used(limit, state)) for limit in limits)

@@ -1,9 +1,11 @@
 """Guards at work: what they say is recorded and carried out, in the policy's order."""
 
+from msgspec.structs import replace
+
 from refold.reducers.events import Fact, GuardTripped
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Inject, Judgement, Place, Refuse, Stop, Warn
-from refold.reducers.rules.ending import injected, move, refuse_open, refused
+from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Check, Flow
 from refold.reducers.state import RunState, Watch
 from refold.reducers.vocabulary import Verdict
@@ -43,7 +45,8 @@ def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
             state = yield _tripped(watch, judgement, Verdict.WARN)
         case Inject():
             state = yield _tripped(watch, judgement, Verdict.INJECT)
-            state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
+            if may_inject(state):
+                state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
         case Refuse():
             state = yield from _refuse(state, watch, judgement)
     return state
@@ -56,14 +59,13 @@ def _open(state: RunState, call: str) -> bool:
 def _refuse(state: RunState, watch: Watch, judgement: Refuse) -> Flow:
     if not _open(state, judgement.call):
         return state  # the first guard that refused a call gave it its result
+    decision = refused(state, judgement.call, watch.name, judgement.text, version=watch.version)
     return (
-        yield refused(
-            state,
-            judgement.call,
-            watch.name,
-            judgement.text,
-            version=watch.version,
+        yield replace(
+            decision,
             why=judgement.why,
+            code=judgement.code,
+            saw=judgement.saw,
             metadata=judgement.metadata,
         )
     )

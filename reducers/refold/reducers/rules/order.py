@@ -61,6 +61,15 @@ def answered(state: RunState, fact: Fact) -> Flow | None:
     return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
 
 
+def without_calls(check: Check) -> Check:
+    """R12: the check, on an answer without calls: what is asked when a batch is done is asked there too."""
+
+    def checked(state: RunState, fact: Fact) -> Flow | None:
+        return None if state.answer is None or state.answer.calls else check(state, fact)
+
+    return checked
+
+
 _STEPS = limited(at(StepLimit, "preflight"), Trigger.EXHAUST_STEPS, "step_limit")
 _MESSAGES = limited(at(MessageLimit, "preflight"), Trigger.EXCEED_BUDGET, "message_limit")
 _ESTIMATE = limited(at(TokenLimit, "preflight", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
@@ -96,6 +105,7 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
             guards(Place.ON_CALLS),
             guards(Place.ON_BATCH),
             dispatch,
+            without_calls(guards(Place.AFTER_TOOLS)),
             provider_refusal,
             end_of_turn,
         ),
@@ -131,7 +141,6 @@ def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
     Each decision is folded before the next is derived. Ends when something in the world comes next, a person
     is asked, or the run has ended.
     """
-    before = state.seq - 1
     flow = _flow(state, fact)
     try:
         decision = next(flow)
@@ -141,7 +150,7 @@ def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
             decision = flow.send(state)
     except StopIteration:
         pass
-    if before // DIGEST_EVERY != state.seq // DIGEST_EVERY and not state.ended:
+    if state.seq - state.digested >= DIGEST_EVERY and not state.ended:
         decision = state_digest(state)
         yield decision, evolve(state, decision)
 

@@ -21,7 +21,7 @@ def _pruned(state: RunState) -> Flow:
         if pruning is not None:
             state = yield HistoryPruned(
                 name=step.name,
-                reason="window",
+                reason=step.reason,
                 before=before.count,
                 after=pruning.window.count,
                 tokens_before=before.tokens,
@@ -58,6 +58,6 @@ def view_digest(state: RunState) -> str:
     """A digest of all that the next request shows: the window, the tools offered, the model and its settings.
 
     It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which are
-    salted where they are not the harness's own.
+    salted where they are not the harness's own: views compare within a lineage, and in replays.
     """
     return hashlib.sha256(state.window.digest + state.setup.offer.encode()).hexdigest()

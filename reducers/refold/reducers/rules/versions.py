@@ -1,0 +1,25 @@
+"""Every version of the decision rules that a log may name. Old ones stay here, and stay callable.
+
+A run is decided by the rules that it was started under, for as long as it lives: resumed or audited, by
+whatever version of refold.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from refold.reducers.errors import NewerLog
+from refold.reducers.events import Decision, Fact
+from refold.reducers.rules.order import RULES, decide
+from refold.reducers.state import RunState
+
+Decide = Callable[[RunState, Fact], Iterator[tuple[Decision, RunState]]]
+
+VERSIONS: Mapping[int, Decide] = MappingProxyType({RULES: decide})
+
+
+def rules_of(state: RunState) -> Decide:
+    """The rules that a run is decided by. Raises `NewerLog` for rules that this version does not have."""
+    found = VERSIONS.get(state.setup.rules)
+    if found is None:
+        raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")
+    return found
