@@ -267,7 +267,7 @@ async def test_failures_of_a_run_are_raised_again_each_time() -> None:
     await Agent(model=ScriptedModel([say("So.")]), store=store).start("Do it.", run_id="r").result()
     run = Agent(model=ScriptedModel([say("So.")]), store=store).start("Do it.", run_id="r")
     for _ in range(2):
-        with pytest.raises(Exception, match="run r is at event 4, not 0") as caught:
+        with pytest.raises(Exception, match="there is a run 'r' in this store already") as caught:
             await run.result()
         assert not isinstance(caught.value, ModelFailed)
     assert [] == seen

@@ -321,3 +321,26 @@ def test_which_kinds_have_content() -> None:
         "diagnosed",
         "source_recorded",
     } == set(CONTENTS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "content"),
+    [
+        pytest.param(
+            "model_responded",
+            '{"kind":"model_responded","at":1,"request":2,"stop":"tool_use","calls":[{"id":"c1","name":"x"}]}',
+            '{"text":"hm"}',
+            id="a call without arguments",
+        ),
+        pytest.param(
+            "message_injected",
+            '{"kind":"message_injected","role":"user","text":"continue","cause":"x","chars":1,"tokens":1}',
+            '{"texts":[]}',
+            id="words that are not there",
+        ),
+    ],
+)
+def test_a_content_of_other_things_than_its_body(kind: str, body: str, content: str) -> None:
+    """A content that speaks of more or fewer things than its body is damage, and breaks nothing later."""
+    with pytest.raises(DamagedLog, match="is not that of its body"):
+        decode(kind, body.encode(), content.encode())

@@ -1,11 +1,13 @@
 """Limits: one below, at, one above, for each type, operator, check and scope; and the clock that they read."""
 
+import decimal
 from typing import Any
 
 import pytest
 
 from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
 from refold.reducers.events import GuardTripped
+from refold.reducers.numbers import nano
 from support.scenario import SECOND, START, Scenario
 
 STEP_END = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
@@ -399,3 +401,11 @@ def test_tokens_are_judged_before_cost() -> None:
     scenario = Scenario({"limits": limits})
     scenario.answer("hi")
     assert BUDGET + "token_budget" == scenario.last[-1]
+
+
+def test_the_callers_decimal_context_does_not_matter() -> None:
+    """Whatever precision and traps a program has set for its own sums, seconds become the same nanoseconds."""
+    with decimal.localcontext() as context:
+        context.prec = 3
+        context.traps[decimal.Inexact] = True
+        assert 12_345_678_000_000 == nano(12345.678)

@@ -208,6 +208,7 @@ def test_an_amended_policy_that_configures_it_alike_keeps_the_count() -> None:
         pytest.param('{"a": [' + ",".join(["{}"] * 1000) + "]}", True, id="wide, and not deep"),
         pytest.param('{"a": "' + "[" * 1000 + '"}', True, id="brackets in a text"),
         pytest.param('{"a": "\\"' + "[" * 1000 + '"}', True, id="brackets behind an escaped quote"),
+        pytest.param("[" * 101 + '\\"' * 200_000, False, id="many quotes that nothing closes"),
         pytest.param('{"a": ' + "9" * 10_000 + "}", True, id="a number longer than the interpreter converts"),
     ],
 )

@@ -16,18 +16,21 @@ from refold.reducers.effects import CallModel, RunTool, Settle, WaitUntil, doubt
 from refold.reducers.events import (
     KINDS,
     Answer,
+    CallRefused,
     CancelRequested,
     ClockRead,
     DoubtResolved,
     Event,
     Fact,
     InputReceived,
+    MessageInjected,
     ModelFailed,
     ModelResponded,
     PolicyAmended,
     RunForked,
     RunResumed,
     RunStarted,
+    Said,
     ToolReturned,
 )
 from refold.reducers.folding import advance
@@ -53,7 +56,6 @@ class Data(Protocol):
 
 data = st.data
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-_WHOLE = st.integers(0, 2**53)
 _POLICIES = st.deferred(lambda: st.builds(parse, policy_data()))
 
 
@@ -65,7 +67,23 @@ def each(examples: int) -> int:
 @cache
 def events(kind: str) -> st.SearchStrategy[Event]:
     """Any event of this kind, with values that a decoder takes."""
-    return _struct(KINDS[kind])
+    return _struct(KINDS[kind]).map(_fitting)
+
+
+def _fitting(event: Event) -> Event:
+    """The event with a content that speaks of as many things as its body does."""
+    match event:
+        case ModelResponded(calls=calls, content=Answer() as said):
+            arguments = (*said.arguments, *["{}"] * len(calls))[: len(calls)]
+            return msgspec.structs.replace(event, content=msgspec.structs.replace(said, arguments=arguments))
+        case RunStarted(messages=sizes, content=opening) if opening is not None:
+            count = min(len(sizes), len(opening.messages))
+            content = msgspec.structs.replace(opening, messages=opening.messages[:count])
+            return msgspec.structs.replace(event, messages=sizes[:count], content=content)
+        case (CallRefused() | MessageInjected()) if event.content is not None:
+            return msgspec.structs.replace(event, content=Said(texts=(*event.content.texts, "")[:1]))
+        case _:
+            return event
 
 
 def _struct(type_: type[Any]) -> st.SearchStrategy[Any]:
@@ -99,8 +117,8 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
 
 def _plain(info: Any) -> st.SearchStrategy[Any]:
     match info:
-        case msgspec.inspect.IntType():
-            return _WHOLE
+        case msgspec.inspect.IntType(ge=least):
+            return st.integers(least or 0, 2**53)
         case msgspec.inspect.FloatType():
             return st.floats(0, 1e6)
         case msgspec.inspect.BoolType():

@@ -1,6 +1,7 @@
 """An agent: a model, tools and a policy, and the runs that are started with them."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import socket
@@ -32,6 +33,7 @@ from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.state import RunState
+from refold.reducers.text import clean
 from refold.reducers.vocabulary import Role
 from refold.store import MemoryStore
 
@@ -68,9 +70,11 @@ class Agent:
             if isinstance(policy, Policy)
             else parse(policy or {}, self.registry)
         )
-        self.system, self.name = system, name
+        self.system, self.name = system, _text(name, "name")
         self.store: StoreSource = MemoryStore() if store is None else store
-        self.settings = {key: msgspec.json.encode(value).decode() for key, value in (settings or {}).items()}
+        self.settings = {
+            _text(key, "settings"): _setting(key, value) for key, value in (settings or {}).items()
+        }
         self._clock = clock
         self._refuse_cost_without_price()
 
@@ -102,12 +106,16 @@ class Agent:
             rules=RULES,
             policy=self.policy,
             model=self.model.name,
+            address=_address(self.model),
             settings=self.settings,
             tools=tuple(map(_manifest, self.tools.values())),
             seed=chosen,
             agent=self.name,
-            labels=dict(labels or {}),
-            environment=tuple(environment),
+            labels={
+                _text(key, "labels"): _text(value, f"labels[{key!r}]")
+                for key, value in (labels or {}).items()
+            },
+            environment=tuple(_text(entry, "environment") for entry in environment),
             versions=versions(),
             guards=versions_of(self.policy, self.registry),
         )
@@ -158,6 +166,12 @@ class Agent:
                 f"run {run} was started with the model {state.setup.model}, and this agent has {self.model.name}; "
                 "resume it with that model"
             )
+        if _address(self.model) != state.setup.address:
+            raise WrongUse(
+                f"run {run} asked its model at {state.setup.address or 'the usual address'}, and this agent would ask "
+                f"at {_address(self.model) or 'the usual one'}: what was said there would go elsewhere; give the same "
+                "base_url (--base-url)"
+            )
         for manifest in state.setup.tools:
             tool = self.tools.get(manifest.name)
             if tool is None:
@@ -206,6 +220,25 @@ def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
             raise WrongUse(f"two tools are called {tool.name!r}; give one another name")
         named[tool.name] = tool
     return named
+
+
+def _address(model: Model) -> str:
+    return str(getattr(model, "address", ""))
+
+
+def _text(value: object, place: str) -> str:
+    """The text, if it is one that can be written down."""
+    if not isinstance(value, str) or clean(value) != value:
+        raise WrongUse(f"{place}: expected text, got {value!r}")
+    return value
+
+
+def _setting(key: str, value: Any) -> str:
+    try:
+        said = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise WrongUse(f"settings[{key!r}]: expected a value that JSON can write: {error}") from error
+    return _text(said, f"settings[{key!r}]")
 
 
 def _manifest(tool: Tool) -> Manifest:

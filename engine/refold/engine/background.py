@@ -52,7 +52,7 @@ class Background:
                 await self._work()
         except BaseException as error:
             self._error = _first(error)
-            if not isinstance(self._error, Exception):
+            if isinstance(self._error, anyio.get_cancelled_exc_class()):
                 raise
         finally:
             self._over.set()

@@ -3,13 +3,24 @@
 from collections.abc import Sequence
 
 from refold.reducers import codec
-from refold.reducers.errors import DamagedLog, RefoldError
+from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import remembered
-from refold.store.protocol import Lease, Record, Store, Stored, UnknownRun
+from refold.store.protocol import Conflict, Lease, Record, Store, Stored, UnknownRun
+
+
+class RunExists(WrongUse):
+    """A run was to be started under an id that the store has already. Nothing was written."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"there is a run {self.run!r} in this store already; take another id, or resume it"
 
 
 class Journal:
@@ -38,7 +49,12 @@ class Journal:
         if self._lease is None:
             self._lease = await self.store.lease(self._run)
         records = [record(event, max(before.at, after.at), salt) for event in events]
-        await self.store.append(self._run, before.seq, self._lease, records)
+        try:
+            await self.store.append(self._run, before.seq, self._lease, records)
+        except Conflict as error:
+            if before.seq == 0:
+                raise RunExists(self._run) from error
+            raise
         for place, event in enumerate(events):
             self._keep(before.seq + 1 + place, event, after)
 

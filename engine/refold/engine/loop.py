@@ -20,6 +20,7 @@ from refold.reducers.events import ClockRead, ModelResponded
 from refold.reducers.folding import advance
 from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
+from refold.reducers.views import MissingContent
 
 Salts = Callable[[int], bytes]
 """The salt of the fact that becomes event number so-and-so."""
@@ -64,15 +65,17 @@ class Loop:
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act."""
         async with anyio.create_task_group() as tasks:
+            resuming = bool(self._queue)
             while True:
-                # What is queued comes first: a resumption may say that an open call must not be started again.
-                if not self._queue:
+                # A resumption comes first: it may say that an open call must not be started again.
+                if not resuming:
                     effects = next_effects(self.state)
                     self._let_go(effects)
                     self._start(effects, tasks)
                     if not (self._queue or effects or self._in_flight):
                         return
                 await self._record(await self._next())
+                resuming = False
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> None:
         for effect in effects:
@@ -117,8 +120,8 @@ class Loop:
         if queued.effect is None:
             if before.ended:
                 return  # somebody asked for something after the end
-        elif self._in_flight.pop(queued.effect, None) is None:
-            return  # a clock for which nothing waits any more
+        elif self._in_flight.pop(queued.effect, None) is None or self._rang_in_vain(queued.effect):
+            return
         at = max(before.at, self._world.clock.stamp())
         salt = self._salts(before.seq + 1)
         after, events = advance(before, queued.make(before, at, salt), self._registry)
@@ -126,6 +129,10 @@ class Loop:
         self.state = after
         for place, event in enumerate(events):
             self._tell(Recorded(before.seq + 1 + place, event))
+
+    def _rang_in_vain(self, effect: Effect) -> bool:
+        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second.
+        return isinstance(effect, WaitUntil) and effect not in next_effects(self.state)
 
     async def _ask(self, effect: CallModel, scope: anyio.CancelScope) -> None:
         def publish(delta: Delta) -> None:
@@ -140,9 +147,10 @@ class Loop:
         self.put(make, effect)
 
     async def _run(self, effect: RunTool, scope: anyio.CancelScope) -> None:
-        answer = self.journal.contents[effect.answer]
+        answer = self.journal.contents.get(effect.answer)
         said = answer.content if isinstance(answer, ModelResponded) else None
-        assert said is not None
+        if said is None:
+            raise MissingContent(self.state.setup.run, effect.answer)
         self.put(await self._world.run(effect, said.arguments[effect.position], self.state, scope), effect)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:

@@ -44,14 +44,23 @@ _FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockR
 
 
 class Parted(RefoldError):
-    """A run that was played again decided otherwise than it did when it was recorded, first at event `seq`."""
+    """A run that was played again went otherwise than it did when it was recorded, first at event `seq`.
 
-    def __init__(self, run: str, seq: int, recorded: str | None, played: str) -> None:
-        super().__init__(run, seq, recorded, played)
-        self.run, self.seq, self.recorded, self.played = run, seq, recorded, played
+    `fields` names what differs between two events of one kind.
+    """
+
+    def __init__(
+        self, run: str, seq: int, recorded: str | None, played: str, fields: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(run, seq, recorded, played, fields)
+        self.run, self.seq, self.recorded, self.played, self.fields = run, seq, recorded, played, fields
 
     def __str__(self) -> str:
-        return f"run {self.run} event {self.seq}: {self.played} now, {self.recorded or 'nothing'} when it was recorded"
+        other = f", with another {', '.join(self.fields)}" if self.fields else ""
+        return (
+            f"run {self.run} event {self.seq}: {self.played} now, {self.recorded or 'nothing'} when it was "
+            f"recorded{other}"
+        )
 
 
 class Recording:
@@ -122,7 +131,7 @@ class Recording:
         recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
         if update.event != recorded:
             was = None if recorded is None else kind_of(recorded)
-            raise Parted(self.run, update.seq, was, kind_of(update.event))
+            raise Parted(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
 
     def _answers(self) -> list[tuple[ModelRequest, Ended]]:
         requests = self._requests()
@@ -151,6 +160,13 @@ class Recording:
             if isinstance(fact, ModelResponded) and fact.content is not None
             for call, arguments in zip(fact.calls, fact.content.arguments, strict=True)
         }
+
+
+def _other(played: Event, recorded: Event | None) -> tuple[str, ...]:
+    if type(played) is not type(recorded):
+        return ()
+    names = played.__struct_fields__
+    return tuple(name for name in names if getattr(played, name) != getattr(recorded, name))
 
 
 class _RecordedWorld(World):

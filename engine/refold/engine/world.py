@@ -5,6 +5,7 @@ fact enters the log are known only when its turn comes.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
@@ -31,6 +32,7 @@ Maker = Callable[[RunState, int, bytes], Fact]
 
 Publish = Callable[[Delta], None]
 _NANO = 1_000_000_000
+_UNHIDDEN = "its output could not be redacted, and is not shown"
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _REPEATABLE = (Replay.READ_ONLY, Replay.IDEMPOTENT)
 
@@ -103,28 +105,33 @@ class World:
                         seen(item)
         except (ModelFailed, WrongUse, MissingFact):
             raise
-        except Exception as error:  # a model that breaks its promise must not take the run with it
-            raise ModelFailed(FailureClass.OTHER, f"{type(error).__name__}: {error}") from error
+        except BaseException as error:  # a model that breaks its promise must not take the run with it
+            if not _somebody_elses(error):
+                raise
+            raise ModelFailed(FailureClass.OTHER, _worded(error)) from error
         if reply is None:
             raise ModelFailed(FailureClass.STREAM_BROKEN, "the stream closed without a last word")
-        return reply
+        return _sound(reply)
 
     async def _outcome(
         self, tool: Tool, effect: RunTool, arguments: str, context: CallContext, stopwatch: Stopwatch
     ) -> Maker:
-        hidden = tool.redact or _as_it_is
         try:
             output = await tool.run(arguments, context)
         except BadArguments as error:
-            return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": hidden(str(error))}, stopwatch)
+            return _problem(tool, effect, ToolError.BAD_ARGUMENTS, str(error), stopwatch)
         except MissingFact:
             raise
-        except Exception as error:  # the tool's own failure is told to the model, and the run goes on
-            problem = hidden(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-            return _told(effect, ToolError.RAISED, {"problem": problem}, stopwatch)
+        except BaseException as error:  # the tool's own failure is told to the model, and the run goes on
+            if not _somebody_elses(error):
+                raise
+            return _problem(tool, effect, ToolError.RAISED, _worded(error), stopwatch)
         if isinstance(output, ToolAnswer):
             return _answered(effect, output, stopwatch)
-        return _said(effect, hidden(output), stopwatch)
+        shown = _hidden(tool, output)
+        if shown is None:
+            return _told(effect, ToolError.RAISED, {"problem": _UNHIDDEN}, stopwatch)
+        return _said(effect, shown, stopwatch)
 
     def _bound(self, instant: int | None, timeout: float | None = None) -> float:
         left = [] if instant is None else [max(0.0, (instant - self.clock.now()) / _NANO)]
@@ -250,5 +257,45 @@ def _answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch) -> Make
     return make
 
 
-def _as_it_is(text: str) -> str:
-    return text
+def _problem(tool: Tool, effect: RunTool, error: ToolError, said: str, stopwatch: Stopwatch) -> Maker:
+    shown = _hidden(tool, said)
+    return _told(effect, error, {"problem": _UNHIDDEN if shown is None else shown}, stopwatch)
+
+
+def _hidden(tool: Tool, text: object) -> str | None:
+    """The text after the tool's redaction; None, and nothing of it, if that fails or it was no text."""
+    if not isinstance(text, str):
+        return None
+    if tool.redact is None:
+        return text
+    try:
+        shown: object = tool.redact(text)
+    except Exception:  # what could not be redacted is not shown, and so cannot be quoted either
+        return None
+    return shown if type(shown) is str else None
+
+
+def _somebody_elses(error: BaseException) -> bool:
+    """Whether it is the model's or the tool's own failure: no interrupt, and no cancellation that is ours."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        return False
+    ours = (
+        isinstance(error, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -math.inf
+    )
+    return not ours
+
+
+def _worded(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:  # an error that cannot even be printed
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _sound(reply: Reply) -> Reply:
+    """The reply, if its values are what they are declared to be: what is recorded must be readable for ever."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(reply), Reply)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ModelFailed(FailureClass.OTHER, f"the model's adapter broke its protocol: {error}") from error

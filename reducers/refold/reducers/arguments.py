@@ -13,7 +13,8 @@ class _Written(str):
 
 
 _DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+# A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _DEEPEST = 100
 
 

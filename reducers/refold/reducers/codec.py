@@ -14,7 +14,20 @@ from typing import Any, cast, get_args, get_type_hints
 import msgspec
 
 from refold.reducers.errors import DamagedLog, NewerLog
-from refold.reducers.events import KINDS, Content, Event, UnknownAnnotation, kind_of
+from refold.reducers.events import (
+    KINDS,
+    Answer,
+    CallRefused,
+    Content,
+    Event,
+    MessageInjected,
+    ModelResponded,
+    Opening,
+    RunStarted,
+    Said,
+    UnknownAnnotation,
+    kind_of,
+)
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -92,9 +105,27 @@ def _joined(kind: str, event: Event, content: bytes, run: str, seq: int) -> Even
     if decoder is None:
         raise DamagedLog(run, seq, f"a {kind} has no content")
     try:
-        return msgspec.structs.replace(event, content=decoder.decode(content))
+        said = decoder.decode(content)
+        if not _fits(event, said):
+            raise DamagedLog(
+                run, seq, f"the content of {kind} is not that of its body: other things are in it"
+            )
+        return msgspec.structs.replace(event, content=said)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(f"content of {kind}", run, seq, error) from error
+
+
+def _fits(event: Event, content: Content) -> bool:
+    """Whether body and content speak of as many messages, calls, or words."""
+    match event, content:
+        case ModelResponded(calls=calls), Answer(arguments=arguments):
+            return len(calls) == len(arguments)
+        case RunStarted(messages=sizes), Opening(messages=messages):
+            return len(sizes) == len(messages)
+        case ((CallRefused() | MessageInjected()), Said(texts=texts)):
+            return len(texts) == 1
+        case _:
+            return True
 
 
 def digest(salt: bytes, content: bytes) -> str:

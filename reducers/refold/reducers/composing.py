@@ -32,12 +32,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
+from refold.reducers.numbers import NANO
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import clean, cut_output
+from refold.reducers.text import clean, cut_output, label
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import Role, ToolError
 
+_LONGEST_WAIT = 7 * 24 * 3600 * NANO
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 AnyFact = TypeVar("AnyFact", bound=Fact)
 
@@ -97,6 +99,8 @@ def responded(
         stop_raw=clean(fact.stop_raw),
         model=clean(fact.model),
         response_id=clean(fact.response_id),
+        adapter=clean(fact.adapter),
+        adapter_version=clean(fact.adapter_version),
         calls=listed,
         chars=chars,
         reasoning_chars=len(content.reasoning),
@@ -107,9 +111,14 @@ def responded(
 
 
 def failed(fact: ModelFailed, message: str, partial_text: str, salt: bytes) -> ModelFailed:
-    """`model_failed` with what the provider said, and what had arrived."""
+    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its bounds."""
     content = Failure(message=clean(message), partial_text=clean(partial_text))
-    return sealed(msgspec.structs.replace(fact, partial_chars=len(content.partial_text)), content, salt)
+    wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
+    status = fact.status if fact.status is not None and 0 <= fact.status < 1000 else None
+    sized = msgspec.structs.replace(
+        fact, retry_after=wait, status=status, partial_chars=len(content.partial_text)
+    )
+    return sealed(sized, content, salt)
 
 
 def returned(
@@ -132,13 +141,13 @@ def received(state: RunState, fact: InputReceived, text: str, salt: bytes) -> In
     """`input_received` with a person's message."""
     content = Input(text=clean(text))
     chars, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=content.text))
-    sized = msgspec.structs.replace(fact, by=clean(fact.by), chars=chars, tokens=tokens)
+    sized = msgspec.structs.replace(fact, by=label(fact.by), chars=chars, tokens=tokens)
     return sealed(sized, content, salt)
 
 
 def cancelled(fact: CancelRequested, reason: str, salt: bytes) -> CancelRequested:
     """`cancel_requested` with the reason that was given."""
-    return sealed(msgspec.structs.replace(fact, by=clean(fact.by)), Reason(reason=clean(reason)), salt)
+    return sealed(msgspec.structs.replace(fact, by=label(fact.by)), Reason(reason=clean(reason)), salt)
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:

@@ -17,8 +17,11 @@ from refold.reducers.numbers import nano
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]
 Check = Literal["preflight", "response"]
-Whole = Annotated[int, Meta(ge=0)]
-Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+# Up to here a double counts exactly, and nanoseconds of seconds (285 years), or of dollars, fit 64 bits.
+_MOST, _MOST_SECONDS = 2**53, 9_000_000_000
+
+Whole = Annotated[int, Meta(ge=0, le=_MOST)]
+Amount = Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
 class Credit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

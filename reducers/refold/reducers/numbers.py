@@ -1,16 +1,22 @@
 """Exact numbers: what a policy writes in seconds and dollars becomes integers, once, half up."""
 
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Annotated
 
 from msgspec import Meta
 
 NANO = 1_000_000_000
 
+# Our own: the precision and traps of whoever calls must not decide what a log means.
+_EXACT = Context(prec=64, rounding=ROUND_HALF_UP, traps=[])
+
 Number = int | float
 
 Count = Annotated[int, Meta(ge=0)]
 """A number of things, or an amount: never below 0."""
+
+Ordinal = Annotated[int, Meta(ge=1)]
+"""The first, the second, …: counted from 1."""
 
 
 def nano(value: Number) -> int:
@@ -18,7 +24,7 @@ def nano(value: Number) -> int:
 
     `0.1` is exactly 100,000,000, because the text is converted and not the binary fraction.
     """
-    return int((Decimal(str(value)) * NANO).to_integral_value(ROUND_HALF_UP))
+    return int(_EXACT.multiply(Decimal(str(value)), NANO).to_integral_value(ROUND_HALF_UP, _EXACT))
 
 
 def scaled(hash64: int, span: int) -> int:

@@ -30,7 +30,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     in seconds; `max: null` is no cap. A provider's `retry_after` is a lower bound.
     """
 
-    attempts: Annotated[int, Meta(ge=1)] = 6
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 6
     initial: Amount = 1
     max: Amount | None = 60
     jitter: Jitter = Jitter()

@@ -32,6 +32,7 @@ class Setup(_Value, frozen=True, kw_only=True):
     rules: int = 0
     policy: Policy = Policy()
     model: str = ""
+    address: str = ""
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
     offer: str = ""

@@ -22,6 +22,11 @@ def clean(text: str) -> str:
     return text
 
 
+def label(name: str) -> str:
+    """Who somebody is, as it may stand in a sentence: one line of printable characters, 100 at most."""
+    return "".join(char for char in " ".join(name.split()) if char.isprintable())[:100]
+
+
 def size_of(text: str) -> int:
     """The size of a text in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode())

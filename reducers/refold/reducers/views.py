@@ -42,7 +42,9 @@ def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
     """Of the events seen, those whose words are still needed: by a view, the last answer, or the open batch."""
     wanted = {*needed(state)}
     wanted |= {state.answer.seq} if state.answer else set()
-    wanted |= {state.batch.seq} if state.batch else set()
+    if state.batch is not None:
+        # Its results join the window only when the last one is there; their words are needed then.
+        wanted |= {state.batch.seq, *(call.result.seq for call in state.batch.calls if call.result)}
     return {seq: seen[seq] for seq in sorted(wanted) if seq in seen}
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from refold.reducers.errors import WorldFailed
 from refold.reducers.messages import Message, ToolSchema, Usage
+from refold.reducers.numbers import Count
 from refold.reducers.vocabulary import FailureClass, StopReason
 
 
@@ -64,7 +65,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     stop: StopReason
     stop_raw: str = ""
     usage: Usage = Usage()
-    cost_nanousd: int | None = None
+    cost_nanousd: Count | None = None
     model: str
     adapter: str
     adapter_version: str = ""
@@ -103,7 +104,9 @@ class Model(Protocol):
     """A language model.
 
     `name` is what a person typed to get it (`openai:gpt-5-mini`, `local:smollm2-135m`); it is recorded.
-    `priced` says whether a cost is known for its answers: a cost limit without a price is refused.
+    `priced` says whether a cost is known for its answers: a cost limit without a price is refused. A model that is
+    not asked where its name says may have an `address`, scheme and host: it is recorded, and a resumed run must
+    be asked at the same.
     """
 
     @property

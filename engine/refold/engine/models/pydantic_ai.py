@@ -168,6 +168,14 @@ class PydanticAIModel:
         return self._name
 
     @property
+    def address(self) -> str:
+        """Scheme and host of the server that is asked; "" for the vendor's own."""
+        parts = urlsplit(self._address)
+        if _is_of(self._vendor.domain, self.name, self._address):
+            return ""
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    @property
     def priced(self) -> bool:
         """Whether a list price is known for this model at this address."""
         return is_priced(self._model.model_name, self._address)

@@ -7,7 +7,7 @@ harness's own, from the policy.
 from refold.reducers.events.base import Content, Decision, Part
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.numbers import Count
+from refold.reducers.numbers import Count, Ordinal
 from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
 
 
@@ -33,7 +33,7 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     """
 
     step: Count
-    attempt: Count
+    attempt: Ordinal
     view: str
     messages: tuple[tuple[int, int], ...]
     input_tokens: Count
@@ -49,7 +49,7 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
     """Run these calls. `deadline` is an instant."""
 
     calls: tuple[str, ...]
-    attempt: Count = 1
+    attempt: Ordinal = 1
     deadline: Count | None = None
 
 
@@ -147,7 +147,7 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
     """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`."""
 
-    attempt: Count
+    attempt: Ordinal
     delay: Count
     until: Count
     failure: FailureClass

@@ -50,6 +50,8 @@ class Opening(Content, frozen=True, kw_only=True):
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """A run begins. `rules` is the version of the decision rules; `settings` are names to JSON text.
 
+    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
+
     `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
     the versions of the policy's guards, by name.
     """
@@ -58,6 +60,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     rules: Count
     policy: Policy
     model: str
+    address: str = ""
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
     messages: tuple[MessageSize, ...] = ()

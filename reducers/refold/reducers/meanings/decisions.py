@@ -81,14 +81,23 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:  # 
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     """Messages left the window."""
-    # Spelt out within the messages that there are: a range in a damaged log may be as long as it likes.
-    kept = {
-        number for first, last in event.kept for number in range(max(first, 1), min(last, state.messages) + 1)
-    }
+    kept = _spelt_out(event.kept, state.messages)
     window = only(state.window, kept)
     if window.count != event.after:
         raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
     return replace(state, window=window)
+
+
+def _spelt_out(ranges: tuple[tuple[int, int], ...], messages: int) -> set[int]:
+    # Ascending, apart, and within the messages that there are: in a damaged log they may be what they like.
+    following = 1
+    for first, last in ranges:
+        if not following <= first <= last <= messages:
+            raise UnexpectedEvent(
+                "history_pruned", f"the range {first} to {last} is out of order, or holds no message"
+            )
+        following = last + 1
+    return {number for first, last in ranges for number in range(first, last + 1)}
 
 
 def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:

@@ -50,6 +50,7 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
         rules=event.rules,
         policy=event.policy,
         model=event.model,
+        address=event.address,
         settings=event.settings,
         tools=event.tools,
         offer=offer_digest(event.model, event.settings, event.tools),
