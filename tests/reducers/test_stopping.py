@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.reducers.checkpoint import state_digest
 from refold.reducers.effects import (
     CallModel,
     RunTool,
@@ -14,7 +15,7 @@ from refold.reducers.effects import (
     idempotency_key,
     next_effects,
 )
-from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.errors import NewerLog, UnexpectedEvent
 from refold.reducers.events import (
     CancelRequested,
     ClockRead,
@@ -431,3 +432,12 @@ def test_digests_tell_states_apart() -> None:
     run.resume()
     assert one != state_digest(run.state).state
     assert state_digest(fold(run.log)).state == state_digest(run.state).state
+
+
+def test_a_digest_under_unknown_rules_cannot_be_judged() -> None:
+    """What a newer version digests is not known here: that is said, and nothing is claimed."""
+    state = asking().state
+    newer = msgspec.structs.replace(state, setup=msgspec.structs.replace(state.setup, rules=99))
+    with pytest.raises(NewerLog, match="decision rules version 99"):
+        state_digest(newer)
+

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from refold.reducers.errors import NewerLog
 from refold.reducers.events import Manifest, StateDigested
 from refold.reducers.state import RunState
 
@@ -18,9 +19,15 @@ def encoded(value: Any) -> bytes:
 
 
 def state_digest(state: RunState) -> StateDigested:
-    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own."""
+    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own.
+
+    Raises `NewerLog` for a run under rules that this version does not have.
+    """
+    projection = _PROJECTIONS.get(state.setup.rules)
+    if projection is None:
+        raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")
     return StateDigested(
-        state=_sha256(_PROJECTIONS[state.setup.rules](state)),
+        state=_sha256(projection(state)),
         guards={watch.name: _sha256(watch.own) for watch in state.guards if not watch.blind},
     )
 

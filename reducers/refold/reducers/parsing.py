@@ -84,8 +84,16 @@ def canonical(policy: Policy, registry: Registry = BUILTIN, *, strict_guards: bo
 
 def _texts_of(guards: tuple[dict[str, Any], ...], registry: Registry) -> dict[str, str]:
     """The texts that the policy's guards bring along; each may be overridden like any other."""
-    known = (registry[guard["guard"]] for guard in guards if guard["guard"] in registry)
-    return {key: text for guard in known for key, text in getattr(guard, "texts", {}).items()}
+    texts: dict[str, str] = {}
+    for kind in sorted({guard["guard"] for guard in guards} & set(registry)):
+        brought: Mapping[str, str] = getattr(registry[kind], "texts", {})
+        for key, text in brought.items():
+            if key in TEXTS or key in texts:
+                raise PolicyError(
+                    f"texts.{key}", f"the guard {kind!r} brings it, and it is taken; rename it there"
+                )
+            texts[key] = text
+    return texts
 
 
 def _limit(place: int, limit: Any) -> Any:
