@@ -112,6 +112,13 @@ def test_a_change_is_found_at_its_event_or_the_next(events: list[Record], data: 
         pytest.param({"salt": b""}, "its content or salt", id="salt"),
         pytest.param({"content_digest": None}, "the content was added later", id="digest taken away"),
         pytest.param({"content_digest": bytes(32)}, "its content or salt", id="digest"),
+        pytest.param({"content_digest": b""}, "its content digest is 0 bytes", id="digest emptied"),
+        pytest.param(
+            {"content": None, "salt": b"", "content_digest": bytes(31)},
+            "its content digest is 31 bytes",
+            id="digest cut",
+        ),
+        pytest.param({"hash": bytes(31)}, "its hash is", id="hash cut"),
         pytest.param({"content": None}, "a salt but no content", id="content gone, salt left"),
         pytest.param(
             {"content": None, "salt": b"", "content_digest": None},
@@ -126,6 +133,7 @@ def test_a_change_is_found_at_its_event_or_the_next(events: list[Record], data: 
         pytest.param({"seq": 3}, "event 2 is missing", id="one missing"),
         pytest.param({"seq": 9}, "events 2 to 8 are missing", id="many missing"),
         pytest.param({"seq": 1}, "doubled, or out of order", id="doubled"),
+        pytest.param({"seq": 0}, "events are numbered from 1", id="before the first"),
     ],
 )
 def test_check_names_what_differs(change: dict[str, object], problem: str) -> None:
@@ -134,6 +142,13 @@ def test_check_names_what_differs(change: dict[str, object], problem: str) -> No
     said = check(msgspec.structs.replace(two, **change), Head(seq=1, hash=one.hash))
     assert said is not None
     assert problem in said
+
+
+def test_no_content_cannot_become_erased_content() -> None:
+    """An empty digest, which hashes like none, does not make an event look like one with its content erased."""
+    (one,) = extend("r", START, [FIRST])
+    said = check(msgspec.structs.replace(one, content_digest=b""), START)
+    assert said == "its content digest is 0 bytes long, not 32: it was changed"
 
 
 def test_a_swap_is_found() -> None:

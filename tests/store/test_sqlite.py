@@ -2,11 +2,13 @@
 # ruff: noqa: ASYNC240 - a test may look at a file while nothing else goes on
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -335,15 +337,70 @@ async def test_a_corrupt_database(path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
+ENDLESS = "WITH RECURSIVE n (key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT key FROM n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "differs"),
+    [
+        pytest.param(["DROP VIEW log", "ALTER TABLE event RENAME TO gone"], "table 'event'", id="event gone"),
+        pytest.param(["DROP VIEW log", "ALTER TABLE run RENAME TO gone"], "table 'run'", id="run gone"),
+        pytest.param(["ALTER TABLE event ADD COLUMN more ANY"], "table 'event'", id="a column more"),
+        pytest.param(["CREATE TABLE more (x)"], "table 'more'", id="a table more"),
+        pytest.param(["CREATE INDEX more ON event (at)"], "index 'more'", id="an index more"),
+        pytest.param(["DROP VIEW log"], "view 'log'", id="no view"),
+        pytest.param(
+            ["DROP VIEW log", "DROP TABLE event", f"CREATE VIEW event AS {ENDLESS}"],
+            "table 'event'",
+            id="an endless view for a table",
+        ),
+    ],
+)
+@pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])
+async def test_a_changed_schema(filled: Path, statements: list[str], differs: str, readonly: bool) -> None:
+    """Tables, views and indexes other than a store's are `DamagedStore` on opening, which names the first."""
+    by_hand(filled, *statements)
+    with pytest.raises(DamagedStore, match=f"{differs} is not as the store makes it"):
+        await SqliteStore.open(filled, readonly=readonly)
+
+
+@pytest.mark.parametrize(
+    ("statement", "differs"),
+    [
+        pytest.param("DROP TRIGGER event_stays", "trigger 'event_stays'", id="one gone"),
+        pytest.param(
+            "CREATE TRIGGER more AFTER INSERT ON event BEGIN DELETE FROM run; END",
+            "trigger 'more'",
+            id="one more",
+        ),
+    ],
+)
+async def test_changed_triggers(filled: Path, statement: str, differs: str) -> None:
+    """Triggers other than a store's refuse to be written to; a reader, who fires none, still finds every edit."""
+    by_hand(filled, statement)
+    with pytest.raises(DamagedStore, match=f"{differs} is not as the store makes it"):
+        await SqliteStore.open(filled)
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        assert [] == await problems(store, "r")
+
+
 @pytest.mark.parametrize("table", ["event", "run"])
-async def test_a_changed_schema(filled: Path, table: str) -> None:
-    """A table taken away by hand raises `DamagedStore`, to readers and to writers."""
-    by_hand(filled, "DROP VIEW log", f"ALTER TABLE {table} RENAME TO gone")
+async def test_a_schema_changed_while_open(filled: Path, table: str) -> None:
+    """A table taken away from an open store raises `DamagedStore`, to readers and to writers."""
     async with await SqliteStore.open(filled) as store:
+        by_hand(filled, "DROP VIEW log", f"ALTER TABLE {table} RENAME TO gone")
         with pytest.raises(DamagedStore, match="somebody changed"):
             await events(store, "r")
         with pytest.raises(DamagedStore, match="somebody changed"):
             await append(store, "r", records(1))
+
+
+@pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])
+async def test_an_analysed_file(filled: Path, readonly: bool) -> None:
+    """What SQLite itself keeps beside the tables, after ANALYZE, is no change of the schema."""
+    by_hand(filled, "ANALYZE")
+    async with await SqliteStore.open(filled, readonly=readonly) as store:
+        assert [] == await problems(store, "r")
 
 
 @pytest.mark.parametrize(
@@ -374,6 +431,123 @@ async def test_an_edit_by_hand_is_found(filled: Path, edit: str, seq: int) -> No
     async with await SqliteStore.open(filled, readonly=True) as store:
         found = await problems(store, "r")
     assert found[0].startswith(f"{seq}: ")
+
+
+FORGED = """
+INSERT INTO event SELECT 1 << 32, at, kind, hash, content_digest, salt, body, content FROM event LIMIT 1
+"""
+
+
+async def test_an_event_before_the_first(filled: Path) -> None:
+    """The tables take no event with number 0; put there all the same, it is read and found."""
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        by_hand(filled, FORGED)
+    by_hand(filled, "PRAGMA ignore_check_constraints = ON", FORGED)
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        found = await problems(store, "r")
+    assert "0: event 0 is no event: events are numbered from 1" == found[0]
+
+
+async def test_a_run_of_nothing_but_an_event_before_the_first(filled: Path) -> None:
+    """A run whose only event has number 0 is damaged to whoever lists, reads or continues it."""
+    last = FORGED.replace("1 << 32", "2 << 32")
+    by_hand(filled, "PRAGMA ignore_check_constraints = ON", "INSERT INTO run (id) VALUES ('s')", last)
+    async with await SqliteStore.open(filled) as store:
+        with pytest.raises(DamagedStore, match="run number 2"):
+            await listed(store)
+        with pytest.raises(DamagedStore, match="run number 2"):
+            await events(store, "s")
+        with pytest.raises(DamagedStore, match="run number 2"):
+            await append(store, "s", records(1))
+
+
+async def listed(store: Store, into: list[str] | None = None) -> list[str]:
+    """The ids of the runs; those that came before an error are in `into`."""
+    names = [] if into is None else into
+    async for chunk in store.runs():
+        names += [name for name, _ in chunk]
+    return names
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param("INSERT INTO run (id) VALUES (CAST(x'ff72' AS TEXT))", id="no UTF-8"),
+        pytest.param("INSERT INTO run (id) VALUES ('x' || char(0) || 'y')", id="NUL"),
+        pytest.param("INSERT INTO run (id) VALUES ('r: whole' || char(10) || 'run x')", id="line break"),
+        pytest.param("INSERT INTO run (id) VALUES ('')", id="empty"),
+        pytest.param("INSERT INTO run (number, id) VALUES (3 + (1 << 32), 'x')", id="number beyond 31 bits"),
+    ],
+)
+async def test_a_damaged_id_hides_no_other_run(filled: Path, edit: str) -> None:
+    """An id that no run can have is `DamagedStore` with the row's number, once all other runs are listed."""
+    names = list[str]()
+    async with await SqliteStore.open(filled) as store:
+        await append(store, "s", records(1))
+        unchecked = "PRAGMA ignore_check_constraints = ON"
+        by_hand(filled, unchecked, edit, FORGED.replace("1 << 32", "(3 << 32) + 1"))
+        with pytest.raises(DamagedStore, match=r"run number (3|4294967299)"):
+            await listed(store, names)
+    assert ["s", "r"] == names
+
+
+COLUMNS = ("at", "kind", "hash", "body", "content_digest", "salt", "content")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [*product(COLUMNS, ["1.5"]), *product(COLUMNS[1:], ["7"]), *product(COLUMNS[:4], ["NULL"])],
+)
+async def test_a_value_of_another_kind(filled: Path, column: str, value: str) -> None:
+    """A value that its column cannot hold is `DamagedStore` that names event and column."""
+    loosened(filled, f"UPDATE event SET {column} = {value} WHERE key & 255 = 2")
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        with pytest.raises(DamagedStore, match=f"event 2 of run r: its {column} is"):
+            await events(store, "r")
+        with pytest.raises(DamagedStore, match=f"event 2 of run r: its {column} is"):
+            await store.read_some("r", [2])
+
+
+LOOSE = "CREATE TABLE event (key INTEGER PRIMARY KEY, at, kind, hash, content_digest, salt, body, content)"
+
+
+def loosened(path: Path, statement: str) -> None:
+    """Run a statement on a table that takes any value, and make it strict again: so a bad disk could leave it."""
+    asked = "SELECT sql FROM sqlite_schema WHERE name IN ('event', 'event_is_final') ORDER BY name"
+    strict, trigger = [str(sql) for (sql,) in by_hand(path, asked)]
+    by_hand(path, "DROP TRIGGER event_is_final")
+    remade(path, LOOSE)
+    by_hand(path, statement)
+    remade(path, strict)
+    by_hand(path, trigger)
+
+
+def remade(path: Path, sql: str) -> None:
+    quoted = sql.replace("'", "''")
+    edit = f"UPDATE sqlite_schema SET sql = '{quoted}' WHERE name = 'event'"
+    by_hand(path, "PRAGMA writable_schema = ON", edit)
+
+
+@pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_flipped_bytes(filled: Path, seed: int, readonly: bool) -> None:
+    """However a byte or two of the file are flipped, it opens and reads, or raises an error of the store."""
+    whole, chance = filled.read_bytes(), random.Random(seed)
+    for _ in range(60):
+        flipped = bytearray(whole)
+        for _ in range(chance.choice((1, 1, 2, 8))):
+            # Most of the file is empty: aim where something is written, as often as not.
+            at = chance.randrange(len(flipped))
+            while chance.random() < 0.9 and not flipped[at]:
+                at = chance.randrange(len(flipped))
+            flipped[at] ^= chance.randrange(1, 256)
+        for path in filled.parent.iterdir():
+            path.unlink()
+        filled.write_bytes(flipped)
+        with suppress(NotAStore, DamagedStore, StoreUnavailable):
+            async with await SqliteStore.open(filled, durability="process", readonly=readonly) as store:
+                await problems(store, "r")
+                await listed(store)
 
 
 async def test_two_stores_on_one_file(path: Path) -> None:

@@ -1,5 +1,6 @@
 """What may be asked of a store at all: the rules that every store checks before it looks at a log."""
 
+import re
 from collections.abc import Sequence
 
 from refold.reducers.errors import WrongUse
@@ -7,6 +8,9 @@ from refold.store.protocol import Lease, Record
 
 MAX_SEQ = 2**32 - 1
 """The most events of a run: a stored key has 32 bits for the event's number."""
+
+# Ids stand in lines and in messages: none may end the line, or tell a terminal what to do.
+_UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 _MIN_AT, _MAX_AT = -(2**63), 2**63 - 1
 
@@ -29,10 +33,15 @@ def check_append(run: str, expected_seq: int, lease: Lease, records: Sequence[Re
 
 def check_run(run: str) -> None:
     """Refuse an id that cannot name a run. Raises `WrongUse`."""
-    if not run or "\0" in run or not _is_utf8(run):
+    if not can_name(run):
         raise WrongUse(
-            f"run id {run!r}: expected text that is not empty and has no NUL and no lone surrogate"
+            f"run id {run!r}: expected text that is not empty and has no control character, line break or lone surrogate"
         )
+
+
+def can_name(run: str) -> bool:
+    """Whether a run may have this id."""
+    return bool(run) and not _UNNAMEABLE.search(run) and _is_utf8(run)
 
 
 def check_prefix(prefix: str) -> None:

@@ -28,7 +28,9 @@ from hashlib import sha256
 from refold.store.protocol import Head, Record, Stored
 
 ALGORITHM = "sha256"
-GENESIS = bytes(32)
+DIGEST = 32
+"""The bytes of a digest, and of a hash."""
+GENESIS = bytes(DIGEST)
 """The hash before the first event of every run."""
 
 
@@ -95,16 +97,31 @@ def check(stored: Stored, previous: Head) -> str | None:
     going on from each event's *stored* hash. An erased content is no problem. Neither is a cut-off tail: no
     chain can show one.
     """
-    return _misplaced(stored.seq, previous.seq) or _changed_content(stored) or _changed(stored, previous)
+    return (
+        _misplaced(stored.seq, previous.seq)
+        or _changed_digest(stored)
+        or _changed_content(stored)
+        or _changed(stored, previous)
+    )
 
 
 def _misplaced(seq: int, after: int) -> str | None:
+    if seq < 1:
+        return f"event {seq} is no event: events are numbered from 1"
     if seq == after + 1:
         return None
     if seq <= after:
         return f"event {seq} stands after event {after}: doubled, or out of order"
     missing = f"event {after + 1} is" if seq == after + 2 else f"events {after + 1} to {seq - 1} are"
     return f"{missing} missing before it"
+
+
+def _changed_digest(stored: Stored) -> str | None:
+    # An empty one hashes like none: an event that never had content would pass for one whose content was erased.
+    size = DIGEST if stored.content_digest is None else len(stored.content_digest)
+    return (
+        None if size == DIGEST else f"its content digest is {size} bytes long, not {DIGEST}: it was changed"
+    )
 
 
 def _changed_content(stored: Stored) -> str | None:

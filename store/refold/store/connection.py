@@ -27,11 +27,15 @@ class PagedCursor(sqlite3.Cursor):
         page, size = list[Row](), 0
         for row in self:
             page.append(row)
-            size += len(row[-2] or b"") + len(row[-1] or b"")
+            size += _size(row[-2]) + _size(row[-1])
             if len(page) >= ROWS or size >= BYTES:
                 break
         self.close()
         return page
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, bytes) else 0  # a damaged page may hold anything
 
 
 class PagedConnection(sqlite3.Connection):

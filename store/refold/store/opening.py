@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +12,7 @@ import aiosqlite
 from refold.store import schema
 from refold.store.connection import BUSY_SECONDS, Row, connect, one, uri
 from refold.store.problems import translated
-from refold.store.protocol import NotAStore, StoreUnavailable
+from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
 
 Durability = Literal["fsync", "process"]
 
@@ -67,7 +69,7 @@ async def _reader(path: Path, options: str) -> aiosqlite.Connection:
     try:
         await connection.execute("PRAGMA trusted_schema = OFF")
         await connection.execute("PRAGMA query_only = ON")
-        await one(connection, "SELECT count(*) FROM sqlite_schema")  # SQLite opens the file only when it must
+        await _check_schema(path, connection, schema.VERSION, to_read=True)
     except BaseException:
         await connection.close()
         raise
@@ -148,9 +150,44 @@ async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
     # should say so now, not in the middle of a run.
     await connection.execute("BEGIN IMMEDIATE")
     version = _version(path, await one(connection, schema.IDENTITY))
+    await _check_schema(path, connection, version)
     for statements in schema.MIGRATIONS[version:]:
         for statement in statements:
             await connection.execute(statement)
     if version < schema.VERSION:
         await connection.execute(f"PRAGMA user_version = {schema.VERSION}")
     await connection.execute("COMMIT")
+
+
+async def _check_schema(
+    path: Path, connection: aiosqlite.Connection, version: int, *, to_read: bool = False
+) -> None:
+    """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
+
+    A view could stand for a table and have no end, a trigger could delete what was just appended. Who only
+    reads fires no trigger, and shall still find what was edited by somebody who had to take one out.
+    """
+    found = [tuple(row) for row in await connection.execute_fetchall(schema.OBJECTS)]
+    made = _objects(version)
+    differing = [row for row in made if row not in found] + [row for row in found if row not in made]
+    for kind, name, *_ in differing:
+        if not (to_read and kind == b"trigger"):
+            shown = f"{_shown(kind)} {_shown(name)!r}"
+            raise DamagedStore(
+                str(path), f"{shown} is not as the store makes it: somebody changed the schema"
+            )
+
+
+@cache
+def _objects(version: int) -> tuple[Row, ...]:
+    """What is in the schema after so many migrations."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        fresh.text_factory = bytes
+        for statements in schema.MIGRATIONS[:version]:
+            for statement in statements:
+                fresh.execute(statement)
+        return tuple(fresh.execute(schema.OBJECTS))
+
+
+def _shown(value: object) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)

@@ -42,6 +42,8 @@ class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, UnicodeDecodeError):  # what SQLite says quotes the file, and that can be damaged
+            raise DamagedStore(self._path, f"{_CORRUPT} (what SQLite said is not UTF-8)") from error
         if isinstance(error, sqlite3.Error):
             raise translate(self._path, error, writing=self._writing) from error
 

@@ -12,6 +12,8 @@ APPLICATION_ID = 0x72666C64
 
 SEQ_BITS = 32
 SEQ_MASK = 2**SEQ_BITS - 1
+MAX_NUMBER = 2**31 - 1
+"""The highest number of a run: a key has 63 bits and a sign."""
 
 # One tuple of statements a version; `PRAGMA user_version` counts those that were applied. Released versions never
 # change. There is no way to erase yet, so UPDATE and DELETE have no exception yet.
@@ -20,18 +22,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"PRAGMA application_id = {APPLICATION_ID}",
         """
         CREATE TABLE run (
-            number INTEGER PRIMARY KEY,
+            number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 2147483647),
             id TEXT NOT NULL UNIQUE,
             token INTEGER NOT NULL DEFAULT 1  -- the fencing token of the lease under which one may append
         ) STRICT
         """,
         """
         CREATE TABLE event (
-            key INTEGER PRIMARY KEY,  -- run.number << 32 | the event's number in its run, from 1
-            at INTEGER NOT NULL,      -- nanoseconds since 1970, UTC
+            -- run.number << 32 | the event's number in its run, from 1
+            key INTEGER PRIMARY KEY CHECK (key & 4294967295 > 0),
+            at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
             kind TEXT NOT NULL,
             hash BLOB NOT NULL,
-            content_digest BLOB,      -- stays when the content is erased
+            content_digest BLOB,  -- stays when the content is erased
             salt BLOB,
             body TEXT NOT NULL,
             content TEXT
@@ -81,6 +84,12 @@ VERSION = len(MIGRATIONS)
 IDENTITY = """
 SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
        EXISTS (SELECT 1 FROM sqlite_schema)
+"""
+
+# What a store's schema is known by. The tables of ANALYZE are SQLite's own.
+OBJECTS = """
+SELECT type, name, tbl_name, sql FROM sqlite_schema
+WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY rowid
 """
 
 _COLUMNS = "key, at, kind, hash, content_digest, salt, body, content"

@@ -8,15 +8,15 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
 from refold.store import schema
-from refold.store.asking import check_append, check_prefix, check_run
+from refold.store.asking import can_name, check_append, check_prefix, check_run
 from refold.store.chain import GENESIS, extend
 from refold.store.pages import Pages
-from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Stored
+from refold.store.protocol import Conflict, DamagedStore, Head, Lease, LeaseLost, Record, Stored
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
+
+# What a row of an event holds. Its table takes nothing else, but a damaged page may hold anything.
+_COLUMNS: dict[str, type | tuple[type, ...]] = {
+    "key": int,
+    "at": int,
+    "kind": bytes,
+    "hash": bytes,
+    "content_digest": (bytes, NoneType),
+    "salt": (bytes, NoneType),
+    "body": bytes,
+    "content": (bytes, NoneType),
+}
 
 _MAX_PLACES = 4096
 _FIRST_TOKEN = 1
@@ -111,7 +123,7 @@ class SqliteStore:
                 return ()
             rows = await self._call(self._database.page, schema.EVENTS, span)
             span = (rows[-1][0] if rows else span[1], span[1])
-            return [_stored(run, row) for row in rows]
+            return [_stored(self._database.path, run, row) for row in rows]
 
         return Pages(following)
 
@@ -122,7 +134,7 @@ class SqliteStore:
         low = place.number << schema.SEQ_BITS if place else 0
         events, after = list[Stored](), low
         while rows := await self._call(self._database.page, schema.SOME_EVENTS, (after, low, wanted)):
-            events += [_stored(run, row) for row in rows]
+            events += [_stored(self._database.path, run, row) for row in rows]
             after = rows[-1][0]
         return events
 
@@ -132,17 +144,30 @@ class SqliteStore:
         return Lease(run=run, token=place.token if place else _FIRST_TOKEN)
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
-        """See `Store.runs`. Runs are as new as their first append."""
+        """See `Store.runs`. Runs are as new as their first append.
+
+        A damaged one hides no other: `DamagedStore` is raised once all others are listed.
+        """
         check_prefix(prefix)
         below = 2**63 - 1
+        damaged: int | None = None
 
         async def following() -> Sequence[tuple[str, Head]]:
-            nonlocal below
-            rows = await self._call(self._database.page, schema.RUNS, (below, prefix))
-            below = rows[-1][0] if rows else 0
-            return [
-                (_text(name), Head(seq=key & schema.SEQ_MASK, hash=digest)) for _, key, name, digest in rows
-            ]
+            nonlocal below, damaged
+            while rows := await self._call(self._database.page, schema.RUNS, (below, prefix)):
+                below = rows[-1][0]
+                listed = list[tuple[str, Head]]()
+                for number, key, name, digest in rows:
+                    run, head = _id(name), _head(number, key, digest)
+                    if run and head:
+                        listed.append((run, head))
+                    else:
+                        damaged = number
+                if listed:
+                    return listed
+            if damaged is not None:
+                raise _damaged_run(self._database.path, damaged)
+            return ()
 
         return Pages(following)
 
@@ -205,10 +230,11 @@ class SqliteStore:
 
     async def _find(self, run: str) -> _Place | None:
         check_run(run)
-        return _place(await self._call(self._database.page, schema.PLACE, (run,)))
+        return _place(self._database.path, await self._call(self._database.page, schema.PLACE, (run,)))
 
     async def _find_after_writes(self, run: str) -> _Place | None:
-        return _place(await self._call(self._database.page_after_writes, schema.PLACE, (run,)))
+        rows = await self._call(self._database.page_after_writes, schema.PLACE, (run,))
+        return _place(self._database.path, rows)
 
     async def _span(self, run: str, after: int, upto: int | None) -> tuple[int, int]:
         """The key after which to read, and the last one to read."""
@@ -216,7 +242,9 @@ class SqliteStore:
         if place is None:
             return 0, 0
         low, last = place.number << schema.SEQ_BITS, place.head.seq
-        return low + min(max(after, 0), last), low + (last if upto is None else min(max(upto, 0), last))
+        # From the front means from the very front: what somebody put before event 1 must be seen to be found.
+        start = min(after, last) if after > 0 else -1
+        return low + start, low + (last if upto is None else min(max(upto, 0), last))
 
     async def _call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         if self._closed:
@@ -238,12 +266,37 @@ def _check_place(run: str, place: _Place, expected_seq: int, lease: Lease) -> No
         raise Conflict(run, expected_seq, place.head.seq)
 
 
-def _place(rows: Sequence[tuple[Any, ...]]) -> _Place | None:
+def _place(path: str, rows: Sequence[tuple[Any, ...]]) -> _Place | None:
     if not rows:
         return None
     number, token, key, _, digest = rows[0]
-    head = Head(seq=0, hash=GENESIS) if key is None else Head(seq=key & schema.SEQ_MASK, hash=digest)
+    head = _head(number, key, digest)
+    if head is None or not isinstance(token, int):
+        raise _damaged_run(path, number)
     return _Place(number, token, head)
+
+
+def _head(number: int, key: int | None, digest: object) -> Head | None:
+    """The head of the run with this number; None if no store wrote it so."""
+    if not 0 < number <= schema.MAX_NUMBER:
+        return None
+    if key is None:
+        return Head(seq=0, hash=GENESIS)
+    seq = key & schema.SEQ_MASK
+    return Head(seq=seq, hash=digest) if seq and isinstance(digest, bytes) else None
+
+
+def _id(name: object) -> str | None:
+    """The id as it was read; None if no run can have it."""
+    # Bytes that are no UTF-8 become lone surrogates, which no id has.
+    run = name.decode(errors="surrogateescape") if isinstance(name, bytes) else ""
+    return run if can_name(run) else None
+
+
+def _damaged_run(path: str, number: int) -> DamagedStore:
+    return DamagedStore(
+        path, f"run number {number}: its number, id, token or head is none that a store writes"
+    )
 
 
 def _row(low: int, event: Stored) -> tuple[Any, ...]:
@@ -253,7 +306,9 @@ def _row(low: int, event: Stored) -> tuple[Any, ...]:
     return (low + event.seq, event.at, event.kind, event.hash, digest, salt, event.body.decode(), content)
 
 
-def _stored(run: str, row: tuple[Any, ...]) -> Stored:
+def _stored(path: str, run: str, row: tuple[Any, ...]) -> Stored:
+    if not all(map(isinstance, row, _COLUMNS.values())):
+        raise _damaged_event(path, run, row)
     key, at, kind, digest, content_digest, salt, body, content = row
     return Stored(
         run=run,
@@ -266,6 +321,18 @@ def _stored(run: str, row: tuple[Any, ...]) -> Stored:
         hash=digest,
         content_digest=content_digest,
     )
+
+
+def _damaged_event(path: str, run: str, row: tuple[Any, ...]) -> DamagedStore:
+    name, value = next(
+        (name, value)
+        for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)
+        if not isinstance(value, kind)
+    )
+    said = (
+        f"event {row[0] & schema.SEQ_MASK} of run {run}: its {name} is {value!r:.40}, which no store writes"
+    )
+    return DamagedStore(path, said)
 
 
 def _text(value: bytes) -> str:
