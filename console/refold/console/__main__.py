@@ -1,8 +1,6 @@
 """`python -m refold.console` is `refold`."""
 
-import sys
-
-from refold.console.main import main
+from refold.console.main import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -108,7 +108,7 @@ def _run(
     request = RunRequest(
         task=task,
         model=places.model_name(model),
-        base_url=places.base_url(base_url),
+        base_url=places.base_url(base_url, places.model_name(model)),
         environment=places.environment(model, base_url),
         policy=policy,
         root=root,
@@ -135,8 +135,7 @@ def _resume(
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
     from refold.console.running import ResumeRequest, resume_command
 
-    url = places.base_url(base_url)
-    request = ResumeRequest(run=run, message=message, base_url=url, root=root, tools=tools)
+    request = ResumeRequest(run=run, message=message, base_url=base_url, root=root, tools=tools)
     return anyio.run(resume_command, _screen(context, output), places.store_place(store), request)
 
 

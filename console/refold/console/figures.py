@@ -7,11 +7,13 @@ from refold.reducers.state import RunState
 from refold.reducers.usage import used
 
 _SECOND = 1_000_000_000
+_MOST = 10**30
+"""A number in a forged log may be longer than any double: from here on it is shown as this one."""
 
 
 def seconds(nanoseconds: int) -> str:
     """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`."""
-    value = nanoseconds / _SECOND
+    value = min(nanoseconds, _MOST) / _SECOND
     if nanoseconds % _SECOND == 0 and value < 100:
         return f"{round(value)} s"
     if value < 1:
@@ -30,7 +32,7 @@ def dollars(nano: int | None) -> str:
         return "-"
     if nano == 0:
         return "$0"
-    value = nano / 1e9
+    value = min(nano, _MOST) / 1e9
     return f"${value:.2f}" if value >= 10 else f"${value:.4f}" if value >= 0.001 else f"${value:.2g}"
 
 
@@ -38,6 +40,7 @@ def size(count: int) -> str:
     """`812 B`, `1.2 KiB`, `3.4 MiB`."""
     if count < 1024:
         return f"{count} B"
+    count = min(count, _MOST)
     if count < 1024 * 1024:
         return f"{count / 1024:.1f} KiB"
     return f"{count / (1024 * 1024):.1f} MiB"

@@ -2,7 +2,9 @@
 
 import contextlib
 import importlib.util
+import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -31,6 +33,7 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
         )
         return WrongUse.exit_code
     try:
+        _readable(words)
         return work()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -43,9 +46,30 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     except Exception as error:  # our bug: say so, and judge nothing
         traceback.print_exc()
         _complain(
-            f"this is a bug of refold ({type(error).__name__}); the log is whole, whatever it says above"
+            f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
         )
         return CannotJudge.exit_code
+
+
+def entry() -> None:
+    """What the command `refold` runs: `main`, and then the end of the process.
+
+    A tool's thread that was cut off is abandoned, not waited for: the interpreter would wait for it.
+    """
+    code = main()
+    others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if others:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _readable(words: Sequence[str]) -> None:
+    for word in words:
+        if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
+            raise WrongUse(f"{word!a}: is not UTF-8; type it in the terminal's own encoding")
 
 
 def _dispatched(words: list[str]) -> int:
@@ -86,4 +110,4 @@ def _complain(text: str, words: Sequence[str] = ()) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -48,9 +48,12 @@ def model_name(asked: str | None) -> str:
     return asked or os.environ.get(MODEL) or DEFAULT_MODEL
 
 
-def base_url(asked: str | None) -> str | None:
-    """The address of an OpenAI-compatible server: what was asked for, else `REFOLD_BASE_URL`."""
-    return asked or os.environ.get(BASE_URL) or None
+def base_url(asked: str | None, model: str) -> str | None:
+    """The address of an OpenAI-compatible server: what was asked for, else `REFOLD_BASE_URL`.
+
+    A model that runs in this process is at no address: for it the variable, which may be there for others, is not read.
+    """
+    return asked or (None if model.startswith("local:") else os.environ.get(BASE_URL)) or None
 
 
 def environment(model: str | None, url: str | None) -> tuple[str, ...]:

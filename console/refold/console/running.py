@@ -95,7 +95,9 @@ async def resume_command(screen: Screen, place: Place, request: ResumeRequest) -
             raise NotWaiting(run_id, state.agent_state)
         names = [tool.name for tool in state.setup.tools]
         tools = rebuilt_tools(run_id, names, request.tools, request.root)
-        model = resolve_model(state.setup.model, base_url=request.base_url)
+        model = resolve_model(
+            state.setup.model, base_url=places.base_url(request.base_url, state.setup.model)
+        )
         _closing(stack, model)
         store = await stack.enter_async_context(places.writing(place))
         run = _agent(model, tools, state, store).resume(run_id)

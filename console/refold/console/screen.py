@@ -95,8 +95,8 @@ class Screen:
             self.say(each)
 
     def heading(self, text: str) -> None:
-        """A line that stands out, where lines can."""
-        self.styled(text, "bold")
+        """A line that stands out, where lines can. It stays one line, whatever is in it."""
+        self.styled(hostile.line(text), "bold")
 
     def styled(self, text: str, style: str) -> None:
         """Lines in a style (rich's words for one), where there is a terminal and colour is wanted."""

@@ -18,6 +18,10 @@ def resolve_model(name: str, *, base_url: str | None = None) -> Model:
             f"model {name!r}: expected provider:model, as in openai:gpt-5-mini or local:smollm2-135m"
         )
     if provider == LOCAL:
+        if base_url is not None:
+            raise WrongUse(
+                f"model {name!r} runs in this process, and base_url is for a server; give another model too"
+            )
         from refold.engine.models.local import LocalModel
 
         return LocalModel(model)
