@@ -292,3 +292,9 @@ def test_a_policy_built_in_python_is_checked() -> None:
     """Constructing validates nothing; `checked` does."""
     with pytest.raises(PolicyError, match=r"end_of_turn"):
         checked(Policy(end_of_turn="stop"))  # type: ignore[arg-type]
+
+
+def test_a_name_is_one_line() -> None:
+    """A name that would start a line of its own, where it is shown, is refused."""
+    with pytest.raises(PolicyError, match=r"limits\[0\]\.name: expected one line"):
+        parse({"limits": [{"type": "step", "value": 1, "name": "x\nrun r9: whole"}]})

@@ -440,4 +440,3 @@ def test_a_digest_under_unknown_rules_cannot_be_judged() -> None:
     newer = msgspec.structs.replace(state, setup=msgspec.structs.replace(state.setup, rules=99))
     with pytest.raises(NewerLog, match="decision rules version 99"):
         state_digest(newer)
-

@@ -160,6 +160,10 @@ _INSIDE: dict[type, Callable[[Any], dict[Any, Any]]] = {dict: dict, list: _numbe
 
 def _unique(where: str, names: list[str]) -> None:
     for place, name in enumerate(names):
+        if not name.isprintable():
+            raise PolicyError(
+                f"{where}[{place}].name", f"expected one line of printable text, got {_shown(name)}"
+            )
         if name in names[:place]:
             raise PolicyError(
                 f"{where}[{place}].name", f"{name!r} is taken by another one; give this one a name"
