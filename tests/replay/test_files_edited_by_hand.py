@@ -185,7 +185,7 @@ async def test_swapped_events_are_found(scratch: Path, written: bytes, seq: int)
     """Two neighbours that changed places fail at the first of them."""
     path = scratch / "swapped.db"
     with edited(path, written) as raw:
-        for old, new in ((seq, 0), (seq + 1, seq), (0, seq + 1)):
+        for old, new in ((seq, SEQ_MASK), (seq + 1, seq), (SEQ_MASK, seq + 1)):
             raw.execute(
                 f"UPDATE event SET key = (key & ~{SEQ_MASK}) | ? WHERE key & {SEQ_MASK} = ?", (new, old)
             )

@@ -491,6 +491,45 @@ async def test_a_damaged_id_hides_no_other_run(filled: Path, edit: str) -> None:
     assert ["s", "r"] == names
 
 
+@pytest.mark.parametrize("upto", [4, None])
+async def test_keys_out_of_order_come_to_an_end(filled: Path, upto: int | None) -> None:
+    """A page whose keys go back, from a bad disk, is `DamagedStore` or read once, not read for ever."""
+    rekeyed(filled, b"\x90\x80\x80\x80\x05", b"\x90\x80\x80\x80\x02")
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        with anyio.fail_after(10), suppress(DamagedStore):
+            assert len(await events(store, "r", 0, upto)) < 9
+        with anyio.fail_after(10), suppress(DamagedStore):
+            assert len(await store.read_some("r", range(1, 7))) < 9
+
+
+async def test_runs_out_of_order_come_to_an_end(filled: Path) -> None:
+    """Runs whose numbers go back, from a bad disk, are `DamagedStore`, not listed for ever."""
+    async with await SqliteStore.open(filled) as store:
+        await append(store, "s", records(1))
+        await append(store, "t", records(1))
+    by_hand(filled, FORGED.replace("1 << 32", "(9 << 32) + 1"))
+    rekeyed(filled, b"\x05\x01\x04\x00\x0f\x09r", b"\x05\x09\x04\x00\x0f\x09r")
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        with anyio.fail_after(10), pytest.raises(DamagedStore, match="out of order"):
+            await listed(store)
+
+
+def rekeyed(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert 1 == data.count(old)
+    path.write_bytes(data.replace(old, new))
+
+
+async def test_an_append_that_is_silently_dropped(filled: Path) -> None:
+    """Where an insert leaves the head as it was, though nobody else wrote, the append raises `DamagedStore`."""
+    async with await SqliteStore.open(filled) as store:
+        by_hand(
+            filled, "CREATE TRIGGER more BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END", "SELECT 1"
+        )
+        with pytest.raises(DamagedStore, match="takes no event"):
+            await append(store, "r", records(1))
+
+
 COLUMNS = ("at", "kind", "hash", "body", "content_digest", "salt", "content")
 
 

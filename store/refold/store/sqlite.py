@@ -122,6 +122,8 @@ class SqliteStore:
             if span[0] >= span[1]:
                 return ()
             rows = await self._call(self._database.page, schema.EVENTS, span)
+            if rows and rows[-1][0] <= span[0]:
+                raise self._out_of_order()
             span = (rows[-1][0] if rows else span[1], span[1])
             return [_stored(self._database.path, run, row) for row in rows]
 
@@ -134,6 +136,8 @@ class SqliteStore:
         low = place.number << schema.SEQ_BITS if place else 0
         events, after = list[Stored](), low
         while rows := await self._call(self._database.page, schema.SOME_EVENTS, (after, low, wanted)):
+            if rows[-1][0] <= after:
+                raise self._out_of_order()
             events += [_stored(self._database.path, run, row) for row in rows]
             after = rows[-1][0]
         return events
@@ -155,6 +159,8 @@ class SqliteStore:
         async def following() -> Sequence[tuple[str, Head]]:
             nonlocal below, damaged
             while rows := await self._call(self._database.page, schema.RUNS, (below, prefix)):
+                if rows[-1][0] >= below:
+                    raise self._out_of_order()
                 below = rows[-1][0]
                 listed = list[tuple[str, Head]]()
                 for number, key, name, digest in rows:
@@ -205,9 +211,9 @@ class SqliteStore:
         rows = [_row(low, event) for event in events]
         if not await self._call(self._database.insert, place.number, expected_seq, lease.token, rows):
             _check_place(run, await self._place_to_append(run, expected_seq), expected_seq, lease)
-            raise Conflict(
-                run, expected_seq, expected_seq
-            )  # it moved there and back between two looks: it cannot
+            # No head moves there and back between two looks.
+            problem = f"run {run} takes no event, and nobody else added one: somebody changed the schema or the rows"
+            raise DamagedStore(self._database.path, problem)
         head = Head(seq=events[-1].seq, hash=events[-1].hash)
         self._remember(run, place._replace(head=head))
         return head
@@ -245,6 +251,12 @@ class SqliteStore:
         # From the front means from the very front: what somebody put before event 1 must be seen to be found.
         start = min(after, last) if after > 0 else -1
         return low + start, low + (last if upto is None else min(max(upto, 0), last))
+
+    def _out_of_order(self) -> DamagedStore:
+        # SQLite believes the order of a damaged page. Whoever reads on from its last row would do so for ever.
+        return DamagedStore(
+            self._database.path, "rows are out of order: copy the file, then try `sqlite3 FILE .recover`"
+        )
 
     async def _call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         if self._closed:
