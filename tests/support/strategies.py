@@ -80,7 +80,7 @@ def _fitting(event: Event) -> Event:
             count = min(len(sizes), len(opening.messages))
             content = msgspec.structs.replace(opening, messages=opening.messages[:count])
             return msgspec.structs.replace(event, messages=sizes[:count], content=content)
-        case (CallRefused() | MessageInjected()) if event.content is not None:
+        case CallRefused() | MessageInjected() if event.content is not None:
             return msgspec.structs.replace(event, content=Said(texts=(*event.content.texts, "")[:1]))
         case _:
             return event

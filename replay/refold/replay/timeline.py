@@ -222,7 +222,9 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case GuardTripped():
             return f"{event.guard}: {event.verdict} ({event.code})"
         case RetryScheduled():
-            return f"retry {event.attempt} after {event.failure}, {min(event.delay, 10**30) / 1e9:.1f} s later"
+            return (
+                f"retry {event.attempt} after {event.failure}, {min(event.delay, 10**30) / 1e9:.1f} s later"
+            )
         case ModelFailed():
             return f"failed: {event.failure}" + (f" {event.status}" if event.status else "")
         case RunResumed():
