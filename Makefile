@@ -1,16 +1,18 @@
 # Each command sets up what it needs in .venv, from nothing the first time: see scripts/setup.
 #   PYTHON=python3.12 make test      another interpreter
-#   make test ARGS="-k repetition"   more words for pytest (or the benchmark)
+#   make test ARGS="-k repetition"   more words for pytest (or the benchmark, or topics of conformance)
+#   make demo PRESET=hermes          the demo of a preset or variant
 #   make -k check                    go on after the first check that fails
 
 BIN := .venv/bin
 ARGS ?=
+CASES ?= tests/conformance/cases
 
 # What an activated environment left behind must not reach ours.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format-check lint mypy pyright layers format demo bench clean
+.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo bench clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -20,6 +22,13 @@ setup: ## Make .venv whole, if it is not
 
 test: setup ## Run the tests
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+conformance: setup ## Hold the presets against recorded answers of known loops: CASES=DIR for others
+	$(BIN)/python tests/conformance/run.py "$(CASES)" $(ARGS)
+
+mutants: setup ## Change each comparison of the limits and guards, and see that a test fails: hours; ARGS=limits for some
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "cosmic-ray>=8.7"
+	$(BIN)/python tests/mutation/run.py $(ARGS)
 
 check: format-check lint mypy pyright layers ## Run every static check: format, lint, types, layers
 
@@ -42,8 +51,8 @@ format: setup ## Format the sources, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: setup ## Watch a real model drive a recorded, audited run: no key needed
-	$(BIN)/python -m refold.console.demo
+demo: setup ## Watch a real model drive recorded, audited runs, no key needed: PRESET=hermes for a preset's
+	$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
 
 bench: setup ## Measure decode, fold, audit, decide and append against their anchors
 	$(BIN)/python tests/bench/run.py $(ARGS)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from bench.timing import Case
-from bench.workload import answered, returned, step
+from bench.workload import answered, step, then
 from refold.reducers import Event, Fact, RunState, advance, codec, fold, next_effects
 from refold.reducers.codec import CONTENTS, Encoded
 from refold.reducers.events import KINDS
@@ -91,9 +91,9 @@ def _decided(state: RunState, facts: Sequence[Fact]) -> RunState:
 
 def _composed(state: RunState, number: int) -> RunState:
     for ahead in range(number, number + STEPS_TIMED):
-        state, _ = advance(state, answered(state, ahead))
-        next_effects(state)
-        while state.batch is not None:
-            state, _ = advance(state, returned(state, ahead))
+        fact: Fact | None = answered(state, ahead)
+        while fact is not None:
+            state, _ = advance(state, fact)
             next_effects(state)
+            fact = then(state, ahead)
     return state

@@ -11,6 +11,7 @@ import platform
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +20,8 @@ sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path,
 from bench.appends import SYNCHRONOUS, append_cases, batches  # noqa: E402
 from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
 from bench.imports import imported  # noqa: E402
-from bench.timing import Times, interleaved, told_seconds  # noqa: E402
-from bench.workload import POLICIES, opening, recorded, step, stored  # noqa: E402
+from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
+from bench.workload import GUARDS, POLICIES, STRATEGIES, opening, recorded, step, stored  # noqa: E402
 from refold.reducers import RunState  # noqa: E402
 from refold.reducers.codec import Encoded  # noqa: E402
 
@@ -28,6 +29,7 @@ MICRO = 1e6
 LONG = 12_000
 """Steps until an unpruned window holds 30,000 messages."""
 APPENDED = 200
+_STEP = ("decide", "compose and decide")
 
 
 def main() -> None:
@@ -35,7 +37,10 @@ def main() -> None:
     options = _options()
     _print_machine(options.rounds)
     _print_core(options.steps, options.rounds)
-    _print_steps((*options.steps, LONG), options.rounds)
+    _print_steps(POLICIES, (*options.steps, LONG), options.rounds)
+    _print_steps(GUARDS, options.steps, options.rounds)
+    _print_guards(min(options.steps), options.rounds)
+    _print_steps(STRATEGIES, options.steps, options.rounds)
     _print_appends(options.rounds)
     _print_imports()
 
@@ -92,14 +97,14 @@ def _print_log(policy: str, steps: int, log: list[Encoded], rounds: int) -> None
     )
 
 
-def _print_steps(lengths: tuple[int, ...], rounds: int) -> None:
+def _print_steps(policies: Iterable[str], lengths: tuple[int, ...], rounds: int) -> None:
     print(
         "\nMicroseconds a step: advance and next_effects, and with composing the facts; against the shortest log"
     )
     print(
-        f"{'policy':8} {'steps':>6} {'window':>6} | {'decide':>8} {'ratio':>6} | {'composed':>8} {'ratio':>6}"
+        f"{'policy':21} {'steps':>6} {'window':>6} | {'decide':>8} {'ratio':>6} | {'composed':>8} {'ratio':>6}"
     )
-    for policy in POLICIES:
+    for policy in policies:
         states = _states(policy, lengths)
         cases = {
             f"{name} {length}": case
@@ -109,16 +114,27 @@ def _print_steps(lengths: tuple[int, ...], rounds: int) -> None:
         times = interleaved(cases, rounds=3 * rounds)
         for length, state in states.items():
             print(
-                f"{policy:8} {length:6} {state.window.count:6}" + _step_columns(times, length, min(lengths))
+                f"{policy:21} {length:6} {state.window.count:6}" + _step_columns(times, length, min(lengths))
             )
 
 
 def _step_columns(times: Times, length: int, first: int) -> str:
     columns = ""
-    for name in ("decide", "compose and decide"):
+    for name in _STEP:
         us = times.median(f"{name} {length}") * MICRO / STEPS_TIMED
         columns += f" | {us:8.1f} {times.ratio(f'{name} {first}', f'{name} {length}'):5.2f}x"
     return columns
+
+
+def _print_guards(steps: int, rounds: int) -> None:
+    cases: dict[str, Case] = {}
+    for policy in GUARDS:
+        state = _states(policy, (steps,))[steps]
+        cases |= {f"{policy}: {name}": case for name, case in step_cases(state, steps).items()}
+    times = interleaved(cases, rounds=3 * rounds)
+    ratio = {name: times.ratio(f"no guard: {name}", f"all guards: {name}") for name in _STEP}
+    print("\nA step with all guards against one with none, side by side")
+    print(" | ".join(f"{name} {ratio[name]:5.2f}x" for name in _STEP))
 
 
 def _states(policy: str, lengths: tuple[int, ...]) -> dict[int, RunState]:

@@ -52,6 +52,11 @@ def test_each_is_shown_as_its_escape(text: str, shown: str) -> None:
     assert shown == hostile.block(text)
 
 
+def test_a_line_is_one() -> None:
+    """A line end or a tab in what is one line shows as its escape."""
+    assert "a\\nb\\tc" == hostile.line("a\nb\tc")
+
+
 @pytest.mark.parametrize("most", [1, 2, 10])
 def test_a_line_is_cut(most: int) -> None:
     """A long text ends in an ellipsis."""

@@ -233,3 +233,20 @@ def test_wrong_use(words: list[str], refold: Refold) -> None:
     ran = refold(*words)
     assert (2, "") == (ran.code, ran.out)
     assert "Usage: refold" in ran.err
+
+
+def test_why_names_what_allowed_it_too(refold: Refold, store: Path, limited: str) -> None:
+    """Each limit that was asked stands in a row with what it said, and what was decided then stands below."""
+    shown = json.loads(refold("-o", "json", "why", limited, "--store", store).out)
+    ran = refold("why", f"{limited}@e{shown['fact']}", "--store", store)
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["before", "place", "who", "said", "saw"] == rows[1]
+    assert any(["limit:step", "reached"] == row[2:4] for row in rows)
+    assert ran.out.splitlines()[-1].startswith("then: ")
+    assert 0 == ran.code
+
+
+def test_why_of_what_is_no_event(refold: Refold, store: Path, limited: str) -> None:
+    """An event past the end is refused by the numbers that there are."""
+    ran = refold("why", f"{limited}@e9999", "--store", store)
+    assert (2, True) == (ran.code, "has events 1 to" in ran.err)

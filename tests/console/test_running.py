@@ -1,7 +1,9 @@
 """`run` and `resume`: from the words that were typed to a log on disk."""
 
+import importlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,26 @@ from refold.engine import call, fail, say
 from refold.reducers.vocabulary import FailureClass
 
 Scripted = Callable[[list[Any]], None]
+
+
+Mine = Callable[[str, str], None]
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mine]:
+    """Writes a module `mine` here with a tool `act`: its parameter and replay class."""
+
+    def write(parameter: str, replay: str) -> None:
+        sys.modules.pop("mine", None)
+        text = f"from refold.engine import tool\n@tool(replay={replay!r})\ndef act({parameter}) -> str:\n    'Act.'\n    return ''\n"
+        (tmp_path / "mine.py").write_text(text)
+        importlib.invalidate_caches()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield write
+    sys.modules.pop("mine", None)
 
 
 def test_run(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
@@ -69,7 +91,7 @@ def test_exit_codes(
     tmp_path: Path,
 ) -> None:
     """How the run ended is the exit code."""
-    (tmp_path / "p.json").write_text(policy)
+    (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", **json.loads(policy)}))
     scripted(lines)
     ran = refold("run", "Go", "--policy", tmp_path / "p.json", "--store", store, "-o", "json")
     last = json.loads(ran.out.splitlines()[-1])
@@ -88,6 +110,9 @@ def test_exit_codes(
         pytest.param(["--tools", "json:loads"], "expected a tool", id="what is no tool"),
         pytest.param(["--root", "/no/such"], "give a directory that exists", id="a root that is not there"),
         pytest.param(["--label", "x"], "expected name=value", id="a label without a value"),
+        pytest.param(["--label", "a=\udcff"], "--label 'a=\\udcff': is not", id="a label that is no text"),
+        pytest.param(["--model", "openai:f\udcff"], "--model 'openai:f", id="a model that is no text"),
+        pytest.param(["--system=\udcff"], "--system '\\udcff': is not", id="an option with its value"),
         pytest.param(["--policy", "none.toml"], "none.toml: cannot be read", id="a policy that is not there"),
     ],
 )
@@ -106,6 +131,19 @@ def test_what_cannot_run(
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["REFOLD_MODEL", "REFOLD_BASE_URL"])
+def test_a_variable_that_is_no_text(
+    name: str, refold: Refold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment says is checked as what was typed is."""
+    monkeypatch.setenv("REFOLD_MODEL", "openai:x")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv(name, "openai:\udcff")
+    ran = refold("run", "Go", "--store", tmp_path / "runs.db")
+    assert (2, f"refold: {name} 'openai:\\udcff': is not UTF-8\n") == (ran.code, ran.err)
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_the_default_store_is_made(refold: Refold, scripted: Scripted, tmp_path: Path) -> None:
     """Without --store the first run makes the user's own."""
     scripted([say("Hi.")])
@@ -116,7 +154,7 @@ def test_the_default_store_is_made(refold: Refold, scripted: Scripted, tmp_path:
 
 def test_answering_a_run(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
     """A run that waits goes on with a message, and its log audits clean."""
-    (tmp_path / "p.toml").write_text('end_of_turn = "wait"\n')
+    (tmp_path / "p.toml").write_text('schema = "refold/v1"\nend_of_turn = "wait"\n')
     scripted([say("So?")])
     assert 1 == refold("run", "Go", "--policy", tmp_path / "p.toml", "--store", store).code
     scripted([say("Fine.")])
@@ -156,7 +194,7 @@ def test_resume(
 
 def test_resuming_wants_the_root(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
     """The files tools come back by their recorded names, once it is said where."""
-    (tmp_path / "p.toml").write_text('end_of_turn = "wait"\n')
+    (tmp_path / "p.toml").write_text('schema = "refold/v1"\nend_of_turn = "wait"\n')
     scripted([say("So?")])
     refold("run", "Go", "--policy", tmp_path / "p.toml", "--root", tmp_path, "--store", store)
     ran = refold("resume", "@last", "--message", "x", "--store", store)
@@ -164,3 +202,49 @@ def test_resuming_wants_the_root(refold: Refold, scripted: Scripted, store: Path
     assert "add --root DIR" in ran.err
     scripted([say("Fine.")])
     assert 1 == refold("resume", "@last", "--message", "x", "--root", tmp_path, "--store", store).code
+
+
+@pytest.mark.parametrize(
+    ("begun", "resumed"),
+    [
+        pytest.param(["--root", "."], ["--root", "."], id="files and todos"),
+        pytest.param(["--root", ".", "--tools", "files-ro"], ["--root", "."], id="files to read"),
+        pytest.param(["--root", ".", "--tools", "files-ro"], ["--root", ".", "--tools", "files"], id="more of them"),
+        pytest.param(
+            ["--root", ".", "--tools", "shell,todos"], ["--root", ".", "--tools", "todos,shell"], id="a shell"
+        ),
+        pytest.param(["--tools", "mine:act"], ["--tools", "mine:act"], id="one's own"),
+        pytest.param(["--tools", ""], [], id="none"),
+    ],
+)  # fmt: skip
+def test_tools_are_rebuilt(
+    begun: list[str], resumed: list[str], refold: Refold, scripted: Scripted, mine: Mine, store: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    """A run goes on with its tools, made again as they were."""
+    mine("path: str", "read_only")
+    (tmp_path / "p.toml").write_text('schema = "refold/v1"\nend_of_turn = "wait"\n')
+    scripted([say("So?")])
+    assert 1 == refold("run", "Go", "--policy", tmp_path / "p.toml", *begun, "--store", store).code
+    scripted([say("Fine.")])
+    ran = refold("resume", "@last", "--message", "x", *resumed, "--store", store)
+    assert 1 == ran.code, ran.err
+    assert "Fine." in ran.out
+
+
+@pytest.mark.parametrize(
+    ("parameter", "replay"), [("path: int", "read_only"), ("path: str", "idempotent")], ids=["schema", "class"]
+)  # fmt: skip
+def test_a_tool_that_has_changed(
+    parameter: str, replay: str, refold: Refold, scripted: Scripted, mine: Mine, store: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    """A run does not go on with a tool that is another one now: the run and the tool are named, nothing changes."""
+    mine("path: str", "read_only")
+    (tmp_path / "p.toml").write_text('schema = "refold/v1"\nend_of_turn = "wait"\n')
+    scripted([say("So?")])
+    refold("run", "Go", "--policy", tmp_path / "p.toml", "--tools", "mine:act", "--store", store)
+    before = refold("show", "@last", "--raw", "--store", store).out
+    mine(parameter, replay)
+    ran = refold("resume", "@last", "--message", "x", "--tools", "mine:act", "--store", store)
+    assert (2, "") == (ran.code, ran.out)
+    assert "the tool act has another schema, replay class or agent now" in ran.err
+    assert before == refold("show", "@last", "--raw", "--store", store).out

@@ -30,9 +30,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from refold.console.main import main as refold
+from refold.console.nulls import with_nulls
+from refold.console.strict_yaml import load
 from refold.reducers import PolicyError, parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +46,9 @@ RUN = [path for path in DOCUMENTS if path.relative_to(ROOT).as_posix() not in GE
 # decision, not an accident.
 NOT_RUN = {
     "README.md": 2,  # `make`, and `pip install`
+    "docs/how-to/ask-a-person-first.md": 1,  # a model, to go on after an answer typed in a shell
     "docs/how-to/read-a-log-with-sqlite3.md": 1,  # the sqlite3 shell; the queries run
+    "docs/how-to/start-from-a-preset.md": 2,  # a model
     "docs/how-to/use-another-model.md": 2,  # a key, a server
     "docs/tutorial/first-run.md": 2,  # `pip install`, and the embedded model
 }
@@ -208,10 +211,10 @@ class Reader:
         self.printed = "\n".join("|".join("" if cell is None else str(cell) for cell in row) for row in rows)
 
     def _toml(self, block: Block) -> None:
-        self._data(block, tomllib.loads(block.text))
+        self._data(block, with_nulls(tomllib.loads(block.text)))
 
     def _yaml(self, block: Block) -> None:
-        self._data(block, yaml.safe_load(block.text))
+        self._data(block, load(block.text))
 
     def _json(self, block: Block) -> None:
         self._data(block, json.loads(block.text))

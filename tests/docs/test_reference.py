@@ -4,8 +4,9 @@ Each test compares a page with the code that it describes. A failure prints the 
 """
 
 import importlib
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -18,12 +19,33 @@ from typer.main import get_command
 from refold.console.app import app
 from refold.engine.live import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
+from refold.reducers.approvals import Approvals, Approver, Rule
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, kind_of
 from refold.reducers.guards import BUILTIN
-from refold.reducers.history import Pass, When
-from refold.reducers.limits import CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
-from refold.reducers.policy import CallTimeout, ToolOutput
-from refold.reducers.retry import Jitter, Retry
+from refold.reducers.guards.duty import OWN
+from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.protocol import Place
+from refold.reducers.history import Pass, Share, When
+from refold.reducers.history.age_results import Hard, Soft
+from refold.reducers.history.token_tail import Room
+from refold.reducers.knobs import (
+    At,
+    CallTimeout,
+    Empty,
+    Grace,
+    Near,
+    Overflow,
+    Pressure,
+    Progress,
+    Stream,
+    Tier,
+    ToolOutput,
+    Truncation,
+    Without,
+)
+from refold.reducers.limits import ENDS, CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
+from refold.reducers.retry import ClassRetry, Fallback, FallbackWhen, Jitter, Retry
+from refold.reducers.rules.order import ORDER
 from refold.reducers.texts import TEXTS
 from refold.store import GENESIS, Head, Record
 from refold.store.chain import extend
@@ -122,7 +144,7 @@ def values_in(events: tuple[type[Any], ...]) -> set[type[Any]]:
 
 EVENTS = (*FACTS, *DECISIONS, *ANNOTATIONS)
 # These have pages of their own.
-ELSEWHERE = {AgentState, Policy, *values_in((Policy,))} - {vocabulary.FailureClass}
+ELSEWHERE = {AgentState, Policy, *values_in((Policy,))} - {vocabulary.FailureClass, vocabulary.Role}
 PARTS = sorted(
     (each for each in values_in(EVENTS) - ELSEWHERE if issubclass(each, msgspec.Struct)),
     key=lambda each: each.__name__,
@@ -163,11 +185,19 @@ def test_no_kind_is_described_that_is_not_there() -> None:
 
 POLICY = {
     "The policy": Policy, "step": StepLimit, "time": TimeLimit, "message": MessageLimit, "token": TokenLimit,
-    "cost": CostLimit, "credit": Credit, "call_timeout": CallTimeout, "tool_output": ToolOutput, "retry": Retry,
-    "jitter": Jitter, "when": When,
-    **{str(each.__struct_config__.tag): each for each in get_args(Pass)},
+    "cost": CostLimit, "credit": Credit, "call_timeout": CallTimeout, "near": Near, "grace": Grace, "when": When,
+    "share": Share, "token_tail.budget": Room, "age_results.soft": Soft, "age_results.hard": Hard,
+    "overflow": Overflow, "tool_output": ToolOutput, "truncation": Truncation, "stream": Stream,
+    "premature_end": PrematureEnd, "empty": Empty, "progress": Progress, "pressure": Pressure, "pressure.tiers": Tier,
+    "pressure.tiers.at": At, "pressure.tiers.tools": Without, "retry": Retry, "jitter": Jitter,
+    "retry.by_class": ClassRetry, "retry.fallback": Fallback, "retry.fallback.when": FallbackWhen,
+    "approvals": Approvals, "rule": Rule,
+    **{str(each.__struct_config__.tag): each for each in (*get_args(Pass), *get_args(Approver))},
     **BUILTIN,
 }  # fmt: skip
+
+
+GUARDS: tuple[Any, ...] = (*BUILTIN.values(), *OWN.values())
 
 
 @pytest.mark.parametrize("title", POLICY)
@@ -176,10 +206,50 @@ def test_every_key_of_a_policy_is_described(title: str) -> None:
     assert [] == lacking("policy.md", title, list(rows(POLICY[title])))
 
 
+def test_every_guard_is_listed() -> None:
+    """The page of guards has each guard with the places where it speaks, and whether it reads what was said."""
+    places = [place for place in Place if place in {spot for guard in GUARDS for spot in guard.places}]
+    wanted = [
+        f"| [`{guard.kind}`](#{guard.kind}) | "
+        f"{', '.join(f'`{place}`' for place in places if place in guard.places)} | "
+        f"{'yes' if guard.reads_content else 'no'} | "
+        for guard in GUARDS
+    ]
+    rows = [line for line in sections("guards.md")["All of them"].splitlines() if line.startswith("| [")]
+    assert len(wanted) == len(rows)
+    assert [] == [row for row in wanted if not any(line.startswith(row) for line in rows)]
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.kind)
+def test_every_guard_is_described(guard: Any) -> None:
+    """The page of guards has a section for each, which names each of its texts, and each code that it says."""
+    body = sections("guards.md")[guard.kind]
+    said = set(re.findall(r'\bcode="([a-z_]+)"', Path(inspect.getfile(guard)).read_text(encoding="utf-8")))
+    assert [] == [word for word in {*said, *getattr(guard, "texts", {})} if f"`{word}`" not in body]
+
+
+def said(texts: Mapping[str, str]) -> Iterator[str]:
+    """The rows of a table of texts."""
+    for key, text in texts.items():
+        yield f"| `{key}` | {text.strip().replace(chr(10), '<br>')} |"
+
+
 def test_every_text_of_a_policy_is_described() -> None:
     """The page of policies lists each text that the harness says, word for word."""
-    wanted = [f"| `{key}` | {text.strip()} |" for key, text in TEXTS.items()]
-    assert [] == lacking("policy.md", "texts", wanted)
+    assert [] == lacking("policy.md", "texts", list(said(TEXTS)))
+
+
+def test_every_text_of_a_guard_is_described() -> None:
+    """The page of policies lists what the built-in guards bring."""
+    wanted = [row for guard in GUARDS for row in said(getattr(guard, "texts", {}))]
+    assert [] == lacking("policy.md", "Texts of guards", wanted)
+
+
+def test_every_part_of_a_policy_has_its_section() -> None:
+    """No Struct that a policy can hold is left out of the tests above."""
+    assert set() == {each for each in values_in((Policy,)) if issubclass(each, msgspec.Struct)} - {
+        *POLICY.values()
+    }
 
 
 def test_the_machine_is_drawn_from_its_table() -> None:
@@ -198,27 +268,32 @@ def test_every_move_is_listed() -> None:
     assert [] == lacking("machine.md", "Moves", wanted)
 
 
+_MOVED = re.compile(r"""Trigger\.[A-Z_]+, "([a-z_]+)"|code(?:, reason)? = "([a-z_]+)"|else f"(provider:)""")
+_STOPPED = re.compile(r"""(?:Stop|Stopping)\((?:[^()]*\s)?code="([a-z_]+)\"""")
+
+
 def codes() -> set[str]:
-    """The codes that the rules give to a move, as their source has them; a provider's stand for all classes."""
-    said = re.compile(
-        r"""Trigger\.[A-Z_]+, "([a-z_]+)"|code(?:, reason)? = "([a-z_]+)"|else f"(provider:)|code="([a-z_]+)\""""
+    """The codes that rules and guards give to a move, as their source has them; a provider's stand for all classes."""
+    rules, meanings, guards = (
+        "".join(path.read_text(encoding="utf-8") for path in sorted((RULES.parent / name).glob("*.py")))
+        for name in ("rules", "meanings", "guards")
     )
-    sources = [
-        *RULES.glob("*.py"),
-        *(RULES.parent / "meanings").glob("*.py"),
-        RULES.parent / "guards" / "duty.py",
-    ]
-    found = {
-        word for path in sources for match in said.findall(path.read_text(encoding="utf-8")) for word in match
-    }
-    return {"provider:CLASS" if word == "provider:" else word for word in found if word}
+    moved = {word for match in _MOVED.findall(rules) for word in match if word}
+    found = moved | set(_STOPPED.findall(meanings + guards)) | {code for _, code in ENDS.values()}
+    return {"provider:CLASS" if word == "provider:" else word for word in found}
 
 
 def test_every_code_is_described() -> None:
-    """The page of the machine names each code with which a rule moves it."""
+    """The page of the machine names each code with which a rule or a guard moves it."""
     body = sections("machine.md")["Codes"]
     assert set() == {code for code in codes() if f"`{code}`" not in body}
-    assert {"end_turn", "truncated", "step_limit", "cancelled", "provider:CLASS"} <= codes()
+    assert {"end_turn", "step_limit", "cancelled", "provider:CLASS", "guard_failed", "stalled"} <= codes()
+
+
+def test_every_phase_is_described() -> None:
+    """The page of the machine has each moment at which decisions are made, and no other."""
+    rows = re.findall(r"^\| (\w[^|]*) \| ", sections("machine.md")["Order of checks"], re.MULTILINE)
+    assert sorted(["when", *(phase.value for phase in ORDER)]) == sorted(rows)
 
 
 def errors() -> dict[str, type[RefoldError]]:
@@ -257,7 +332,8 @@ def typed(command: Any, name: str = "refold") -> Iterator[tuple[str, Any]]:
         yield from typed(inner, f"{name} {word}")
 
 
-COMMANDS = {name: command for name, command in typed(get_command(app)) if name != "refold model"}
+GROUPS = {"refold model", "refold policy"}
+COMMANDS = {name: command for name, command in typed(get_command(app)) if name not in GROUPS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

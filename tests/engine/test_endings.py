@@ -49,7 +49,7 @@ ENDINGS: list[Any] = [
     pytest.param([LOOK, say("Seen.")], {}, "COMPLETED", "end_turn", "Seen.", "answer", id="after a tool"),
     pytest.param(
         [say("All d", stop=StopReason.MAX_TOKENS)],
-        {},
+        {"truncation": None},
         "COMPLETED",
         "truncated",
         "All d",

@@ -277,7 +277,7 @@ async def test_resuming_with_a_tool_of_another_kind_is_refused() -> None:
     store = MemoryStore()
     await interrupted(store, 9)
     tools = [changed, runs.look]
-    with pytest.raises(WrongUse, match="the tool act has another schema or replay class"):
+    with pytest.raises(WrongUse, match="the tool act has another schema, replay class or agent"):
         await Agent(model=ScriptedModel([]), tools=tools, store=store).resume(runs.RUN).result()
 
 

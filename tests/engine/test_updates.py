@@ -8,6 +8,7 @@ import pytest
 
 from refold.engine import (
     Agent,
+    Delegated,
     Finished,
     Missed,
     ModelFailed,
@@ -55,6 +56,8 @@ def short(update: Update) -> str:
             return f"  {request}> …"
         case Finished(request=request, cancelled=cancelled):
             return f"  {request}| {'cancelled' if cancelled else 'finished'}"
+        case Delegated(call=served, run=child):
+            return f"  {served}: run {child}"
         case Missed(count=count):
             return f"  ({count} missed)"
 
@@ -140,7 +143,9 @@ async def test_a_stream_that_goes_wrong_is_finished_once(
 ) -> None:
     """However a model's stream goes wrong, it is finished once, and the log holds the class and what had arrived."""
     store = MemoryStore()
-    run = Agent(model=StreamingModel(stream), store=store, policy={"retry": {"attempts": 1}}).start("Do it.")
+    run = Agent(
+        model=StreamingModel(stream), store=store, policy={"retry": {"attempts": 1}, "stream": None}
+    ).start("Do it.")
     seen: list[Update] = []
     await watch(run, seen)
     assert_each_stream_finished_once(seen)

@@ -52,11 +52,28 @@ def test_missing_key(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
         PydanticAIModel(f"{prefix}:m")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:80", "ftp://h/v1", "http://", ""])
+@pytest.mark.parametrize("address", ["127.0.0.1:80", "ftp://h/v1", "http://", "", "http://[", "http://h:x/"])
 def test_bad_address(address: str) -> None:
     """An address that is none is refused, and the model named."""
     with pytest.raises(WrongUse, match="base_url must be"):
         PydanticAIModel("openai:m", base_url=address)
+
+
+@pytest.mark.parametrize("prefix", sorted(VENDORS))
+@pytest.mark.parametrize("given", [True, False], ids=["given", "variable"])
+@pytest.mark.parametrize("user", [f"user:{SECRET}", SECRET, f":{SECRET}"])
+def test_no_password_in_an_address(
+    user: str, given: bool, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses are recorded and shown: one with a secret is refused, with where it stood and where it belongs."""
+    address = f"https://{user}@host/v1"
+    key = VENDORS[prefix].variable
+    where = f"{key.removesuffix('_API_KEY')}_BASE_URL"
+    monkeypatch.setenv(where, "" if given else address)
+    expected = "base_url .* REFOLD_API_KEY" if given else f"{where} .* {key}"
+    with pytest.raises(WrongUse, match=expected) as caught:
+        PydanticAIModel(f"{prefix}:m", base_url=address if given else None, api_key="k")
+    assert SECRET not in str(caught.value)
 
 
 async def test_a_vendors_key_is_not_sent_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

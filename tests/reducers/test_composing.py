@@ -187,7 +187,7 @@ def test_the_output_cap_of_the_policy(size: int, cut: bool, kept: int) -> None:
     assert (size, cut) == (fact.size, fact.cut)
     assert fact.content is not None
     assert fact.chars == len(fact.content.output)
-    marker = f"\n[harness: the middle of this output of look was cut here; it was {size} bytes in all]\n"
+    marker = f"\n[harness: this output of look was cut here; it was {size} bytes in all]\n"
     assert kept + (len(marker) if cut else 0) == fact.chars
     assert cut == (marker in fact.content.output)
 

@@ -1,13 +1,16 @@
 """Limits: one below, at, one above, for each type, operator, check and scope; and the clock that they read."""
 
 import decimal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
-from refold.reducers.events import GuardTripped
+from refold.reducers.events import GuardTripped, ToolsDispatched
 from refold.reducers.numbers import nano
+from refold.reducers.usage import elapsed, used
+from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, START, Scenario
 
 STEP_END = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
@@ -409,3 +412,389 @@ def test_the_callers_decimal_context_does_not_matter() -> None:
         context.prec = 3
         context.traps[decimal.Inexact] = True
         assert 12_345_678_000_000 == nano(12345.678)
+
+
+# One step of the script below: an answer of 15 tokens, 2 nano-dollars and one estimated token (its call's name and
+# arguments, "look" and "{}", are 2 more) a second after the request, and a result of one estimated token.
+_NANO = 1e-9
+_BEFORE: dict[str, Callable[[int], int]] = {  # what is used before step s
+    "step": lambda s: s - 1,
+    "time": lambda s: (s - 1) * SECOND,
+    "message": lambda s: 2 + 2 * (s - 1),
+    "token": lambda s: 15 * (s - 1),
+    "estimate": lambda s: 4 + 3 * (s - 1),
+    "cost": lambda s: 2 * (s - 1),
+}
+_AFTER: dict[str, Callable[[int], int]] = {  # and what right after its answer
+    "step": lambda s: s,
+    "time": lambda s: s * SECOND,
+    "message": lambda s: 3 + 2 * (s - 1),
+    "token": lambda s: 15 * s,
+    "estimate": lambda s: 6 + 3 * (s - 1),
+    "cost": lambda s: 2 * s,
+}
+_CODES = {
+    "step": "step_limit",
+    "time": "time_limit",
+    "message": "message_limit",
+    "token": "token_budget",
+    "estimate": "token_estimate",
+    "cost": "cost_limit",
+}
+
+
+def _limit(kind: str, amount: int, op: str, check: str) -> dict[str, Any]:
+    plain: dict[str, Any] = {"type": "token", "measure": "estimate"} if kind == "estimate" else {"type": kind}
+    value = amount / SECOND if kind in ("time", "cost") else amount
+    return {**plain, "value": value, "op": op, "check": check}
+
+
+@pytest.mark.parametrize("delta", [-1, 0, 1], ids=["one below", "at", "one above"])
+@pytest.mark.parametrize("check", ["preflight", "response", "response_deferred"])
+@pytest.mark.parametrize("op", [">=", ">"])
+@pytest.mark.parametrize("kind", list(_CODES))
+def test_every_type_operator_and_check(kind: str, op: str, check: str, delta: int) -> None:
+    """Tripped at the first moment of its check at which `used op value`: with so many batches run before the end."""
+    moment = _BEFORE[kind] if check == "preflight" else _AFTER[kind]
+    value = moment(3) + delta
+    tripped = next(s for s in range(1, 9) if (moment(s) >= value if op == ">=" else moment(s) > value))
+    scenario = Scenario({"limits": [_limit(kind, value, op, check)], "call_timeout": {"min": 0}})
+    for step in range(1, 9):
+        if scenario.state.request is None:
+            break
+        scenario.answer("", ("look", "{}"), cost=2, after=1)
+        if scenario.state.batch:
+            scenario.result(f"c{step}")
+    assert scenario.state.outcome is not None
+    assert _CODES[kind] == scenario.state.outcome.code
+    found = trip(scenario)
+    assert found is not None
+    assert found.limit is not None
+    # The clock trips wherever it is next looked at: a time limit for before a request, when a batch is done.
+    assert (value, moment(tripped)) == (found.limit.value, found.limit.used)
+    requests = tripped - 1 if check == "preflight" else tripped
+    batches = tripped if check == "response_deferred" else tripped - 1
+    assert (requests, batches) == (scenario.state.spent.requests, len(scenario.events(ToolsDispatched)))
+
+
+def test_a_deferred_limit_is_judged_on_the_answer_and_carried_out_behind_its_batch() -> None:
+    """Two records: deferred with the answer, and a stop with the same numbers when the batch is done."""
+    limit = {"type": "token", "value": 15, "check": "response_deferred"}
+    scenario = Scenario({"limits": [limit]})
+    scenario.answer("", ("look", "{}"), ("act", "{}"))
+    first = trip(scenario)
+    assert first is not None
+    assert ("defer", "WAITING_FOR_TOOL") == (first.verdict, scenario.state.agent_state)
+    scenario.result("c2")
+    assert not scenario.state.ended
+    scenario.result("c1")
+    last = trip(scenario)
+    assert last is not None
+    assert ("stop", first.limit) == (last.verdict, last.limit)
+    assert BUDGET + "token_budget" == scenario.last[-1]
+
+
+def test_a_deferred_limit_of_an_answer_without_calls_ends_at_once() -> None:
+    """There is no batch to wait for, and limits win over the end of the turn."""
+    scenario = Scenario({"limits": [{"type": "token", "value": 15, "check": "response_deferred"}]})
+    assert BUDGET + "token_budget" == scenario.answer("done")[-1]
+
+
+def test_limits_of_the_response_win_over_a_finished_turn_and_a_preflight_limit_does_not() -> None:
+    """R3 comes before R17; a finished turn is seen before the next step is refused."""
+    limits = [{"type": "step", "value": 1}, {"type": "token", "value": 100}]
+    scenario = Scenario({"limits": limits})
+    scenario.answer("done")
+    assert "COMPLETED" == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("kind", "before_say", "turn", "run", "lineage"),
+    [
+        pytest.param("step", 1, 0, 0, 1, id="step"),
+        pytest.param("token", 15, 0, 0, 15, id="token"),
+        pytest.param("cost", 2, 0, 0, 2, id="cost"),
+    ],
+)
+def test_what_is_used_by_scope(kind: str, before_say: int, turn: int, run: int, lineage: int) -> None:
+    """A person's message begins a turn; a fork a turn and a run; the lineage never begins anew."""
+    limits = [
+        {"type": kind, "name": scope, "value": None, "scope": scope} for scope in ("turn", "run", "lineage")
+    ]
+    scenario = Scenario({"limits": limits, "end_of_turn": "wait"})
+
+    def amounts() -> list[int]:
+        return [used(limit, scenario.state) for limit in scenario.state.policy.limits]
+
+    scenario.answer("one", cost=2)
+    assert [before_say] * 3 == amounts()
+    scenario.say("more")
+    step = kind == "step"  # the request that follows is a step of the new turn
+    assert [step, before_say + step, before_say + step] == amounts()
+    scenario.answer("two", cost=2)
+    scenario.fork()
+    assert [turn, run, 2 * lineage] == amounts()
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"), [("turn", 1), ("run", 4), ("lineage", 4)], ids=["turn", "run", "lineage"]
+)
+def test_time_by_scope(scope: str, expected: int) -> None:
+    """Time counts since the scope began."""
+    limit = {"type": "time", "value": None, "scope": scope, "credit": {"person": False}}
+    scenario = Scenario({"limits": [limit], "end_of_turn": "wait"})
+    scenario.answer("one", after=1)
+    scenario.say("more", after=2)
+    scenario.answer("two", after=1)
+    assert expected * SECOND == used(scenario.state.policy.limits[0], scenario.state)
+
+
+@pytest.mark.parametrize(
+    ("tools", "requests"),
+    [
+        pytest.param(["look"], 5, id="all to a free tool: not counted"),
+        pytest.param(["look", "act"], 2, id="another beside it: counted"),
+        pytest.param(["act"], 2, id="none of them free: counted"),
+    ],
+)
+def test_free_tools(tools: list[str], requests: int) -> None:
+    """A step with calls, all to the limit's `free_tools`, is not counted; one without calls is."""
+    scenario = Scenario({"limits": [{"type": "step", "value": 2, "free_tools": ["look"]}]})
+    for _ in range(5):
+        if scenario.state.request:
+            scenario.step(*tools)
+    assert requests == scenario.state.spent.requests - (scenario.state.request is not None)
+
+
+def test_free_tools_free_no_step_without_calls() -> None:
+    """An answer of words is no call to a free tool."""
+    policy = {"limits": [{"type": "step", "value": 1, "free_tools": ["look"]}], "end_of_turn": "continue"}
+    scenario = Scenario(policy)
+    scenario.answer("well")
+    assert "MAX_STEPS" == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(("after", "state"), [(1.999999999, "RUNNING"), (2, "TIMED_OUT")])
+def test_the_clock_of_the_first_response(after: float, state: str) -> None:
+    """Nothing has elapsed before the first response, however long it took; then the time counts from it."""
+    limit = {"type": "time", "value": 2, "clock": "first_response"}
+    scenario = Scenario({"limits": [limit]})
+    (effect,) = next_effects(scenario.state)
+    assert isinstance(effect, CallModel)
+    assert effect.deadline is None
+    scenario.answer("", ("look", "{}"), after=1000)
+    assert WaitUntil(at=START + 1002 * SECOND) in next_effects(scenario.state)
+    scenario.result("c1", after=after)
+    assert state == scenario.state.agent_state
+
+
+def test_the_first_response_is_the_scopes_own() -> None:
+    """In a new turn nothing has elapsed before that turn's first response."""
+    limit = {"type": "time", "value": 5, "clock": "first_response", "scope": "turn"}
+    scenario = Scenario({"limits": [limit], "end_of_turn": "wait"})
+    scenario.answer("one", after=1)
+    scenario.say("more", after=3)
+    scenario.answer("", ("look", "{}"), after=100)
+    assert 0 == used(scenario.state.policy.limits[0], scenario.state)
+    scenario.result("c1", after=2)
+    assert 2 * SECOND == used(scenario.state.policy.limits[0], scenario.state)
+
+
+@pytest.mark.parametrize(
+    ("credit", "while_waiting", "failed_for_good", "next_success"),
+    [
+        pytest.param("none", 1, 3, 5, id="none"),
+        pytest.param("on_success", 1, 3, 5, id="on_success: the request never succeeded"),
+        pytest.param("on_next_success", 1, 3, 3, id="on_next_success: at the next that did"),
+        pytest.param("planned", 0, 1, 3, id="planned: as soon as it is planned"),
+    ],
+)
+def test_credit_of_waits_of_a_request_that_failed(
+    credit: str, while_waiting: int, failed_for_good: int, next_success: int
+) -> None:
+    """A second, a wait of two of a broken stream, a second, and its text is gone on from in another request."""
+    limit = {"type": "time", "value": 1000, "credit": {"retry": credit}}
+    retry = {"initial": 2, "jitter": {"add": 0}}
+    scenario = Scenario({"limits": [limit], "retry": retry})
+
+    def seconds() -> float:
+        return used(scenario.state.policy.limits[0], scenario.state) / SECOND
+
+    scenario.fail(FailureClass.STREAM_BROKEN, after=1)
+    assert while_waiting == seconds()
+    scenario.clock(2)
+    assert failed_for_good == seconds()
+    scenario.answer("", ("look", "{}"), after=2)
+    assert next_success == seconds()
+
+
+@pytest.mark.parametrize(
+    ("credit", "waiting", "answered"),
+    [
+        pytest.param("none", 3, 4, id="none"),
+        pytest.param("on_success", 3, 2, id="on_success"),
+        pytest.param("on_next_success", 3, 2, id="on_next_success"),
+        pytest.param("planned", 1, 2, id="planned"),
+    ],
+)
+def test_credit_of_waits_of_a_request_that_succeeded(credit: str, waiting: int, answered: int) -> None:
+    """A second, a wait of two, and an answer a second later."""
+    limit = {"type": "time", "value": 1000, "credit": {"retry": credit}}
+    scenario = Scenario({"limits": [limit], "retry": {"initial": 2, "jitter": {"add": 0}}})
+    scenario.fail(after=1)
+    scenario.clock(2)
+    assert waiting * SECOND == used(scenario.state.policy.limits[0], scenario.state)
+    scenario.answer("", ("look", "{}"), after=1)
+    assert answered * SECOND == used(scenario.state.policy.limits[0], scenario.state)
+
+
+def test_no_credit_makes_time_negative() -> None:
+    """What is planned is more than what has passed: nothing has elapsed."""
+    limit = {"type": "time", "value": 1000, "credit": {"retry": "planned"}}
+    scenario = Scenario({"limits": [limit], "retry": {"initial": 50, "jitter": {"add": 0}}})
+    scenario.fail()
+    (only,) = scenario.state.policy.limits
+    assert 0 == elapsed(only, scenario.state)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("op", "left", "whole", "timeout"),
+    [
+        pytest.param(">=", 5.999999999, True, 5, id="toward zero"),
+        pytest.param(">=", 5, True, 5, id="whole already"),
+        pytest.param(">=", 0.999999999, True, 1, id="to nothing: the minimum"),
+        pytest.param(">=", 1.5, False, 1.5, id="not rounded"),
+        pytest.param(">", 5, True, 5, id="strictly: what remains is the same"),
+        pytest.param(">", 4.999999999, True, 4, id="strictly: toward zero"),
+    ],
+)
+def test_whole_seconds(op: str, left: float, whole: bool, timeout: float) -> None:
+    """`whole_seconds` first rounds what remains toward zero; at least the minimum is given."""
+    policy = {"limits": [{"type": "time", "value": 10, "op": op}], "call_timeout": {"whole_seconds": whole}}
+    scenario = Scenario(policy)
+    scenario.now = 10 - left
+    scenario.step()
+    call = next_effects(scenario.state)[0]
+    assert isinstance(call, CallModel)
+    assert int(timeout * SECOND) == (call.deadline or 0) - scenario.state.at
+
+
+def near(scenario: Scenario) -> list[tuple[str, Any, Any]]:
+    """Of each warning the guard, the limit and the threshold."""
+    found = [event for event in scenario.events(GuardTripped) if event.code == "near_limit"]
+    assert all(event.verdict == "warn" and event.limit is not None for event in found)
+    return [(event.guard, event.saw["limit"], event.saw["threshold"]) for event in found]
+
+
+@pytest.mark.parametrize(("after", "warns"), [(7.999999999, False), (8, True), (9, True)])
+def test_near_fraction(after: float, warns: bool) -> None:
+    """Before a request, when elapsed >= f x the smallest limit above 0; the model is not told."""
+    limits = [{"type": "time", "name": "long", "value": 100}, {"type": "time", "name": "short", "value": 10}]
+    scenario = Scenario({"limits": limits, "near": {"fraction": 0.8}})
+    scenario.now = after
+    scenario.step()
+    assert ([("near:time", "short", 8 * SECOND)] if warns else []) == near(scenario)
+    assert "RUNNING" == scenario.state.agent_state
+    assert ["system", "user", "assistant", "tool"] == [role for role, _ in scenario.seen()]
+
+
+def test_near_fraction_once_a_run() -> None:
+    """One warning, however many requests follow; a fork is another run."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 100}], "near": {"fraction": 0.01}})
+    scenario.now = 5
+    scenario.step()
+    scenario.step()
+    assert 1 == len(near(scenario))
+
+
+@pytest.mark.parametrize(
+    ("reserve", "warns"),
+    [
+        pytest.param(84, False, id="one below"),
+        pytest.param(85, True, id="at"),
+        pytest.param(86, True, id="above"),
+    ],
+)
+def test_near_reserve_of_tokens(reserve: int, warns: bool) -> None:
+    """100 - 15 are left: a warning if that is no more than the reserve; then the calls run as ever."""
+    scenario = Scenario({"limits": [{"type": "token", "value": 100}], "near": {"reserve_tokens": reserve}})
+    scenario.answer("", ("look", "{}"))
+    assert ([("near:budget", "token", 100 - reserve)] if warns else []) == near(scenario)
+    assert scenario.state.batch is not None
+
+
+@pytest.mark.parametrize(("cost", "warns"), [(89, False), (90, True), (91, True)])
+def test_near_reserve_of_money(cost: int, warns: bool) -> None:
+    """A tenth of the limit, in nano-dollars."""
+    limits = [{"type": "cost", "value": 100 * _NANO}]
+    scenario = Scenario({"limits": limits, "near": {"reserve_cost_fraction": 0.1}})
+    scenario.answer("", ("look", "{}"), cost=cost)
+    assert warns == bool(near(scenario))
+
+
+def test_near_reserve_of_money_is_rounded_half_up() -> None:
+    """0.1 x 5 nano-dollars is half a one: 1. So 4 used of 5 are near."""
+    limits = [{"type": "cost", "value": 5 * _NANO}]
+    scenario = Scenario({"limits": limits, "near": {"reserve_cost_fraction": 0.1}})
+    scenario.answer("", ("look", "{}"), cost=4)
+    assert [("near:budget", "cost", 4)] == near(scenario)
+
+
+@pytest.mark.parametrize("value", [None, 0])
+def test_near_skips_limits_that_are_null_or_0(value: int | None) -> None:
+    """There is nothing to be near to."""
+    limits = [{"type": "token", "value": value, "op": ">", "check": "preflight"}]
+    scenario = Scenario({"limits": limits, "near": {"reserve_tokens": 1000}})
+    scenario.answer("", ("look", "{}"))
+    assert [] == near(scenario)
+
+
+@pytest.mark.parametrize(("scope", "warnings"), [("turn", 2), ("run", 1), ("lineage", 1)])
+def test_near_reserves_once_a_scope(scope: str, warnings: int) -> None:
+    """One warning a scope."""
+    scenario = Scenario(
+        {
+            "limits": [{"type": "token", "value": 1000}],
+            "near": {"reserve_tokens": 1000, "scope": scope},
+            "end_of_turn": "wait",
+        }
+    )
+    scenario.step()
+    scenario.answer("one")
+    scenario.say("more")
+    scenario.step()
+    assert warnings == len(near(scenario))
+
+
+def test_near_is_looked_at_after_the_budgets() -> None:
+    """A budget that is used up is not near: it is reached."""
+    scenario = Scenario({"limits": [{"type": "token", "value": 15}], "near": {"reserve_tokens": 5}})
+    scenario.answer("", ("look", "{}"))
+    assert [] == near(scenario)
+
+
+@pytest.mark.parametrize(
+    ("at", "trips"),
+    [
+        pytest.param(10, False, id="the limit's instant: it has its minimum"),
+        pytest.param(10.5, False, id="the last instant of its minimum"),
+        pytest.param(10.500000001, True, id="a nanosecond later"),
+    ],
+)
+def test_a_batch_that_began_just_before_the_limit_has_its_minimum(at: float, trips: bool) -> None:
+    """Each batch gets max(min, remaining): a clock that is read meanwhile does not cut it off."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 10}]})
+    scenario.answer("", ("look", "{}"), after=9.5)
+    assert [WaitUntil(at=START + 10_500_000_001)] == [
+        effect for effect in next_effects(scenario.state) if isinstance(effect, WaitUntil)
+    ]
+    scenario.now = at
+    assert trips == bool(scenario.clock(0))
+
+
+def test_a_batch_that_has_had_its_minimum_ends_with_the_run() -> None:
+    """Its result counts; then the time is up."""
+    scenario = Scenario({"limits": [{"type": "time", "value": 10}]})
+    scenario.answer("", ("look", "{}"), after=9.5)
+    scenario.result("c1", after=1)
+    assert "TIMED_OUT" == scenario.state.agent_state

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import PolicyError
+from refold.reducers.knobs import Empty, Stream, Truncation
 from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.texts import TEXTS
@@ -17,13 +18,19 @@ def limit(**fields: Any) -> dict[str, Any]:
     return {"limits": [{"type": "step", "value": 1}, fields]}
 
 
+def tiers(*ats: dict[str, Any], value: int | None = 50) -> dict[str, Any]:
+    listed = [{"name": f"t{place}", "at": at} for place, at in enumerate(ats)]
+    return {"pressure": {"tiers": listed}, "limits": [{"type": "step", "value": value}]}
+
+
 REFUSED = [
     pytest.param([], "", "a policy is a mapping", "[]", id="a list"),
     pytest.param("x", "", "a policy is a mapping", '"x"', id="text"),
     pytest.param(None, "", "a policy is a mapping", "null", id="nothing"),
+    pytest.param({True: 1}, "", "keys that are text", "true", id="a key that is no text"),
+    pytest.param({"grace": {True: ["step"]}}, "grace", "keys that are text", "true", id="an inner one"),
     pytest.param({"lmits": []}, "lmits", "unknown key", "", id="an unknown key"),
     pytest.param({"schema": "refold/v2"}, "schema", "", '"refold/v2"', id="another schema"),
-    pytest.param({"limits": None}, "limits", "expected a list", "null", id="limits null"),
     pytest.param({"limits": {"step": 3}}, "limits", "expected a list", '{"step": 3}', id="limits a mapping"),
     pytest.param({"limits": [3]}, "limits[0]", "expected a mapping", "3", id="a limit that is a number"),
     pytest.param(limit(value=1), "limits[1].type", "required", "", id="no type"),
@@ -123,7 +130,7 @@ REFUSED = [
         id="misspelt",
     ),
     pytest.param(
-        {"guards": [{"guard": "zzz"}]}, "guards[0].guard", "known are repetition", "'zzz'", id="no such"
+        {"guards": [{"guard": "zzz"}]}, "guards[0].guard", "known are errors, handoff,", "'zzz'", id="no such"
     ),
     pytest.param(
         {"guards": [{"guard": "repetition", "repeats": -1}]}, "guards[0].repeats", ">= 0", "-1", id="repeats"
@@ -148,9 +155,249 @@ REFUSED = [
     pytest.param({"tool_output": {"max": 0}}, "tool_output.max", ">= 1", "0", id="a cap of 0"),
     pytest.param({"retry": {"attempts": 0}}, "retry.attempts", ">= 1", "0", id="no attempt at all"),
     pytest.param(
-        {"retry": {"attempts": None}}, "retry.attempts", "a whole number", "null", id="attempts null"
+        {"retry": {"attempts": None}}, "retry.attempts", "null would be for ever", "", id="attempts for ever"
+    ),
+    pytest.param(
+        {"retry": {"attempts": None}, "limits": [{"type": "time", "value": None}]},
+        "retry.attempts",
+        "null would be for ever",
+        "",
+        id="attempts for ever under a time limit that is none",
     ),
     pytest.param({"retry": {"jitter": {"add": -1}}}, "retry.jitter.add", ">= 0", "-1", id="negative jitter"),
+    pytest.param(
+        {"retry": {"jitter": {"add": 1, "full": 1}}},
+        "retry.jitter",
+        "expected one of",
+        '{"add": 1, "full": 1}',
+        id="two jitters",
+    ),
+    pytest.param(
+        {"retry": {"by_class": {"timeout": {}, "network": {"max": "x"}}}},
+        "retry.by_class.network.max",
+        "a number or null",
+        '"x"',
+        id="a number for one class",
+    ),
+    pytest.param(
+        {"retry": {"by_class": {"timeouts": {}}}},
+        "retry.by_class",
+        "means nothing there",
+        "timeouts",
+        id="no class",
+    ),
+    pytest.param(
+        {"texts": {"nudge": "x", "continue": 3}}, "texts.continue", "expected text", "3", id="a text"
+    ),
+    pytest.param({"near": {"fraction": 0}}, "near.fraction", "> 0", "0", id="near, no fraction"),
+    pytest.param({"near": {"fraction": 1}}, "near.fraction", "< 1", "1", id="near, the whole"),
+    pytest.param({"near": {"fraction": 1.5}}, "near.fraction", "< 1", "1.5", id="near, more than the whole"),
+    pytest.param(
+        tiers({"fraction": 1.01}), "pressure.tiers[0].at.fraction", "<= 1.0", "1.01", id="a tier beyond"
+    ),
+    pytest.param(
+        tiers({"fraction": -0.1}), "pressure.tiers[0].at.fraction", ">= 0", "-0.1", id="a tier below"
+    ),
+    pytest.param(
+        tiers({}), "pressure.tiers[0].at", "'fraction', 'remaining', or both", "", id="a tier nowhere"
+    ),
+    pytest.param(
+        tiers({"fraction": 0.9}, {"fraction": 0.7}),
+        "pressure.tiers[1].at",
+        "put them in order",
+        "'t0'",
+        id="tiers",
+    ),
+    pytest.param(
+        tiers({"fraction": 0.7}, {"fraction": 0.7}),
+        "pressure.tiers[1].at",
+        "would not be shown",
+        "'t0'",
+        id="at once",
+    ),
+    pytest.param(
+        tiers({"remaining": 3}, {"remaining": 4}),
+        "pressure.tiers[1].at",
+        "put them in order",
+        "'t0'",
+        id="remaining",
+    ),
+    pytest.param(
+        tiers({"fraction": 0.9}, {"remaining": 6}),
+        "pressure.tiers[1].at",
+        "in order",
+        "'t0'",
+        id="mixed, of 50",
+    ),
+    pytest.param(
+        tiers({"remaining": 3}, {"remaining": 10}, value=None),
+        "pressure.tiers[1].at",
+        "put them in order",
+        "",
+        id="remaining, of no limit",
+    ),
+    pytest.param(
+        tiers({"fraction": 0.9}, {"fraction": 0.7}, value=None),
+        "pressure.tiers[1].at",
+        "put them in order",
+        "",
+        id="tiers of no limit",
+    ),
+    pytest.param(
+        {
+            "pressure": {
+                "tiers": [{"name": "a", "at": {"fraction": 0.1}}, {"name": "a", "at": {"fraction": 0.2}}]
+            }
+        },
+        "pressure.tiers[1].name",
+        "give this one a name",
+        "'a'",
+        id="two tiers alike",
+    ),
+    pytest.param(
+        {"pressure": {"of": "stepp", "tiers": []}},
+        "pressure.of",
+        "did you mean 'step'?",
+        '"stepp"',
+        id="pressure of",
+    ),
+    pytest.param(
+        {"grace": {"on": ["stepp"]}}, "grace.on[0]", "did you mean 'step'?", '"stepp"', id="grace on nothing"
+    ),
+    pytest.param(
+        {**limit(type="time", value=1), "grace": {"on": ["step", "time"]}},
+        "grace.on[1]",
+        "time or money",
+        "",
+        id="time",
+    ),
+    pytest.param(
+        {**limit(type="cost", value=1), "grace": {"on": ["cost"]}},
+        "grace.on[0]",
+        "time or money",
+        "",
+        id="grace on cost",
+    ),
+    pytest.param(
+        {**limit(type="token", value=1), "grace": {"on": ["token"]}},
+        "grace.on[0]",
+        "time or money",
+        "",
+        id="tokens",
+    ),
+    pytest.param(
+        {"overflow": {"do": ["trm"]}}, "overflow.do[0]", "history has no pass", '"trm"', id="no such pass"
+    ),
+    pytest.param(
+        {"history": [{"name": "trim", "do": "tail", "last": 9}], "overflow": {"do": ["trm"]}},
+        "overflow.do[0]",
+        "did you mean 'trim'?",
+        "",
+        id="a pass misspelt",
+    ),
+    pytest.param(
+        {"history": [{"do": "tail", "last": 9}], "overflow": {"do": [{"do": "tail", "last": 1}]}},
+        "overflow.do[0].name",
+        "give this one a name",
+        "'tail'",
+        id="an inline pass named as one of the history",
+    ),
+    pytest.param(
+        {"overflow": {"do": [{"do": "digest", "keep_last": 6}]}},
+        "overflow.do[0].per_message",
+        "required",
+        "",
+        id="an inline pass",
+    ),
+    pytest.param(
+        {"overflow": {"patterns": ["("]}}, "overflow.patterns[0]", "regular expression", '"("', id="a pattern"
+    ),
+    pytest.param(
+        {"overflow": {"single_patterns": ["a", "["]}},
+        "overflow.single_patterns[1]",
+        "regular expression",
+        '"["',
+        id="a pattern of single messages",
+    ),
+    pytest.param(
+        {"history": [{"do": "drop_oldest", "fraction": 1.1}]},
+        "history[0].fraction",
+        "<= 1",
+        "1.1",
+        id="dropping more",
+    ),
+    pytest.param(
+        {"history": [{"do": "token_tail", "budget": {"context": 10, "minus_output": 10}}]},
+        "history[0].budget.minus_output",
+        "the answer takes all",
+        "10",
+        id="no room",
+    ),
+    pytest.param(
+        {"history": [{"do": "trim_messages", "cap": 9, "codec": "bpe:o200k_base"}]},
+        "history[0].codec",
+        "write 'chars4'",
+        '"bpe:o200k_base"',
+        id="a tokenizer as codec",
+    ),
+    pytest.param(
+        {"estimator": "bpe:x"}, "estimator", "write 'chars4'", '"bpe:x"', id="a tokenizer as estimator"
+    ),
+    pytest.param(
+        {"guards": [{"guard": "keywords", "words": [""]}]}, "guards[0].words[0]", ">= 1", '""', id="no word"
+    ),
+    pytest.param(
+        {"guards": [{"guard": "keywords", "words": []}]}, "guards[0].words", ">= 1", "[]", id="no words"
+    ),
+    pytest.param(
+        {"guards": [{"name": "x", "guard": None}]},
+        "guards[0].guard",
+        "name of a guard",
+        "null",
+        id="not there",
+    ),
+    pytest.param({"premature_end": {"max": -1}}, "premature_end.max", ">= 0", "-1", id="premature end"),
+    pytest.param(
+        {"premature_end": {"mx": 1}}, "premature_end.mx", "unknown key", "", id="a key of premature end"
+    ),
+    pytest.param(
+        {"truncation": {"max": True}}, "truncation.max", "a whole number", "true", id="true for a number"
+    ),
+    pytest.param(
+        {"approvals": {}}, "approvals", "'preset' (ci, dev or prod) or a 'chain'", "", id="no approver"
+    ),
+    pytest.param(
+        {"approvals": {"preset": "stage"}}, "approvals.preset", "ci, dev, prod", '"stage"', id="approvals"
+    ),
+    pytest.param(
+        {"preset": "hermez"}, "preset", "did you mean 'hermes'?", '"hermez"', id="a preset misspelt"
+    ),
+    pytest.param({"preset": "zzz"}, "preset", "known are awaken,", '"zzz"', id="no such preset"),
+    pytest.param({"preset": 3}, "preset", "the name of a preset", "3", id="a preset that is no name"),
+    pytest.param(
+        {"preset": "tirea", "limits": [{"type": "cost", "value": "x"}]},
+        "limits[0].value",
+        "a number or null",
+        '"x"',
+        id="the place is that in what was given",
+    ),
+    pytest.param(
+        {
+            "preset": "tirea",
+            "limits": [{"type": "step", "value": 1}, {"type": "token", "value": 1}, {"type": "token"}],
+        },
+        "limits[2].value",
+        "required",
+        "",
+        id="a second one does not inherit",
+    ),
+    pytest.param(
+        {"preset": "guardrails", "guards": [{"guard": "loop", "window": -1}]},
+        "guards[0].window",
+        ">= 0",
+        "-1",
+        id="of guards too",
+    ),
     pytest.param({"retry": {"classes": ["nope"]}}, "retry.classes[0]", "", '"nope"', id="an unknown class"),
     pytest.param({"call_timeout": {"min": -1}}, "call_timeout.min", ">= 0", "-1", id="a negative timeout"),
     pytest.param({"end_of_turn": "stop"}, "end_of_turn", "", '"stop"', id="an unknown end of turn"),
@@ -189,6 +436,12 @@ def test_refused(data: Any, path: str, problem: str, shown: str) -> None:
         pytest.param({"type": "token", "limit": 5}, ("token", "token", 5), id="token limit"),
         pytest.param({"type": "cost", "max": 0.5}, ("cost", "cost", 0.5), id="cost max"),
         pytest.param({"type": "cost", "limit": 5}, ("cost", "cost", 5), id="cost limit"),
+        pytest.param({"type": "message", "value": 5}, ("message", "message", 5), id="message value"),
+        pytest.param(
+            {"type": "message", "value": None}, ("message", "message", None), id="unlimited messages"
+        ),
+        pytest.param({"type": "time", "value": 0.5}, ("time", "time", 0.5), id="half a second"),
+        pytest.param({"type": "cost", "limit": 0.5}, ("cost", "cost", 0.5), id="half a dollar"),
         pytest.param({"kind": "step", "value": 5}, ("step", "step", 5), id="kind"),
         pytest.param({"type": " Steps ", "value": 5}, ("step", "step", 5), id="trimmed, lower-cased, plural"),
         pytest.param({"type": "MESSAGES", "value": 5}, ("message", "message", 5), id="plural messages"),
@@ -228,6 +481,107 @@ def test_the_default_policy() -> None:
         policy.history,
         policy.guards,
     )
+
+
+def test_what_the_language_takes_for_what_nobody_wrote() -> None:
+    """Recoveries that a log without their keys did not have are on by default, and off with null."""
+    policy = parse({})
+    assert (Truncation(), Stream(), Empty()) == (policy.truncation, policy.stream, policy.empty)
+    policy = parse({"truncation": None, "stream": None, "empty": None})
+    assert (None, None, None) == (policy.truncation, policy.stream, policy.empty)
+
+
+def test_a_policy_built_in_python_means_what_its_struct_says() -> None:
+    """A Struct's defaults are those of a log without the key: `checked` adds nothing to them."""
+    assert (None, None, None) == (
+        checked(Policy()).truncation,
+        checked(Policy()).stream,
+        checked(Policy()).empty,
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(tiers({"fraction": 0.7}, {"fraction": 0.9}), id="tiers in order"),
+        pytest.param(
+            tiers({"remaining": 10}, {"remaining": 3}, value=2), id="under pressure from the first step"
+        ),
+        pytest.param(tiers({"fraction": 0.9}, {"remaining": 4}), id="mixed, the later one later"),
+        pytest.param(
+            tiers({"fraction": 0.9}, {"remaining": 6}, value=None), id="mixed, of nobody knows what"
+        ),
+        pytest.param(tiers({"fraction": 0, "remaining": 3}), id="a tier from the start"),
+        pytest.param(tiers({"fraction": 1}), id="a tier at the end"),
+        pytest.param(
+            {"retry": {"attempts": None, "window": 9}}, id="attempts without number within a window"
+        ),
+        pytest.param(
+            {"retry": {"attempts": None}, "limits": [{"type": "time", "value": 9}]}, id="or a time limit"
+        ),
+        pytest.param(
+            {
+                "grace": {"on": ["token_estimate", "message"]},
+                **limit(type="tokens", measure="estimate", value=1),
+            }
+            | {
+                "limits": [
+                    {"type": "message", "value": 1},
+                    {"type": "token", "measure": "estimate", "value": 1},
+                ]
+            },
+            id="grace on what is of the window",
+        ),
+        pytest.param({"history": None, "guards": None}, id="lists switched off"),
+        pytest.param({"preset": None}, id="no preset"),
+        pytest.param(
+            {"history": [{"do": "token_tail", "budget": {"context": 10, "minus_output": 9}}]},
+            id="a little room",
+        ),
+    ],
+)
+def test_taken(data: dict[str, Any]) -> None:
+    """What stands right at the edge of what cannot work is taken."""
+    parse(data)
+
+
+def test_tiers_of_other_names_have_words() -> None:
+    """The last tier warns and those before it caution, unless the policy says it otherwise."""
+    data = tiers({"fraction": 0.1}, {"fraction": 0.2}, {"fraction": 0.3})
+    texts = parse({**data, "texts": {"pressure:t1": "Hurry."}}).texts
+    assert TEXTS["pressure:caution"] == texts["pressure:t0"]
+    assert "Hurry." == texts["pressure:t1"]
+    assert TEXTS["pressure:warning"] == texts["pressure:t2"]
+
+
+def test_premature_end_is_complete() -> None:
+    """Its configuration is recorded with every field, and its words are among the texts."""
+    policy = parse({"premature_end": {"max": 1}})
+    assert policy.premature_end is not None
+    assert (1, 10) == (policy.premature_end["max"], policy.premature_end["look_back"])
+    assert "premature_end" in policy.texts
+    assert policy == parse(msgspec.to_builtins(policy))
+
+
+@pytest.mark.parametrize(
+    ("data", "guards"),
+    [
+        pytest.param({"approvals": {"preset": "ci"}}, [], id="ci brings none"),
+        pytest.param({"approvals": {"preset": "dev"}}, ["handoff"], id="dev brings handoff"),
+        pytest.param({"approvals": {"preset": "prod"}, "guards": [{"guard": "one_call"}]}, ["handoff", "one_call"],
+                     id="ahead of the others"),
+        pytest.param({"approvals": {"preset": "prod"}, "guards": [{"guard": "one_call"}, {"guard": "handoff"}]},
+                     ["one_call", "handoff"], id="once"),
+        pytest.param({"approvals": {"chain": [{"approver": "reject"}]}}, [], id="a chain brings none"),
+        pytest.param({"approvals": None}, [], id="switched off"),
+    ],
+)  # fmt: skip
+def test_presets_of_approvals(data: dict[str, Any], guards: list[str]) -> None:
+    """A preset of approvals is recorded as its chain; `dev` and `prod` bring the guard of handoffs."""
+    policy = parse(data)
+    assert guards == [guard["guard"] for guard in policy.guards]
+    assert policy.approvals is None or (policy.approvals.preset is None and policy.approvals.chain)
+    assert policy == parse(msgspec.to_builtins(policy))
 
 
 def test_texts_are_complete_and_may_be_overridden() -> None:

@@ -1,13 +1,27 @@
-"""Texts: cleaning, the output cap, placeholders, exact numbers, the estimate."""
+"""Texts: cleaning, the output cap, thinking, previews, placeholders, exact numbers."""
+
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from refold.reducers.estimate import chars4
-from refold.reducers.messages import Message, MessageCall
 from refold.reducers.numbers import nano, scaled
-from refold.reducers.text import Cut, clean, cut_output, size_of
+from refold.reducers.text import (
+    Cut,
+    clean,
+    cut_output,
+    hollow,
+    hours_minutes_seconds,
+    label,
+    preview_length,
+    size_of,
+    without_thinking,
+)
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import Role
+
+Unit = Literal["bytes", "chars"]
+Keep = Literal["head_tail", "head"]
 
 
 @pytest.mark.parametrize(
@@ -23,6 +37,20 @@ from refold.reducers.vocabulary import Role
 def test_clean(text: str, cleaned: str) -> None:
     """Lone surrogates become U+FFFD, and nothing else changes."""
     assert cleaned == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("  Ann\n Lee ", "Ann Lee", id="one line"),
+        pytest.param("A\x00\u200bnn", "Ann", id="printable"),
+        pytest.param("x" * 100, "x" * 100, id="as long as may be"),
+        pytest.param("x" * 101, "x" * 100, id="longer"),
+    ],
+)
+def test_label(name: str, said: str) -> None:
+    """Who somebody is, is said in one line of at most 100 printable characters."""
+    assert said == label(name)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +73,145 @@ def test_clean(text: str, cleaned: str) -> None:
 )
 def test_cut_output(output: str, maximum: int | None, expected: Cut) -> None:
     """Above the cap the first and last half stay, cut between characters, with the text between."""
-    assert expected == cut_output(output, maximum, "|", "look")
+    capped = cut_output(output, maximum, "|", "look")
+    assert expected == capped
+    assert capped.cut is (output != capped.text)
+
+
+@pytest.mark.parametrize(
+    ("output", "maximum", "unit", "keep", "expected"),
+    [
+        pytest.param("ééé", 4, "chars", "head_tail", Cut("ééé", 6), id="one character below the cap"),
+        pytest.param("éééé", 4, "chars", "head_tail", Cut("éééé", 8), id="equal to the cap"),
+        pytest.param("éabéc", 4, "chars", "head_tail", Cut("éa|éc", 7, cut=True), id="one character above"),
+        pytest.param(
+            "abcdef", 5, "chars", "head_tail", Cut("ab|def", 6, cut=True), id="the bigger half last"
+        ),
+        pytest.param("abc", 1, "chars", "head_tail", Cut("|c", 3, cut=True), id="a cap of one character"),
+        pytest.param("abc", 4, "chars", "head", Cut("abc", 3), id="head, one below"),
+        pytest.param("abcd", 4, "chars", "head", Cut("abcd", 4), id="head, equal"),
+        pytest.param(
+            "abcde", 4, "chars", "head", Cut("abcd|", 5, cut=True), id="head, one above, then the text"
+        ),
+        pytest.param("éééé", 3, "chars", "head", Cut("ééé|", 8, cut=True), id="head, the size is in bytes"),
+        pytest.param("éé", 3, "bytes", "head", Cut("é|", 4, cut=True), id="head, between characters"),
+        pytest.param("abcde", 4, "bytes", "head", Cut("abcd|", 5, cut=True), id="head in bytes"),
+        pytest.param("éa", 3, "bytes", "head", Cut("éa", 3), id="head in bytes, equal"),
+    ],
+)
+def test_units_and_ends(output: str, maximum: int, unit: Unit, keep: Keep, expected: Cut) -> None:
+    """The cap counts bytes or characters, and keeps head and tail or the head only."""
+    assert expected == cut_output(output, maximum, "|", "look", unit, keep)
+
+
+@given(
+    output=st.text(max_size=30),
+    maximum=st.integers(1, 30),
+    unit=st.sampled_from(("bytes", "chars")),
+    keep=st.sampled_from(("head_tail", "head")),
+)
+def test_never_above_the_cap(output: str, maximum: int, unit: Unit, keep: Keep) -> None:
+    """What stays is a beginning and an end of the output, within the cap and less than a character short of it."""
+    capped = cut_output(output, maximum, "\0", "look", unit, keep)
+    length = size_of if unit == "bytes" else len
+    if length(output) <= maximum:
+        assert Cut(output, size_of(output)) == capped
+        return
+    head, _, tail = capped.text.rpartition("\0") if keep == "head" else _halves(output, capped.text)
+    assert output.startswith(head)
+    assert output.endswith(tail)
+    kept = length(head + tail)
+    assert kept <= maximum
+    assert kept == maximum if unit == "chars" else kept > maximum - 7
+    assert cut_output(head + tail, maximum, "\0", "look", unit, keep).text == head + tail
+
+
+def _halves(output: str, cut: str) -> tuple[str, str, str]:
+    # The output may hold the mark itself: the one that separates a beginning from an end is meant.
+    for place, character in enumerate(cut):
+        head, tail = cut[:place], cut[place + 1 :]
+        if character == "\0" and output.startswith(head) and output.endswith(tail):
+            return head, character, tail
+    raise AssertionError(cut)
 
 
 def test_the_marker_names_tool_and_size() -> None:
     """What stands between says which tool it was and how much it had said; it does not count."""
     assert Cut("a[look 4]d", 4, cut=True) == cut_output("abcd", 2, "[{tool} {size}]", "look")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        pytest.param("plain", "plain", id="no thinking"),
+        pytest.param("<think>a</think>b", "b", id="before the answer"),
+        pytest.param("a<think>b\nc</think>d<think>e</think>f", "adf", id="each, over lines"),
+        pytest.param("a<think>b", "a", id="unclosed: to the end"),
+        pytest.param("<think>a</think>b<think>c", "b", id="the last one unclosed"),
+        pytest.param("a</think>b", "a</think>b", id="never opened"),
+        pytest.param("<think></think>", "", id="empty"),
+        pytest.param("<thinking>a</thinking>", "<thinking>a</thinking>", id="another mark"),
+        pytest.param("<think>a<think>b</think>c", "c", id="up to the next end"),
+    ],
+)
+def test_without_thinking(text: str, left: str) -> None:
+    """What stands between the marks of thinking goes, marks and all; what is not closed goes to the end."""
+    assert left == without_thinking(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "nothing"),
+    [
+        pytest.param("", True, id="no text"),
+        pytest.param(" \n\t\u3000", True, id="white space"),
+        pytest.param(" <think>a</think>\n", True, id="thinking and white space"),
+        pytest.param("<think>a", True, id="thinking that never ends"),
+        pytest.param("<think>a</think>.", False, id="one character after it"),
+        pytest.param("a", False, id="one character"),
+    ],
+)
+def test_hollow(text: str, nothing: bool) -> None:
+    """An answer is hollow when white space is all that is left of it without its thinking."""
+    assert nothing is hollow(text)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "said"),
+    [
+        pytest.param(0, "00:00:00", id="zero"),
+        pytest.param(999_999_999, "00:00:00", id="one nanosecond short of a second"),
+        pytest.param(10**9, "00:00:01", id="a second"),
+        pytest.param(59_600_000_000, "00:00:59", id="toward zero, no sixty seconds"),
+        pytest.param(60 * 10**9, "00:01:00", id="a minute"),
+        pytest.param(3600 * 10**9 - 1, "00:59:59", id="one nanosecond short of an hour"),
+        pytest.param(3600 * 10**9, "01:00:00", id="an hour"),
+        pytest.param(86_400 * 10**9, "24:00:00", id="a day is no new beginning"),
+        pytest.param((360_000 + 61) * 10**9, "100:01:01", id="more than two digits of hours"),
+    ],
+)
+def test_hours_minutes_seconds(nanoseconds: int, said: str) -> None:
+    """Whole seconds toward zero, at least two digits each, hours not wrapped at 24."""
+    assert said == hours_minutes_seconds(nanoseconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "chars", "lines", "length"),
+    [
+        pytest.param("abcd", 5, 2, 4, id="neither cuts"),
+        pytest.param("abcde", 5, 2, 5, id="exactly so many characters"),
+        pytest.param("abcdef", 5, 2, 5, id="one character more"),
+        pytest.param("a\nb\nc", 9, 3, 5, id="one newline short"),
+        pytest.param("a\nb\n", 9, 2, 4, id="exactly so many newlines"),
+        pytest.param("a\nb\nc", 9, 2, 4, id="up to and including the newline"),
+        pytest.param("a\nb\nc", 4, 2, 4, id="the newline is the last character"),
+        pytest.param("a\nb\nc", 3, 2, 3, id="characters are fewer"),
+        pytest.param("\n\n\n", 9, 1, 1, id="empty lines"),
+        pytest.param("", 5, 2, 0, id="nothing"),
+    ],
+)
+def test_preview_length(text: str, chars: int, lines: int, length: int) -> None:
+    """A preview ends after so many characters or so many newlines, whichever comes first."""
+    assert length == preview_length(text, chars, lines)
 
 
 @pytest.mark.parametrize(
@@ -109,23 +270,3 @@ def test_nano(value: float, expected: int) -> None:
 def test_scaled() -> None:
     """A share of a span is its floor, never the whole span."""
     assert [0, 5, 9] == [scaled(share, 10) for share in (0, 1 << 63, (1 << 64) - 1)]
-
-
-@pytest.mark.parametrize(
-    ("message", "tokens"),
-    [
-        pytest.param(Message(role=Role.USER), 0, id="nothing"),
-        pytest.param(Message(role=Role.USER, text="abcd"), 1, id="four characters"),
-        pytest.param(Message(role=Role.USER, text="abcde"), 2, id="rounded up"),
-        pytest.param(Message(role=Role.USER, text="😀😀😀😀"), 1, id="characters, not bytes"),
-        pytest.param(Message(role=Role.ASSISTANT, text="ab", reasoning="cd"), 1, id="text and reasoning"),
-        pytest.param(
-            Message(role=Role.ASSISTANT, calls=(MessageCall("c1", "look", '{"a":1}'),)),
-            3,
-            id="names and arguments",
-        ),
-    ],
-)
-def test_chars4(message: Message, tokens: int) -> None:
-    """A quarter of the characters of text, reasoning, call names and arguments, rounded up."""
-    assert tokens == chars4(message)

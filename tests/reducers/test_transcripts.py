@@ -79,12 +79,12 @@ def test_a_conversation() -> None:
 def test_a_deadline_in_the_middle_of_tools() -> None:
     """The clock passes the deadline: what is in flight settles, open ends are honest, what comes later is kept."""
     check(
-        Scenario({"limits": [{"type": "time", "value": 10, "name": "budget"}], "call_timeout": {"min": 4}}),
+        Scenario({"limits": [{"type": "time", "value": 10, "name": "budget"}]}),
         """
         >> start
         model_requested step=1 attempt=1 messages=[[1 2]] deadline=+10s
         >> answer("", ("look", "{}"), ("act", "{}"), after=8)
-        tools_dispatched calls=[c1 c2] deadline=+12s
+        tools_dispatched calls=[c1 c2] deadline=+10s
         state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use
         >> clock(2)
         guard_tripped guard=limit:budget verdict=stop code=time_limit limit={agent: at:+10s check:preflight exceeded_by:0 measure:usage name:budget op:>= scope:run step:1 type:time unit:nanoseconds used:10000000000 value:10000000000}
@@ -131,7 +131,7 @@ def test_a_loop_that_is_caught() -> None:
 def test_a_crash_and_a_resumption() -> None:
     """After a crash only the call that must not run twice is in doubt; a person looks, and the run goes on."""
     check(
-        Scenario(),
+        Scenario({"truncation": None}),
         """
         >> start
         model_requested step=1 attempt=1 messages=[[1 2]]

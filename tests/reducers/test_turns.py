@@ -57,7 +57,7 @@ def said(lines: list[str]) -> list[str]:
 )
 def test_end_of_turn(end_of_turn: str, text: str, stop: str, lines: list[str]) -> None:
     """What follows an answer without calls is what the policy says of a finished turn."""
-    scenario = Scenario({"end_of_turn": end_of_turn})
+    scenario = Scenario({"end_of_turn": end_of_turn, "truncation": None})
     assert lines == said(scenario.answer(text, stop=StopReason(stop)))
 
 
@@ -71,7 +71,7 @@ def test_end_of_turn(end_of_turn: str, text: str, stop: str, lines: list[str]) -
 )
 def test_outcome(text: str, stop: str, code: str, source: str, answer: int | None) -> None:
     """The outcome names the event with the answer, and says so if there is none."""
-    scenario = Scenario()
+    scenario = Scenario({"truncation": None})
     scenario.answer(text, stop=StopReason(stop))
     outcome = scenario.state.outcome
     assert outcome is not None

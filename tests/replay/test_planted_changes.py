@@ -162,10 +162,14 @@ HIT = LimitHit(
     step=1,
 )
 BY_NAME = {
+    "after": 1,
+    "cause": "stream",
     "content": Said(texts=("planted",)),
     "deadline": 12345,
     "limit": HIT,
     "max_output": 12345,
+    "outcome": "fallback",
+    "sources": ((1, 1),),
     "request_only": (RequestText(role=Role.USER, text="continue", tokens=1),),
     "tools": ("look",),
     "where": "model",

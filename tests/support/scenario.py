@@ -4,13 +4,14 @@
 is written by hand, as lines.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from refold.reducers import codec, composing
 from refold.reducers.events import (
     Answer,
+    ApprovalAnswer,
     CancelRequested,
     ClockRead,
     DoubtResolved,
@@ -24,6 +25,7 @@ from refold.reducers.events import (
     RunForked,
     RunResumed,
     RunStarted,
+    SummaryReturned,
     ToolReturned,
     kind_of,
 )
@@ -33,6 +35,7 @@ from refold.reducers.messages import Message, Usage
 from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
+from refold.reducers.views import view
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
 
 SECOND = 1_000_000_000
@@ -46,6 +49,9 @@ TOOLS = (
 )
 
 
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+
+
 class Scenario:
     """A run under a policy, fed by hand. Times are seconds since the start."""
 
@@ -57,6 +63,7 @@ class Scenario:
         tools: tuple[Manifest, ...] = TOOLS,
         seed: int = 0,
         registry: Registry = BUILTIN,
+        context: int | None = None,
     ) -> None:
         self.state: RunState = NEW
         self.log: list[Event] = []
@@ -71,6 +78,7 @@ class Scenario:
             model="m",
             tools=tools,
             seed=seed,
+            context=context,
         )
         self.last = self.feed(composing.started(fact, opening if messages is None else messages, SALT))
 
@@ -90,6 +98,7 @@ class Scenario:
         text: str = "",
         *calls: tuple[str, str],
         stop: StopReason | None = None,
+        stop_raw: str = "",
         usage: tuple[int, int] = (10, 5),
         cost: int | None = 0,
         after: float = 0,
@@ -101,6 +110,7 @@ class Scenario:
             at=self.at,
             request=self.state.request.seq,
             stop=stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN),
+            stop_raw=stop_raw,
             usage=Usage(input=usage[0], output=usage[1]),
             cost_nanousd=cost,
         )
@@ -113,13 +123,42 @@ class Scenario:
         *,
         after: float = 0,
         retry_after: int | None = None,
+        message: str = "it broke",
+        partial: str = "",
+        calls: int = 0,
     ) -> list[str]:
+        """The request fails; of its stream `partial` had arrived, and `calls` had begun."""
         self.now += after
         assert self.state.request is not None
         fact = ModelFailed(
-            at=self.at, request=self.state.request.seq, failure=failure, retry_after=retry_after
+            at=self.at,
+            request=self.state.request.seq,
+            failure=failure,
+            retry_after=retry_after,
+            partial_calls=calls,
         )
-        return self.feed(composing.failed(fact, "it broke", "", SALT))
+        return self.feed(composing.failed(fact, message, partial, SALT, self.state.policy))
+
+    def summary(
+        self, text: str, *, usage: tuple[int, int] = (0, 0), cost: int | None = 0, after: float = 0
+    ) -> list[str]:
+        """The summary that was asked for comes back."""
+        self.now += after
+        assert self.state.summary is not None
+        fact = SummaryReturned(
+            at=self.at,
+            request=self.state.summary.seq,
+            usage=Usage(input=usage[0], output=usage[1]),
+            cost_nanousd=cost,
+        )
+        return self.feed(composing.summarised(self.state, fact, text, SALT))
+
+    def fail_summary(self, failure: FailureClass = FailureClass.OVERLOADED, *, after: float = 0) -> list[str]:
+        """The request for a summary fails."""
+        self.now += after
+        assert self.state.summary is not None
+        fact = ModelFailed(at=self.at, request=self.state.summary.seq, failure=failure)
+        return self.feed(composing.failed(fact, "it broke", "", SALT, self.state.policy))
 
     def result(
         self, call: str, output: str = "ok", *, error: ToolError | None = None, after: float = 0
@@ -131,6 +170,41 @@ class Scenario:
     def say(self, text: str, *, after: float = 0) -> list[str]:
         self.now += after
         return self.feed(composing.received(self.state, InputReceived(at=self.at), text, SALT))
+
+    def approve(self, after: float = 0, **decisions: Any) -> list[str]:
+        """A person decides about calls: `approve(c1="reject")`."""
+        self.now += after
+        answers = tuple(ApprovalAnswer(call=call, decision=said) for call, said in decisions.items())
+        return self.feed(InputReceived(at=self.at, by="ann", approvals=answers))
+
+    def step(self, *tools: str, text: str = "", output: str = "ok") -> list[str]:
+        """An answer with calls of these tools (`look`), all of which return: on to the next request."""
+        first = self.state.spent.calls + 1
+        self.answer(text, *[(tool, "{}") for tool in tools or ("look",)])
+        for place in range(len(tools or ("look",))):
+            if self.state.batch is not None:
+                self.result(f"c{first + place}", output)
+        return self.last
+
+    def seen(self) -> list[tuple[str, str]]:
+        """What the model sees of the request under way: role and text of each message."""
+        shown = view(self.state, dict(enumerate(self.log, 1)))
+        return [(str(message.role), message.text) for message in shown]
+
+    def kinds(self) -> list[str]:
+        """The kinds of the decisions that followed from the last fact."""
+        return [line.split()[0] for line in self.last]
+
+    def events(self, kind: type[AnyEvent]) -> list[AnyEvent]:
+        """Every event of this kind so far."""
+        return [event for event in self.log if isinstance(event, kind)]
+
+    def outcome(self) -> tuple[str, str, str]:
+        """Code, source and text of how the run ended."""
+        end = self.state.outcome
+        assert end is not None
+        seqs = (*end.parts, *([end.answer] if end.answer is not None else []))
+        return end.code, end.source, "".join(_words(self.log[seq - 1]) for seq in seqs)
 
     def cancel(self, *, by: str = "user", after: float = 0) -> list[str]:
         self.now += after
@@ -169,6 +243,13 @@ class Scenario:
             seed=seed,
         )
         return self.feed(fact)
+
+
+def _words(event: Event) -> str:
+    assert isinstance(event, ModelResponded | ModelFailed)
+    said = event.content
+    assert said is not None
+    return said.text if isinstance(said, Answer) else said.partial_text
 
 
 _LEFT_OUT = {"kind", "view", "digest", "chars", "tokens", "version", "reason", "input_tokens", "visibility"}

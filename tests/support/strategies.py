@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from refold.reducers import codec, composing
+from refold.reducers.composing_approvals import approved
 from refold.reducers.effects import CallModel, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     KINDS,
@@ -31,6 +32,7 @@ from refold.reducers.events import (
     RunResumed,
     RunStarted,
     Said,
+    SummaryReturned,
     ToolReturned,
 )
 from refold.reducers.folding import advance
@@ -40,12 +42,13 @@ from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
+from support.any_policy import policies
 from support.scenario import TOOLS as MANIFEST
 
 START = 1_700_000_000 * 1_000_000_000
 
 # Stands in everything that a model, a tool or a person says here, and nowhere else.
-MARKER = "zqx"
+MARKER = "qzv"
 
 
 class Data(Protocol):
@@ -56,7 +59,7 @@ class Data(Protocol):
 
 data = st.data
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-_POLICIES = st.deferred(lambda: st.builds(parse, policy_data()))
+_POLICIES = st.deferred(lambda: st.builds(parse, policies()))
 
 
 def each(examples: int) -> int:
@@ -133,65 +136,13 @@ def _plain(info: Any) -> st.SearchStrategy[Any]:
             raise AssertionError(f"no strategy for {info}")
 
 
-_AMOUNT = st.one_of(st.none(), st.integers(0, 60), st.sampled_from([0.5, 1.25]))
-_COUNT = st.one_of(st.none(), st.integers(0, 12))
-_OP = st.sampled_from([">=", ">"])
-_SCOPE = st.sampled_from(["turn", "run", "lineage"])
-
-
-def _limits() -> st.SearchStrategy[list[dict[str, Any]]]:
-    def limit(type_: str, value: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]) -> Any:
-        return st.fixed_dictionaries({"type": st.just(type_), "value": value, "op": _OP}, optional=more)
-
-    credit = st.fixed_dictionaries({"person": st.booleans(), "downtime": st.booleans()})
-    check = st.sampled_from(["preflight", "response"])
-    one_each = [
-        limit("step", _COUNT, scope=_SCOPE),
-        limit("time", _AMOUNT, scope=_SCOPE, credit=credit),
-        limit("message", st.one_of(st.none(), st.integers(0, 30))),
-        limit("token", st.one_of(st.none(), st.integers(0, 300)), scope=_SCOPE, check=check),
-        limit("cost", st.sampled_from([None, 0, 0.00000005, 1]), scope=_SCOPE, check=check),
-    ]
-    return st.lists(st.sampled_from(range(len(one_each))), unique=True, max_size=4).flatmap(
-        lambda picked: st.tuples(*[one_each[index] for index in picked]).map(list)
-    )
-
-
-def policy_data() -> st.SearchStrategy[dict[str, Any]]:
-    """Policies as plain data: any mixture of limits, passes, guard and end of turn."""
-    when = st.fixed_dictionaries({"always": st.just(True)}, optional={"messages": st.integers(1, 12)})
-    cut = st.sampled_from(["drop", "extend"])
-    tail = st.fixed_dictionaries(
-        {"do": st.just("tail"), "last": st.integers(0, 8), "pair_cut": cut, "when": when},
-        optional={"systems": st.sampled_from(["all", "first"])},
-    )
-    tokens = st.fixed_dictionaries(
-        {"do": st.just("token_tail"), "budget": st.integers(1, 60), "pair_cut": cut, "when": when},
-        optional={"min_last": st.integers(0, 3), "count_system": st.booleans()},
-    )
-    guard = st.fixed_dictionaries(
-        {"guard": st.just("repetition"), "repeats": st.integers(0, 3), "scope": _SCOPE}
-    )
-    retry = st.fixed_dictionaries({"attempts": st.integers(1, 4), "max": st.sampled_from([None, 4])})
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "limits": _limits(),
-            "history": st.one_of(st.tuples(tail), st.tuples(tokens), st.tuples(tail, tokens)).map(list),
-            "guards": st.lists(guard, max_size=1),
-            "retry": retry,
-            "end_of_turn": st.sampled_from(["complete", "continue", "wait"]),
-            "batch": st.sampled_from(["parallel", "in_order"]),
-            "tool_output": st.sampled_from([None, {"max": 16}]),
-        },
-    )
-
-
 choices = st.lists(st.integers(0, 999), min_size=1, max_size=40)
 
 TOOLS = ("look", "act", "set", "missing")
-_ARGUMENTS = ("{}", '{"q":"zqx"}', '{"n":1}', "zqx broken", "")
-_TEXTS = ("", " ", "zqx", "zqx says a little more than that", "zqx " * 12)
+_ARGUMENTS = ("{}", '{"q":"qzv"}', '{"n":1}', "qzv broken", "")
+_TEXTS = ("", " ", "qzv", "qzv says a little more than that", "qzv " * 12, "<think>qzv</think>", "qzv done")
+_COMPLAINTS = ("qzv", "qzv much too long", "qzv one message")
+_WORDS = ("approve", "reject", "escalate", "terminate", "edit")
 
 
 class Driver:
@@ -236,6 +187,8 @@ class Driver:
 
     def _carry_out(self, effect: Any, choice: int) -> None:
         match effect:
+            case CallModel(purpose="summary") if choice % 5 < 4:
+                self.feed(self._summary(effect.seq, choice))
             case CallModel() | Settle(call=None):
                 failed = isinstance(effect, Settle) or choice % 5 == 4
                 self.feed(self._failure(effect.seq, choice) if failed else self._answer(effect.seq, choice))
@@ -288,10 +241,11 @@ class Driver:
             at=self.at,
             request=seq,
             stop=list(StopReason)[choice % 6] if choice % 3 == 0 else StopReason.END_TURN,
-            usage=Usage(input=choice % 50, output=choice % 7),
+            stop_raw="model_length" if choice % 11 == 0 else "",
+            usage=Usage(input=choice % 50, output=choice % 7) if choice % 5 else Usage(),
             cost_nanousd=None if choice % 4 == 3 else choice % 40,
         )
-        return composing.responded(self.state, fact, Answer(text=_TEXTS[choice % 5]), calls, self.salt)
+        return composing.responded(self.state, fact, Answer(text=_TEXTS[choice % 7]), calls, self.salt)
 
     def _failure(self, seq: int, choice: int) -> ModelFailed:
         fact = ModelFailed(
@@ -299,15 +253,28 @@ class Driver:
             request=seq,
             failure=list(FailureClass)[choice % 10],
             retry_after=None if choice % 2 else 2_000_000_000,
+            partial_calls=int(choice % 4 == 3),
         )
-        return composing.failed(fact, MARKER, MARKER, self.salt)
+        said, arrived = _COMPLAINTS[choice % 3], _TEXTS[choice % 7]
+        return composing.failed(fact, said, arrived, self.salt, self.state.policy)
+
+    def _summary(self, seq: int, choice: int) -> SummaryReturned:
+        usage = Usage(input=choice % 50, output=choice % 7)
+        fact = SummaryReturned(at=self.at, request=seq, usage=usage, cost_nanousd=choice % 40)
+        return composing.summarised(self.state, fact, _TEXTS[choice % 7], self.salt)
 
     def _result(self, call: str, choice: int) -> ToolReturned:
         fact = ToolReturned(at=self.at, call=call, error=(None, *ToolError)[choice % 7])
         return composing.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
 
     def _input(self, choice: int) -> InputReceived:
-        return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 5], self.salt)
+        asked = self.state.approval
+        if asked is None:
+            return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 7], self.salt)
+        answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.calls)}
+        edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
+        fact = InputReceived(at=self.at, by="ann")
+        return approved(self.state, fact, answers, edited, MARKER, self.salt)
 
 
 def drive(policy: dict[str, Any], picked: list[int], salt: bytes = b"salt") -> Driver:
@@ -320,7 +287,7 @@ def drive(policy: dict[str, Any], picked: list[int], salt: bytes = b"salt") -> D
 
 def runs() -> st.SearchStrategy[Driver]:
     """Whole runs, ended or not, under any policy."""
-    return st.builds(drive, policy_data(), choices)
+    return st.builds(drive, policies(), choices)
 
 
 def stored(log: list[Event]) -> list[codec.Encoded]:

@@ -41,9 +41,14 @@ class NoSuchRun(WrongUse):
         super().__init__(typed, problem, tuple(candidates), more)
         self.typed, self.problem, self.candidates, self.more = typed, problem, tuple(candidates), more
 
+    @property
+    def lines(self) -> list[str]:
+        """The message's lines: what the parts say is no end of one."""
+        told = [f"{self.typed!r} {self.problem}", *(f"  {each}" for each in self.candidates)]
+        return [*told, "  …"] if self.more else told
+
     def __str__(self) -> str:
-        told = [f"{self.typed!r} {self.problem}", *(f"  {hostile.line(each)}" for each in self.candidates)]
-        return "\n".join([*told, "  …"] if self.more else told)
+        return "\n".join(map(hostile.line, self.lines))
 
 
 def parse(typed: str) -> Address:

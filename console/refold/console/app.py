@@ -11,7 +11,21 @@ import anyio
 import typer
 
 from refold.console import places
-from refold.console.screen import Form, Screen
+from refold.console.approval_commands import approval_app
+from refold.console.options import (
+    Address,
+    BaseUrl,
+    Everything,
+    Output,
+    Root,
+    Runs,
+    StorePath,
+    Tools,
+    WholeRun,
+)
+from refold.console.options import screen_of as _screen
+from refold.console.policy_commands import policy_app
+from refold.console.screen import Screen
 
 app = typer.Typer(
     name="refold",
@@ -26,32 +40,8 @@ app = typer.Typer(
 )
 model_app = typer.Typer(help="The embedded models' weights.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model_app, name="model")
-
-Output = Annotated[
-    Form | None, typer.Option("-o", "--output", help="How results are written.", show_default="text")
-]
-StorePath = Annotated[
-    Path | None,
-    typer.Option("--store", help="The store's file; also REFOLD_STORE.", show_default="the user's data"),
-]
-Address = Annotated[
-    str, typer.Argument(help="RUN, RUN@e41 (event), RUN@t7 (turn) or @last; a prefix of an id will do.")
-]
-Runs = Annotated[list[str] | None, typer.Argument(help="RUN or @last; a prefix of an id will do.")]
-Everything = Annotated[bool, typer.Option("--all", help="All runs of the store.")]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option("--base-url", help="Address of an OpenAI-compatible server; also REFOLD_BASE_URL."),
-]
-Root = Annotated[Path | None, typer.Option("--root", help="Directory that the files tools may reach.")]
-Tools = Annotated[
-    str | None,
-    typer.Option(
-        "--tools",
-        help="files, files-ro (read only), todos, shell, module:attribute; by commas.",
-        show_default="todos, and files with --root",
-    ),
-]
+app.add_typer(approval_app)
+app.add_typer(policy_app, name="policy")
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -75,11 +65,6 @@ def _options(
     context.obj = {"output": output, "debug": debug}
 
 
-def _screen(context: typer.Context, output: Form | None) -> Screen:
-    chosen: Form | None = output or context.obj["output"]
-    return Screen(chosen or Form.TEXT)
-
-
 @app.command("run")
 def _run(
     context: typer.Context,
@@ -88,7 +73,9 @@ def _run(
         str | None,
         typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
     ] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file: .toml, .yaml, .json.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Policy file (.toml, .yaml, .json), or a preset.")
+    ] = None,
     root: Root = None,
     tools: Tools = None,
     base_url: BaseUrl = None,
@@ -122,7 +109,7 @@ def _run(
 @app.command("resume")
 def _resume(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="RUN or @last; a prefix of an id will do.")],
+    run: WholeRun,
     message: Annotated[
         str | None, typer.Option("--message", help="Answer for a run that waits for one.")
     ] = None,
@@ -194,6 +181,14 @@ def _view(context: typer.Context, run: Address, store: StorePath = None, output:
     return anyio.run(view_command, _screen(context, output), places.store_place(store), run)
 
 
+@app.command("why")
+def _why(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
+    """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
+    from refold.console.explaining import why_command
+
+    return anyio.run(why_command, _screen(context, output), places.store_place(store), run)
+
+
 @app.command("verify")
 def _verify(
     context: typer.Context,
@@ -235,7 +230,7 @@ def _graph(context: typer.Context, output: Output = None) -> int:
     if screen.json:
         screen.document({"mermaid": mermaid()})
     else:
-        screen.say(mermaid())
+        screen.styled(mermaid())
     return 0
 
 

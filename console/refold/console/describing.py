@@ -52,6 +52,10 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return ", ".join(calls)
         case CallRefused():
             return f"{event.call}: {event.why} by {event.guard}"
+        case InputReceived(approvals=answers) if answers:
+            said = event.content.note if event.content else None
+            told = ", ".join(f"{each.decision} {each.call}" for each in answers)
+            return f"{event.by}: {told}{f': {short(said)}' if said != '' else ''}"
         case InputReceived():
             return f"{event.by}: {short(event.content.text if event.content else None)}"
         case CancelRequested():

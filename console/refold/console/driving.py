@@ -7,6 +7,7 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
+from refold.console import hostile
 from refold.console.watching import Watcher
 from refold.engine import Run, RunResult
 from refold.reducers.errors import WorldFailed
@@ -21,17 +22,23 @@ class StoppedHalfway(WorldFailed):
         super().__init__(run, seq, resume, problem)
         self.run, self.seq, self.resume, self.problem = run, seq, resume, problem
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> list[str]:
+        """The message's lines: what the parts say is no end of one."""
         if not self.seq:
-            return f"{self.problem}\nnothing of run {self.run} was recorded"
-        return (
-            f"{self.problem}\nrun {self.run} stopped here; its log is whole up to event {self.seq}. "
-            f"When this is mended, it goes on with\n  {self.resume}"
-        )
+            return [self.problem, f"nothing of run {self.run} was recorded"]
+        whole = f"run {self.run} stopped here; its log is whole up to event {self.seq}."
+        return [self.problem, f"{whole} When this is mended, it goes on with", f"  {self.resume}"]
+
+    def __str__(self) -> str:
+        return "\n".join(map(hostile.line, self.lines))
 
 
 class Interrupts:
-    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole."""
+    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole.
+
+    A run that asks about calls is left at once, and not stopped: somebody may still answer.
+    """
 
     def __init__(self, run: Run, watcher: Watcher) -> None:
         self._run, self._watcher = run, watcher
@@ -40,7 +47,7 @@ class Interrupts:
     def __call__(self) -> None:
         """One more."""
         self.count += 1
-        if self.count == 1:
+        if self.count == 1 and self._run.state.approval is None:
             self._run.cancel("Ctrl-C")
             self._watcher.note("stopping; Ctrl-C again ends at once, and the run can be resumed")
             return

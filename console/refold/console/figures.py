@@ -6,24 +6,22 @@ from refold.reducers.limits import UNITS, Limit, LimitHit, LimitUnit, MessageLim
 from refold.reducers.state import RunState
 from refold.reducers.usage import used
 
-_SECOND = 1_000_000_000
+_SECOND = _DOLLAR = 1_000_000_000
 _MOST = 10**30
-"""A number in a forged log may be longer than any double: from here on it is shown as this one."""
+"""What a forged log says may be longer than any double, or than Python writes out: above this, only that it is."""
 
 
 def seconds(nanoseconds: int) -> str:
     """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`."""
-    value = min(nanoseconds, _MOST) / _SECOND
-    if nanoseconds % _SECOND == 0 and value < 100:
-        return f"{round(value)} s"
-    if value < 1:
-        return f"{value:.2f} s"
-    if value < 100:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
+    if nanoseconds < 0:
+        return f"-{seconds(-nanoseconds)}"
+    if nanoseconds < 100 * _SECOND:
+        return _few_seconds(nanoseconds)
+    minutes, rest = divmod(_rounded(nanoseconds, _SECOND), 60)
     if minutes < 100:
         return f"{minutes} m {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} m"
+    hours = minutes // 60
+    return f"{count(hours)} h {minutes % 60:02} m" if hours < _MOST else f"{count(hours)} h"
 
 
 def dollars(nano: int | None) -> str:
@@ -32,22 +30,30 @@ def dollars(nano: int | None) -> str:
         return "-"
     if nano == 0:
         return "$0"
-    value = min(nano, _MOST) / 1e9
-    return f"${value:.2f}" if value >= 10 else f"${value:.4f}" if value >= 0.001 else f"${value:.2g}"
+    if nano < 0:
+        return f"-{dollars(-nano)}"
+    if nano >= 10 * _DOLLAR:
+        whole, cents = divmod(_rounded(nano, _DOLLAR // 100), 100)
+        return f"${count(whole)}.{cents:02}"
+    value = nano / _DOLLAR
+    return f"${value:.4f}" if value >= 0.001 else f"${value:.2g}"
 
 
-def size(count: int) -> str:
+def size(bytes_: int) -> str:
     """`812 B`, `1.2 KiB`, `3.4 MiB`."""
-    if count < 1024:
-        return f"{count} B"
-    count = min(count, _MOST)
-    if count < 1024 * 1024:
-        return f"{count / 1024:.1f} KiB"
-    return f"{count / (1024 * 1024):.1f} MiB"
+    if bytes_ < 0:
+        return f"-{size(-bytes_)}"
+    if bytes_ < 1024:
+        return f"{bytes_} B"
+    unit, name = (1024, "KiB") if bytes_ < 1024 * 1024 else (1024 * 1024, "MiB")
+    whole, tenths = divmod(_rounded(10 * bytes_, unit), 10)
+    return f"{count(whole)}.{tenths} {name}"
 
 
 def count(number: int) -> str:
     """`4,210`."""
+    if abs(number) > _MOST:
+        return f"{'-' if number < 0 else ''}over 10^30"
     return f"{number:,}"
 
 
@@ -56,7 +62,7 @@ def clock(at: int) -> str:
     try:
         return datetime.fromtimestamp(at / _SECOND).strftime("%Y-%m-%d %H:%M:%S")  # a person's own time
     except (ValueError, OverflowError, OSError):
-        return f"{at} ns"
+        return f"{count(at)} ns"
 
 
 def amount(number: int, unit: LimitUnit) -> str:
@@ -91,6 +97,17 @@ def spent(state: RunState, running: int = 0) -> list[str]:
         limited = [_against(limit, state, running) for limit in limits if UNITS[type(limit)] is unit]
         told += limited or ([text] if text else [])
     return told
+
+
+def _few_seconds(nanoseconds: int) -> str:
+    if nanoseconds % _SECOND == 0:
+        return f"{nanoseconds // _SECOND} s"
+    value = nanoseconds / _SECOND
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+
+
+def _rounded(number: int, unit: int) -> int:
+    return (number + unit // 2) // unit
 
 
 def _against(limit: Limit, state: RunState, running: int) -> str:

@@ -18,7 +18,7 @@ _HIDDEN = (
 _IN_BLOCK = re.compile(f"[{_HIDDEN}]")
 _IN_LINE = re.compile(f"[{_HIDDEN}\t\n]")
 _IN_JSON = re.compile(f"[{_HIDDEN}]")
-_SPACES = {"\n": " ", "\t": " "}
+_SHORT = {"\n": "\\n", "\t": "\\t"}
 
 
 def block(text: str) -> str:
@@ -27,10 +27,10 @@ def block(text: str) -> str:
 
 
 def line(text: str, most: int | None = None) -> str:
-    """Text as one line, of at most `most` characters; a longer one ends in `…`."""
+    """Text as one line, of at most `most` characters; a longer one ends in `…`. What would end it is shown: `\\n`."""
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
-    return _IN_LINE.sub(lambda found: _SPACES.get(found[0]) or _escape(found), text)
+    return _IN_LINE.sub(_escape, text)
 
 
 def json_text(text: str) -> str:
@@ -42,6 +42,8 @@ def json_text(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
+    if found[0] in _SHORT:
+        return _SHORT[found[0]]
     number = ord(found[0])
     if number < 0x100:
         return f"\\x{number:02x}"

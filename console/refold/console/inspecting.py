@@ -11,6 +11,7 @@ from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.world import request_for, sent_digest
 from refold.reducers.effects import CallModel, next_effects
+from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded
 from refold.reducers.messages import Message
 from refold.reducers.state import RunState
@@ -65,7 +66,9 @@ async def view_command(screen: Screen, place: Place, typed: str) -> int:
 async def _view(store: Store, run: str, at: int) -> View:
     seq = await _last_request(store, run, at)
     state, contents = await state_at(store, run, seq, installed_guards())
-    effect = next(each for each in next_effects(state) if isinstance(each, CallModel))
+    effect = next((each for each in next_effects(state) if isinstance(each, CallModel)), None)
+    if effect is None:
+        raise DamagedLog(run, seq, "a model was asked here, and the state before it asks none")
     request = request_for(effect, state, contents)
     return View(
         run=run,
@@ -132,9 +135,9 @@ def _tell_message(screen: Screen, message: Message) -> None:
     if message.reasoning:
         screen.styled(_indented(f"[thought] {message.reasoning}"), "dim")
     if message.text:
-        screen.say(_indented(message.text))
+        screen.styled(_indented(message.text))
     for call in message.calls:
-        screen.say(_indented(f"[call {call.id}] {hostile.line(call.name)} {call.arguments}"))
+        screen.styled(_indented(f"[call {call.id}] {hostile.line(call.name)} {call.arguments}"))
 
 
 def _indented(text: str) -> str:

@@ -11,7 +11,7 @@ from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.replay import Audit, Finding, Verification, audit, verify
-from refold.store.protocol import Store
+from refold.store.protocol import Store, UnknownRun
 
 _ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst
 _SHOWN = 600
@@ -26,15 +26,28 @@ class Unjudged(msgspec.Struct, frozen=True, kw_only=True):
     cannot_judge: str
 
 
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A run so damaged that nothing can be said of its log, as JSON: what is wrong."""
+
+    run: str
+    damaged: str
+
+
 async def judge_command(
     screen: Screen, place: Place, typed: Sequence[str], judge: Judge, *, everything: bool
 ) -> int:
-    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit code."""
+    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit code.
+
+    A run that cannot even be listed is told after the others: raises `Damaged`.
+    """
     if bool(typed) == everything:
         raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
     async with places.reading(place) as store:
-        runs = await _all(store) if everything else [await addresses.run_of(store, each) for each in typed]
+        named = [await addresses.run_of(store, each) for each in typed]
+        runs, damage = await _all(store) if everything else (named, None)
         codes = [await _judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+    if damage is not None:
+        raise damage
     return worst(codes)
 
 
@@ -66,8 +79,15 @@ async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int
     return 1 if found.differences else CannotJudge.exit_code if found.unreplayable else 0
 
 
-async def _all(store: Store) -> list[str]:
-    return [run async for chunk in store.runs() for run, head in chunk if head.seq]
+async def _all(store: Store) -> tuple[list[str], Damaged | None]:
+    """All runs that can be listed, and what is wrong with the others."""
+    runs: list[str] = []
+    try:
+        async for chunk in store.runs():
+            runs += [run for run, head in chunk if head.seq]
+    except Damaged as error:
+        return runs, error
+    return runs, None
 
 
 async def _judged(screen: Screen, place: Place, store: Store, run: str, judge: Judge) -> int:
@@ -80,6 +100,13 @@ async def _judged(screen: Screen, place: Place, store: Store, run: str, judge: J
             screen.heading(f"run {run}: cannot be judged")
             screen.say(f"  {error}")
         return error.exit_code
+    except (Damaged, UnknownRun) as error:  # unknown: listed, and not one event of it is there
+        if screen.json:
+            screen.document(Unreadable(run=run, damaged=str(error)))
+        else:
+            screen.heading(f"run {run}: DAMAGED, cannot be read")
+            screen.say(f"  {error}")
+        return Damaged.exit_code
 
 
 def _tell_verification(screen: Screen, place: Place, found: Verification) -> None:

@@ -14,7 +14,7 @@ from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.replay.reading import event_of
 from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline
-from refold.store.protocol import Store, Stored
+from refold.store.protocol import Store, Stored, UnknownRun
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70
@@ -47,13 +47,20 @@ async def ls_command(screen: Screen, place: Place, prefix: str, most: int) -> in
         return _listed(screen, place, [], others=False)
     async with places.reading(place) as store:
         found: list[RunLine] = []
-        async for chunk in store.runs(prefix):
-            for run, head in chunk:
-                if head.seq and len(found) <= most:
-                    found.append(await _run_line(store, run))
-            if len(found) > most:
-                break
-    return _listed(screen, place, found[:most], others=len(found) > most)
+        damage: Damaged | None = None
+        try:
+            async for chunk in store.runs(prefix):
+                for run, head in chunk:
+                    if head.seq and len(found) <= most:
+                        found.append(await _run_line(store, run))
+                if len(found) > most:
+                    break
+        except Damaged as error:  # of a run that cannot be listed: the others are
+            damage = error
+    code = _listed(screen, place, found[:most], others=len(found) > most)
+    if damage is not None:
+        raise damage
+    return code
 
 
 async def show_command(screen: Screen, place: Place, typed: str) -> int:
@@ -101,6 +108,7 @@ def tell(screen: Screen, told: Timeline, spent: str) -> None:
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
     rows = [("run", told.run), ("model", told.model), ("task", describing.short(told.task))]
     rows += [("labels", labels)] if labels else []
+    rows += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
     rows += [("started", figures.clock(told.started))]
     screen.pairs(rows)
     screen.say()
@@ -145,7 +153,10 @@ def _rows(turn: TurnRow) -> list[list[str]]:
         "; ".join([*cut, *odd, *retried, *turn.marks]),
     ]
     (what, result), *more = did
-    return [[str(turn.step), what, result, *figures_], *(["", *each, "", "", "", "", ""] for each in more)]
+    return [
+        [turn.purpose if turn.purpose != "step" else str(turn.step), what, result, *figures_],
+        *(["", *each, "", "", "", "", ""] for each in more),
+    ]
 
 
 def _call(call: CallRow) -> str:
@@ -174,7 +185,7 @@ def _event(screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool) 
         side = describing.side(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first))
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<18}"
-        screen.say(hostile.line(f"{head}{said}").rstrip())
+        screen.say(f"{head}{said}".rstrip())
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL
 
 
@@ -205,7 +216,7 @@ def _as_json(data: bytes) -> object:
 async def _run_line(store: Store, run: str) -> RunLine:
     try:
         told, _ = await timeline(store, run, registry=installed_guards())
-    except CannotJudge as error:
+    except (CannotJudge, Damaged, UnknownRun) as error:
         return RunLine(run=run, problem=str(error))
     return RunLine(
         run=run,

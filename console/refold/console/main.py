@@ -6,12 +6,16 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from textwrap import indent
 
 from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed, WrongUse
+from refold.reducers.text import clean
 
 INTERRUPTED = 130
 NEEDED = ("typer", "rich", "platformdirs")
+DIGITS = 10_000
+"""A number that a log may hold has up to 4,300 digits (msgspec reads no longer), a sum of such some more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,17 +38,18 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
         return WrongUse.exit_code
     try:
         _readable(words)
-        return work()
+        with _numbers_written():
+            return work()
     except KeyboardInterrupt:
         return INTERRUPTED
     except RefoldError as error:
         _explain(error, words)
         return error.exit_code
     except OSError as error:
-        _complain(str(error), words)
+        _complain(str(error), words=words)
         return WorldFailed.exit_code
     except Exception as error:  # our bug: say so, and judge nothing
-        traceback.print_exc()
+        _trace()
         _complain(
             f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
         )
@@ -66,10 +71,23 @@ def entry() -> None:
     sys.exit(code)
 
 
+@contextlib.contextmanager
+def _numbers_written() -> Generator[None]:
+    # By itself Python writes 4,300 digits, or what an environment variable says: a verdict must not hang on it.
+    most = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(DIGITS)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(most)
+
+
 def _readable(words: Sequence[str]) -> None:
-    for word in words:
-        if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
-            raise WrongUse(f"{word!a}: is not UTF-8; type it in the terminal's own encoding")
+    for before, word in zip(["", *words], words, strict=False):
+        option, equals, value = word.partition("=") if word.startswith("--") else (before, "", word)
+        if clean(word) != word:
+            named = f"{option} " if equals or option.startswith("-") else ""
+            raise WrongUse(f"{named}{value or word!a}: is not UTF-8; type it in the terminal's own encoding")
 
 
 def _dispatched(words: list[str]) -> int:
@@ -93,20 +111,32 @@ def _dispatched(words: list[str]) -> int:
 
 
 def _explain(error: RefoldError, words: Sequence[str]) -> None:
+    from refold.console.addresses import NoSuchRun
+    from refold.console.driving import StoppedHalfway
     from refold.console.screen import OutputClosed
 
     if isinstance(error, OutputClosed) and error.quiet:
         return
-    _complain(str(error), words)
+    lines = error.lines if isinstance(error, NoSuchRun | StoppedHalfway) else [str(error)]
+    _complain(*lines, words=words)
 
 
-def _complain(text: str, words: Sequence[str] = ()) -> None:
-    from refold.console.hostile import block
+def _complain(*lines: str, words: Sequence[str] = ()) -> None:
+    """Say what is wrong: each text a line, whatever is in it."""
+    from refold.console.hostile import line
 
     if "--debug" in words:
-        traceback.print_exc()
+        _trace()
+    told = "\n".join(map(line, lines))
     with contextlib.suppress(OSError):
-        print(f"refold: {block(text)}", file=sys.stderr, flush=True)
+        print(f"refold: {told}", file=sys.stderr, flush=True)
+
+
+def _trace() -> None:
+    from refold.console.hostile import block
+
+    with contextlib.suppress(OSError):
+        print(indent(block(traceback.format_exc()), "  "), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

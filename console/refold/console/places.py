@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from refold.reducers.errors import WrongUse
+from refold.reducers.text import clean
 from refold.store import SqliteStore
 from refold.store.protocol import NotAStore, Store, StoreUnavailable
 
@@ -45,7 +46,7 @@ def store_place(asked: Path | None) -> Place:
 
 def model_name(asked: str | None) -> str:
     """The model: what was asked for, else `REFOLD_MODEL`, else the one that needs no key and no network."""
-    return asked or os.environ.get(MODEL) or DEFAULT_MODEL
+    return asked or _variable(MODEL) or DEFAULT_MODEL
 
 
 def base_url(asked: str | None, model: str) -> str | None:
@@ -53,7 +54,14 @@ def base_url(asked: str | None, model: str) -> str | None:
 
     A model that runs in this process is at no address: for it the variable, which may be there for others, is not read.
     """
-    return asked or (None if model.startswith("local:") else os.environ.get(BASE_URL)) or None
+    return asked or (None if model.startswith("local:") else _variable(BASE_URL)) or None
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name, "")
+    if clean(value) != value:
+        raise WrongUse(f"{name} {value!a}: is not UTF-8")
+    return value
 
 
 def environment(model: str | None, url: str | None) -> tuple[str, ...]:

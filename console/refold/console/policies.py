@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from refold.console.nulls import with_nulls
 from refold.console.syntax import BadSyntax
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import Registry
-from refold.reducers.parsing import parse
+from refold.reducers.parsing import parse, parse_with
 from refold.reducers.policy import Policy
+from refold.reducers.presets import PRESETS
 
 _LARGEST = 1 << 20  # bytes; a policy that needs more is something else
 
@@ -33,20 +35,42 @@ class PolicyFileError(WrongUse):
 
 def read_policy(path: Path, registry: Registry) -> Policy:
     """The policy in a file, by its suffix. Raises `PolicyFileError`, naming the file and the key, line or column."""
+    return chosen_policy(path, registry, {})[0]
+
+
+def chosen_policy(
+    chosen: Path | None, registry: Registry, environment: Mapping[str, str]
+) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set of it.
+
+    Raises `PolicyFileError`, or `PolicyError` for a variable that is no value.
+    """
+    if chosen is None or (str(chosen) in PRESETS and not chosen.exists()):
+        return parse_with({"preset": chosen and str(chosen)}, environment, registry)
+    try:
+        data = _data(chosen)
+        parse(data, registry)  # what the file says by itself: an error below is of a variable
+    except (PolicyError, BadSyntax) as error:
+        raise PolicyFileError(str(chosen), str(error)) from error
+    except RecursionError as error:
+        raise PolicyFileError(str(chosen), "is nested too deeply to be a policy") from error
+    return parse_with(data, environment, registry)
+
+
+def _data(path: Path) -> Any:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        known = ", ".join(READERS)
-        raise PolicyFileError(
-            str(path), f"expected a file that ends in {known}, got {path.suffix or 'no suffix'!r}"
-        )
-    try:
-        return parse(reader(_text(path)), registry)
-    except PolicyError as error:
-        raise PolicyFileError(str(path), str(error)) from error
-    except BadSyntax as error:
-        raise PolicyFileError(str(path), str(error)) from error
-    except RecursionError as error:
-        raise PolicyFileError(str(path), "is nested too deeply to be a policy") from error
+        known = f"a file that ends in {', '.join(READERS)}, or a preset: {', '.join(PRESETS)}"
+        raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
+    data = reader(_text(path))
+    if _lacks_schema(data):
+        line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(path.suffix.lower())
+        raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
+    return data
+
+
+def _lacks_schema(data: object) -> bool:
+    return isinstance(data, dict) and "schema" not in data
 
 
 def _text(path: Path) -> str:
@@ -65,7 +89,7 @@ def _text(path: Path) -> str:
 
 def _toml(text: str) -> Any:
     try:
-        return tomllib.loads(text)
+        return with_nulls(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadSyntax(f"is no TOML: {error}") from error
 

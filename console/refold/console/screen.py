@@ -72,15 +72,15 @@ class Screen:
         _write(sys.stdout, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
 
     def say(self, text: str = "") -> None:
-        """Lines of a result."""
-        _write(sys.stdout, hostile.block(text) + "\n")
+        """A line of a result. It stays one line, whatever is in it."""
+        _write(sys.stdout, hostile.line(text) + "\n")
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
         """Names and values, one below the other. An empty name goes on with the one above."""
         listed = list(rows)
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            self.say(f"{name:<{width}}  {hostile.line(value)}".rstrip())
+            self.say(f"{name:<{width}}  {value}".rstrip())
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """A table that fits the terminal; whole lines, nothing cut, where there is none."""
@@ -98,10 +98,13 @@ class Screen:
         """A line that stands out, where lines can. It stays one line, whatever is in it."""
         self.styled(hostile.line(text), "bold")
 
-    def styled(self, text: str, style: str) -> None:
-        """Lines in a style (rich's words for one), where there is a terminal and colour is wanted."""
+    def styled(self, text: str, style: str = "") -> None:
+        """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
+
+        The text's line ends are kept: whoever calls sees to it that what is not ours is indented.
+        """
         if not self.live:
-            self.say(text)
+            _write(sys.stdout, hostile.block(text) + "\n")
             return
         with _Guard():
             self.rich.print(Text(hostile.block(text), style=style), soft_wrap=True)
@@ -110,7 +113,7 @@ class Screen:
 def note(text: str) -> None:
     """A line on stderr. If nobody takes that either, there is nobody to tell."""
     with contextlib.suppress(OSError):
-        print(hostile.block(text), file=sys.stderr, flush=True)
+        print(hostile.line(text), file=sys.stderr, flush=True)
 
 
 class _Guard:

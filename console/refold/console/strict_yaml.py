@@ -1,4 +1,4 @@
-"""YAML as plain data: no tags that build objects, no aliases, no key twice."""
+"""YAML as plain data: no tags that build objects, no aliases, no key twice, no key but text."""
 
 from collections.abc import Hashable
 from typing import Any, cast
@@ -37,8 +37,21 @@ class _Strict(yaml.SafeLoader):
             if name in seen:
                 raise BadSyntax(f"the key {name!r} stands twice; keep one{_place(key.start_mark)}")
             seen.add(name)
+            # A key is the word that was written: YAML would make true of `on`, and nothing of `null`.
+            key.tag = "tag:yaml.org,2002:str" if isinstance(key, yaml.ScalarNode) else key.tag
         return super().construct_mapping(node, deep)
 
 
 def _place(mark: Any) -> str:
     return "" if mark is None else f" (at line {mark.line + 1}, column {mark.column + 1})"
+
+
+def dump(data: dict[str, Any], *, escaped: bool = False) -> str:
+    """The text of plain data, without aliases, in the order of its keys; `escaped`: in ASCII."""
+    text: str = yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=not escaped, width=100)
+    return text
+
+
+class _Plain(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

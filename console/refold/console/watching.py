@@ -12,6 +12,7 @@ from refold.console.screen import Screen, fitted, note
 from refold.engine import Missed, Recorded, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
 from refold.reducers.events import (
+    ApprovalRequested,
     Event,
     ModelFailed,
     ModelRequested,
@@ -87,7 +88,8 @@ class PlainWatcher:
                 # The state may be ahead of the update: it says what is on disk now.
                 self._turn = event.step if isinstance(event, ModelRequested) else self._turn
                 for word, text in lines(event, said=True):
-                    self._screen.say(labelled(self._turn, word, text))
+                    shown = text if word == "said" else hostile.line(text)
+                    self._screen.styled(labelled(self._turn, word, shown))
             case Missed(count=count):
                 self._screen.say(labelled(self._turn, "missed", f"{count} updates; they are in the log"))
             case _:
@@ -134,7 +136,7 @@ class LiveWatcher:
 
     def note(self, text: str) -> None:
         """See `Watcher.note`."""
-        self._print(text, "yellow")
+        self._print(hostile.line(text), "yellow")
 
     def close(self) -> None:
         """See `Watcher.close`."""
@@ -212,6 +214,9 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             return [("failed", describing.described(event))]
         case ToolReturned():
             return [("error" if event.error else "result", describing.result(event, _SHORT))]
+        case ApprovalRequested(calls=calls, deadline=deadline):
+            until = "" if deadline is None else f" until {figures.clock(deadline)}"
+            return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]
         case StateChanged(target=target):
             quiet = target in (AgentState.RUNNING, AgentState.WAITING_FOR_TOOL)
             return [] if quiet else [("end", f"{target}: {event.reason}")]

@@ -8,12 +8,13 @@ from refold.engine.recording import Recording
 from refold.engine.result import LimitReached, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
 from refold.engine.tools import BadArguments, CallContext, Tool, files, shell, todos, tool
-from refold.engine.updates import Finished, Missed, Recorded, Streamed, Update
+from refold.engine.updates import Delegated, Finished, Missed, Recorded, Streamed, Update
 
 __all__ = [
     "Agent",
     "BadArguments",
     "CallContext",
+    "Delegated",
     "Finished",
     "LimitReached",
     "Missed",

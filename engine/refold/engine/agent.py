@@ -1,7 +1,9 @@
 """An agent: a model, tools and a policy, and the runs that are started with them."""
 
+import hashlib
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 import socket
@@ -12,7 +14,9 @@ import anyio
 import msgspec
 
 from refold.engine import entropy
+from refold.engine.children import AgentTool, Errand, never_alone, takes_task
 from refold.engine.clock import Clock, SystemClock
+from refold.engine.fitting import context_of, refuse_unmeasured, refuse_unpriced
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import Model
 from refold.engine.models.resolve import resolve_model
@@ -20,22 +24,25 @@ from refold.engine.result import RunResult
 from refold.engine.run import Run, Setting
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
-from refold.engine.world import World
+from refold.engine.world import Maker, World
 from refold.reducers import composing
+from refold.reducers.checking import Complaint, opening
+from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Fact, Manifest, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.limits import CostLimit
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, ToolSchema
 from refold.reducers.numbers import nano
 from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Replay, Role
 from refold.store import MemoryStore
+
+_LOGGER = logging.getLogger("refold.policy")
 
 
 class Agent:
@@ -44,7 +51,9 @@ class Agent:
     `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `policy` is a `Policy` or plain
     data. `store` is a store that you keep, or the path of a SQLite file; without one, runs are kept in memory for
     as long as the agent lives. `settings` are sampling settings, recorded and handed to the model. `guards` are
-    classes of further guards that the policy may name. `clock` makes a run's clock.
+    classes of further guards that the policy may name. `handoffs` are agents to whom a task can be handed on: each
+    is offered as a tool `transfer_to_<name>`. `models` are those that the policy's `retry.fallback` names, where the
+    name alone does not say enough. `clock` makes a run's clock.
 
     Raises `PolicyError` and `WrongUse` for what cannot work, before anything is started.
     """
@@ -59,6 +68,8 @@ class Agent:
         store: StoreSource | None = None,
         settings: Mapping[str, Any] | None = None,
         guards: Registry | None = None,
+        handoffs: Iterable["Agent"] = (),
+        models: Mapping[str, Model] | None = None,
         name: str = "",
         clock: Callable[[], Clock] = SystemClock,
     ) -> None:
@@ -76,7 +87,57 @@ class Agent:
             _text(key, "settings"): _setting(key, value) for key, value in (settings or {}).items()
         }
         self._clock = clock
+        self._warned: set[Complaint] = set()
+        fallback = self.policy.retry.fallback
+        self.models = {
+            name: (models or {}).get(name) or resolve_model(name)
+            for name in (fallback.models if fallback else ())
+        }
         self._refuse_cost_without_price()
+        refuse_unmeasured(self.policy, self.model)
+        self.add_handoffs(*handoffs)
+
+    def add_handoffs(self, *agents: "Agent") -> None:
+        """Let runs of this agent, from now on, hand tasks on to these agents: for agents that know each other.
+
+        Raises `WrongUse` for one without a name or under a name that is taken, `PolicyError` for one without a
+        price where the policy limits cost.
+        """
+        offered = (
+            agent.as_tool(
+                f"transfer_to_{agent.name}", f"Hand a task on to the agent {agent.name}, and get its answer."
+            )
+            for agent in agents
+        )
+        before, self.tools = self.tools, _by_name([*self.tools.values(), *offered])
+        try:
+            self._refuse_cost_without_price()
+        except PolicyError:
+            self.tools = before
+            raise
+
+    def as_tool(self, name: str | None = None, description: str = "") -> Tool:
+        """This agent as a tool for others: a call starts a run of it on `task`; what it says last is the result.
+
+        The run is a child of the caller's: in the caller's store, within what the caller has left of time, tokens
+        and money, and cancelled with it. Without a name the tool has the agent's. Raises `WrongUse` for an agent
+        without a name: the logs would not say whose run it is.
+        """
+        if not self.name:
+            raise WrongUse("an agent without a name cannot be given to others: give it one, Agent(name=...)")
+        takes = takes_task(name or self.name)
+        described = description or f"Give a task to the agent {self.name}, and get its answer."
+        return AgentTool(
+            schema=ToolSchema(name=takes.tool, description=described, schema=takes.schema),
+            run=never_alone,
+            replay=Replay.IDEMPOTENT,
+            digest=self._digest(),
+            agent=self.name,
+            owner=self,
+            takes=takes,
+            begin=self._child,
+            take_up=self._child_taken_up,
+        )
 
     def start(
         self,
@@ -96,35 +157,24 @@ class Agent:
         tools return is the world's affair; `batch: in_order` settles that too.) Nothing happens before
         `result()`, `updates()` or `async with`.
         """
-        opening = [*self._system(), *messages, Message(role=Role.USER, text=task)]
         chosen = entropy.seed() if seed is None else seed
         if not 0 <= chosen < 1 << 63:
             raise WrongUse(f"seed: expected 0 to 2**63 - 1, got {chosen}")
-        fact = RunStarted(
-            at=0,
-            run=run_id or entropy.run_id(),
-            rules=RULES,
-            policy=self.policy,
-            model=self.model.name,
-            address=_address(self.model),
-            settings=self.settings,
-            tools=tuple(map(_manifest, self.tools.values())),
-            seed=chosen,
-            agent=self.name,
+        fact = msgspec.structs.replace(
+            self._opening(run_id or entropy.run_id(), chosen),
             labels={
                 _text(key, "labels"): _text(value, f"labels[{key!r}]")
                 for key, value in (labels or {}).items()
             },
             environment=tuple(_text(entry, "environment") for entry in environment),
-            versions=versions(),
-            guards=versions_of(self.policy, self.registry),
         )
-        composing.started(fact, opening, b"")  # refuses messages that cannot be sent, now rather than later
-
-        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-            return composing.started(msgspec.structs.replace(fact, at=at), opening, salt)
-
-        return Run(fact.run, self._setting(seed), make)
+        said = [*self._system(), *messages, Message(role=Role.USER, text=task)]
+        if messages:  # else it is the first of a person, which is the task anyway
+            fact = msgspec.structs.replace(fact, task=len(said) - 1)
+        self._warn(
+            opening(composing.started(fact, said, b""))
+        )  # refuses what cannot work, now rather than later
+        return Run(fact.run, self._setting(seed), _started(fact, said))
 
     def resume(self, run_id: str) -> Run:
         """A run from its log: it goes on where the log ends, under the policy that it was started with.
@@ -144,16 +194,78 @@ class Agent:
         run = self.start(task, **options)
         return anyio.run(run.result)
 
-    def _setting(self, seed: int | None) -> Setting:
+    def _warn(self, complaints: Iterable[Complaint]) -> None:
+        """Say once what in the policy is surely not meant so: on stderr, unless the program's logging is set up."""
+        for complaint in complaints:
+            if complaint not in self._warned:
+                self._warned.add(complaint)
+                _LOGGER.warning("warning: %s", complaint)
+
+    def _opening(self, run: str, seed: int) -> RunStarted:
+        return RunStarted(
+            at=0,
+            run=run,
+            rules=RULES,
+            policy=self.policy,
+            model=self.model.name,
+            address=_address(self.model),
+            settings=self.settings,
+            tools=tuple(map(_manifest, self.tools.values())),
+            seed=seed,
+            agent=self.name,
+            versions=versions(),
+            guards=versions_of(self.policy, self.registry),
+            context=context_of(self.model),
+        )
+
+    def _setting(
+        self,
+        seed: int | None,
+        store: StoreSource | None = None,
+        clocks: Callable[[], Clock] | None = None,
+    ) -> Setting:
+        clocks = clocks or self._clock
         return Setting(
-            world=World(self.model, self.tools, self._clock()),
-            store=self.store,
+            world=World(
+                self.model,
+                self.tools,
+                clocks(),
+                models=self.models,
+                clocks=clocks,
+                repeatable=seed is not None,
+            ),
+            store=self.store if store is None else store,
             registry=self.registry,
             salts=entropy.salts(seed),
             worker=f"{socket.gethostname()}:{os.getpid()}",
             versions=versions(),
             check=self._check,
         )
+
+    def _child(self, errand: Errand) -> Run:
+        """A run of this agent for a call of another. It has no labels: whoever sums up by them counts it once."""
+        fact = msgspec.structs.replace(
+            self._opening(errand.run, child_seed(errand.parent.setup.seed, errand.call)),
+            policy=bounded(self.policy, errand.parent),
+            parent=errand.origin,
+        )
+        said = [*self._system(), Message(role=Role.USER, text=errand.task)]
+        return Run(fact.run, self._child_setting(errand), _started(fact, said))
+
+    def _child_taken_up(self, errand: Errand) -> Run:
+        def check(state: RunState) -> None:
+            if state.setup.parent != errand.origin:
+                raise WrongUse(
+                    f"run {errand.run} stands where call {errand.call} of run {errand.parent.setup.run} would start "
+                    "its own, and is another's; take another store"
+                )
+            self._check(state)
+
+        return Run(errand.run, msgspec.structs.replace(self._child_setting(errand), check=check), None)
+
+    def _child_setting(self, errand: Errand) -> Setting:
+        seed = child_seed(errand.parent.setup.seed, errand.call) if errand.repeatable else None
+        return self._setting(seed, errand.store, errand.clock)
 
     def _check(self, state: RunState) -> None:
         """Refuse to go on with a run that this agent would not go on with as it was begun."""
@@ -179,9 +291,9 @@ class Agent:
                     f"run {run} was offered the tool {manifest.name}, which this agent lacks; add it"
                 )
             now = _manifest(tool)
-            if (now.schema, now.replay) != (manifest.schema, manifest.replay):
+            if (now.schema, now.replay, now.agent) != (manifest.schema, manifest.replay, manifest.agent):
                 raise WrongUse(
-                    f"run {run}: the tool {manifest.name} has another schema or replay class now than it was "
+                    f"run {run}: the tool {manifest.name} has another schema, replay class or agent now than it was "
                     "offered with; resume it with the tool as it was"
                 )
         for watch in state.guards:
@@ -192,12 +304,16 @@ class Agent:
         return [] if self.system is None else [Message(role=Role.SYSTEM, text=self.system)]
 
     def _refuse_cost_without_price(self) -> None:
-        for place, limit in enumerate(self.policy.limits):
-            if isinstance(limit, CostLimit) and limit.value is not None and not self.model.priced:
-                raise PolicyError(
-                    f"limits[{place}]",
-                    f"a cost limit, but no price is known for {self.model.name}; take the limit out",
-                )
+        models = (each for agent in _reachable(self, []) for each in (agent.model, *agent.models.values()))
+        refuse_unpriced(self.policy, models)
+
+    def _digest(self) -> str:
+        # Of what a child run is made of; not of the system prompt: what can be erased must not be guessed at here.
+        tools = {
+            name: "" if isinstance(tool, AgentTool) else tool.digest for name, tool in self.tools.items()
+        }
+        parts = (self.name, self.model.name, self.settings, self.policy, tools)
+        return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
 def _in_event_loop() -> bool:
@@ -220,6 +336,23 @@ def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
             raise WrongUse(f"two tools are called {tool.name!r}; give one another name")
         named[tool.name] = tool
     return named
+
+
+def _reachable(agent: Agent, found: list[Agent]) -> list[Agent]:
+    """The agent, and all that its runs may hand a task on to, directly or not."""
+    if agent not in found:
+        found.append(agent)
+        for tool in agent.tools.values():
+            if isinstance(tool, AgentTool):
+                _reachable(tool.owner, found)
+    return found
+
+
+def _started(fact: RunStarted, said: Sequence[Message]) -> Maker:
+    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+        return composing.started(msgspec.structs.replace(fact, at=at), said, salt)
+
+    return make
 
 
 def _address(model: Model) -> str:
@@ -249,4 +382,5 @@ def _manifest(tool: Tool) -> Manifest:
         replay=tool.replay,
         timeout=None if tool.timeout is None else nano(tool.timeout),
         digest=tool.digest,
+        agent=tool.agent if isinstance(tool, AgentTool) else "",
     )

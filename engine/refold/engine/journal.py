@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from refold.engine import prune_log
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact
@@ -55,6 +56,7 @@ class Journal:
             if before.seq == 0:
                 raise RunExists(self._run) from error
             raise
+        prune_log.tell(self._run, before.seq + 1, after, events)
         for place, event in enumerate(events):
             self._keep(before.seq + 1 + place, event, after)
 

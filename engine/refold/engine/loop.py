@@ -6,24 +6,33 @@ What is to happen is read off the state, what happened comes through one queue, 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
 import msgspec
 
+from refold.engine.children import AgentTool, Delegation
 from refold.engine.journal import Journal
 from refold.engine.models.protocol import Delta
 from refold.engine.updates import Finished, Recorded, Streamed, Update
 from refold.engine.world import Maker, World, abandoned, in_doubt
 from refold.reducers.effects import CallModel, Effect, RunTool, Settle, WaitUntil, next_effects
-from refold.reducers.events import ClockRead, ModelResponded
+from refold.reducers.events import Answer, ClockRead, Input, InputReceived, ModelResponded
 from refold.reducers.folding import advance
 from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent
 
+if TYPE_CHECKING:
+    from refold.engine.run import Run  # it drives a loop; its children are runs themselves
+
 Salts = Callable[[int], bytes]
 """The salt of the fact that becomes event number so-and-so."""
+
+
+_PATIENCE = 60 * 1_000_000_000
+"""Nanoseconds for which an engine stays for a person."""
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -51,6 +60,8 @@ class Loop:
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
         self._in_flight: dict[Effect, anyio.CancelScope] = {}
+        self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
+        self.children: dict[str, Run] = {}
 
     def put(self, make: Maker, effect: Effect | None = None) -> None:
         """Queue a fact: results, clocks, cancellations and people all come this way."""
@@ -63,7 +74,7 @@ class Loop:
         return bool(self._queue)
 
     async def drive(self) -> None:
-        """Go on until nothing is pending: the run has ended, or a person must act."""
+        """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
         async with anyio.create_task_group() as tasks:
             resuming = bool(self._queue)
             while True:
@@ -72,10 +83,13 @@ class Loop:
                     effects = next_effects(self.state)
                     self._let_go(effects)
                     self._start(effects, tasks)
-                    if not (self._queue or effects or self._in_flight):
+                    if not (self._queue or self._busy()):
+                        self._put_aside(tasks)
                         return
-                await self._record(await self._next())
-                resuming = False
+                queued = await self._next()
+                if queued is not None:
+                    await self._record(queued)
+                    resuming = False
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> None:
         for effect in effects:
@@ -91,13 +105,30 @@ class Loop:
                     tasks.start_soon(self._run, effect, scope)
                 case WaitUntil():
                     tasks.start_soon(self._wait, effect, scope)
-                case Settle(call=call):
-                    self.put(abandoned(effect.seq) if call is None else in_doubt(call), effect)
+                case Settle():
+                    self._settle(effect, tasks)
+
+    def _settle(self, effect: Settle, tasks: anyio.abc.TaskGroup) -> None:
+        """Settle what nobody holds. If it is a call that started a child run, that is there, and is to end first."""
+        if effect.call is None:
+            self.put(abandoned(effect.seq), effect)
+            return
+        going_on = next_effects(msgspec.structs.replace(self.state, stopping=None))
+        runs = (each for each in going_on if isinstance(each, RunTool) and each.call == effect.call)
+        call = next(runs, None)
+        tool = self._hands_on(call) if call is not None else None
+        if call is None or tool is None:
+            self.put(in_doubt(effect.call), effect)
+            return
+        scope = self._in_flight[effect]
+        scope.cancel()
+        tasks.start_soon(self._hand_on, effect, call, tool, scope)
 
     def _cut_off(self, settle: Settle) -> bool:
         for effect, scope in self._in_flight.items():
             held = isinstance(effect, CallModel | RunTool) and effect.seq == settle.seq
             if held and getattr(effect, "call", None) == settle.call:
+                self._aside.discard(effect)
                 scope.cancel()
                 return True
         return False
@@ -108,11 +139,32 @@ class Loop:
             if isinstance(effect, WaitUntil):
                 self._in_flight.pop(effect).cancel()
 
-    async def _next(self) -> Queued:
-        while not self._queue:
+    def _busy(self) -> bool:
+        return any(not self._keeps_nobody(effect) for effect in self._in_flight if effect not in self._aside)
+
+    def _keeps_nobody(self, effect: Effect) -> bool:
+        # A person may take days: a clock beside them keeps nobody here, but for the last minute. Whoever takes the run
+        # up after the deadline applies what the policy says of silence.
+        waits = bool(self._aside) or self.state.asked_at is not None
+        return (
+            waits
+            and isinstance(effect, WaitUntil)
+            and (bool(self._aside) or effect.at - self._world.clock.now() > _PATIENCE)
+        )
+
+    def _put_aside(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Let go of what waits for a person: for the log it is still pending, as after a crash."""
+        if self._in_flight:
+            tasks.cancel_scope.cancel()
+            self._in_flight.clear()
+            self._aside.clear()
+
+    async def _next(self) -> Queued | None:
+        """The next fact; None where nothing came, but a call was put aside."""
+        if not self._queue:
             self._arrived = anyio.Event()
             await self._arrived.wait()
-        return self._queue.popleft()
+        return self._queue.popleft() if self._queue else None
 
     async def _record(self, queued: Queued) -> None:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
@@ -147,11 +199,40 @@ class Loop:
         self.put(make, effect)
 
     async def _run(self, effect: RunTool, scope: anyio.CancelScope) -> None:
-        answer = self.journal.contents.get(effect.answer)
-        said = answer.content if isinstance(answer, ModelResponded) else None
-        if said is None:
-            raise MissingContent(self.state.setup.run, effect.answer)
-        self.put(await self._world.run(effect, said.arguments[effect.position], self.state, scope), effect)
+        tool = self._hands_on(effect)
+        if tool is not None:
+            await self._hand_on(effect, effect, tool, scope)
+        else:
+            self.put(await self._world.run(effect, self._arguments(effect), self.state, scope), effect)
+
+    def _hands_on(self, call: RunTool) -> AgentTool | None:
+        """The tool of a call that starts a child run."""
+        offered = any(tool.name == call.name and tool.agent for tool in self.state.setup.tools)
+        tool = self._world.tools.get(call.name)
+        return tool if offered and isinstance(tool, AgentTool) else None
+
+    async def _hand_on(
+        self, effect: RunTool | Settle, call: RunTool, tool: AgentTool, scope: anyio.CancelScope
+    ) -> None:
+        def aside() -> None:
+            self._aside.add(effect)
+            self._arrived.set()
+
+        delegation = Delegation(tool, call, self._world, scope, aside, self.children, self._tell)
+        facts = await delegation.outcome(self._arguments(call), self.state, self.journal.store)
+        for make in facts[:-1]:
+            self.put(make)
+        self.put(facts[-1], effect)
+
+    def _arguments(self, effect: RunTool) -> str:
+        """The model's arguments, or those that a person put in their place."""
+        match self.journal.contents.get(effect.edited or effect.answer):
+            case ModelResponded(content=Answer(arguments=arguments)):
+                return arguments[effect.position]
+            case InputReceived(content=Input(arguments=edits)) if effect.call in edits:
+                return edits[effect.call]
+            case _:
+                raise MissingContent(self.state.setup.run, effect.edited or effect.answer)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:
         with scope:

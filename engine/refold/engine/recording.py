@@ -28,6 +28,7 @@ from refold.reducers.events import (
     ClockRead,
     Event,
     Fact,
+    InputReceived,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -154,12 +155,14 @@ class Recording:
         return requests
 
     def _asked(self) -> dict[str, str]:
-        return {
-            call.id: arguments
-            for fact in self.facts
-            if isinstance(fact, ModelResponded) and fact.content is not None
-            for call, arguments in zip(fact.calls, fact.content.arguments, strict=True)
-        }
+        asked: dict[str, str] = {}
+        for fact in self.facts:
+            if isinstance(fact, ModelResponded) and fact.content is not None:
+                ids = (call.id for call in fact.calls)
+                asked.update(zip(ids, fact.content.arguments, strict=True))
+            elif isinstance(fact, InputReceived) and fact.content is not None:
+                asked.update(fact.content.arguments)  # a person's, in the place of the model's
+        return asked
 
 
 def _other(played: Event, recorded: Event | None) -> tuple[str, ...]:

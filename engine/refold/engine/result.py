@@ -2,12 +2,15 @@
 
 import msgspec
 
+from refold.reducers.children import open_children
 from refold.reducers.errors import RefoldError
-from refold.reducers.events import Event, ModelResponded
-from refold.reducers.limits import LimitHit
+from refold.reducers.events import Event, ModelFailed, ModelResponded
+from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
+from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState, Spent
+from refold.reducers.texts import render
 from refold.reducers.views import view
 
 
@@ -15,7 +18,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, or that it waits for a person.
 
     `code` is stable, `reason` a sentence, `text` the last thing the model said, "" if it said nothing.
-    `source` says what the text is: `answer`, `partial` or `none`. `seq` is the event that ended it.
+    `source` says what the text is: `answer`, `grace` (the last word that a limit granted), `partial`, `fallback` (the
+    policy's own) or `none`. `where` says what was going on at a cancellation or a time-out. `seq` is the event that ended it.
     """
 
     code: str
@@ -24,6 +28,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     step: int
     seq: int
+    where: str | None = None
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +77,13 @@ def result_of(state: RunState, contents: dict[int, Event]) -> RunResult:
 
 def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
     ended, answer = state.outcome, state.answer
-    seq = ended.answer if ended is not None else (answer.seq if answer is not None else None)
-    event = contents.get(seq) if seq is not None else None
-    text = event.content.text if isinstance(event, ModelResponded) and event.content is not None else ""
+    if ended is None:
+        text = _words(contents, () if answer is None else (answer.seq,))
+    elif ended.source == "fallback":
+        values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
+        text = render(state.policy.fallback or "", values)
+    else:
+        text = _words(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
     if ended is not None:
         return RunOutcome(
             code=ended.code,
@@ -83,12 +92,38 @@ def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
             source=ended.source,
             step=ended.step,
             seq=ended.seq,
+            where=ended.where,
         )
     return RunOutcome(
         code="waiting",
-        reason="the run waits for a person",
+        reason=_waits(state),
         text=text,
         source="partial" if text else "none",
         step=state.spent.steps,
         seq=state.seq,
     )
+
+
+def _words(contents: dict[int, Event], seqs: tuple[int, ...]) -> str:
+    """What the model said in these events, nothing between: an answer that was cut, and what went on from there."""
+    said: list[str] = []
+    for seq in seqs:
+        match contents.get(seq):
+            case ModelResponded(content=answer) if answer is not None:
+                said.append(answer.text)
+            case ModelFailed(content=failure) if failure is not None:
+                said.append(failure.partial_text)
+            case _:
+                pass
+    return "".join(said)
+
+
+def _waits(state: RunState) -> str:
+    children = ", ".join(open_children(state))
+    return f"a child run waits for a person: {children}" if children else "the run waits for a person"
+
+
+def plainly(hit: LimitHit) -> str:
+    """The value of a limit as a policy writes it: seconds and USD, not billionths of them."""
+    billionths = hit.unit in (LimitUnit.NANOSECONDS, LimitUnit.NANO_USD)
+    return f"{hit.value / NANO:g}" if billionths else str(hit.value)

@@ -1,6 +1,6 @@
 """A run as a caller holds it: await its result, watch it, stop it, answer it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
@@ -8,6 +8,7 @@ from weakref import WeakSet
 import msgspec
 from transitions import Machine
 
+from refold.engine.answers import Answers, words_of
 from refold.engine.background import Background
 from refold.engine.journal import Journal
 from refold.engine.live import LiveAgent
@@ -17,6 +18,7 @@ from refold.engine.stores import StoreSource, opened
 from refold.engine.updates import Recorded, Subscription, Update
 from refold.engine.world import Maker, World
 from refold.reducers import composing
+from refold.reducers.composing_approvals import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import CancelRequested, Fact, InputReceived, RunResumed, StateChanged
@@ -27,14 +29,15 @@ from refold.store.protocol import Store
 
 
 class NotWaiting(WrongUse):
-    """A message for a run that does not wait for one."""
+    """Something for a run that does not wait for it: a message, or an answer about calls."""
 
-    def __init__(self, run: str, state: AgentState) -> None:
-        super().__init__(run, state)
-        self.run, self.state = run, state
+    def __init__(self, run: str, state: AgentState, what: str = "a message") -> None:
+        super().__init__(run, state, what)
+        self.run, self.state, self.what = run, state, what
 
     def __str__(self) -> str:
-        return f"run {self.run} is {self.state}: it takes a message only in WAITING_FOR_INPUT"
+        asked = "" if self.what == "a message" else ", and when it is asked for"
+        return f"run {self.run} is {self.state}: it takes {self.what} only in WAITING_FOR_INPUT{asked}"
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +72,7 @@ class Run:
         self._background: Background | None = None
         self._loop: Loop | None = None
         self._state = NEW
-        self._answered: int | None = None  # the last message of the window to which an answer is on its way
+        self._answered: tuple[str, int] | None = None  # the question to which an answer is on its way
         self._result: RunResult | None = None
 
     @property
@@ -81,6 +84,11 @@ class Run:
     def machine(self) -> Machine:
         """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
         return self._live.machine
+
+    @property
+    def children(self) -> Mapping[str, "Run"]:
+        """The child runs that go on now, by their ids: to watch one, to answer it, to stop it."""
+        return dict(self._loop.children) if self._loop else {}
 
     async def result(self) -> RunResult:
         """Wait until the run has ended or waits for a person, and say how it stands.
@@ -113,12 +121,39 @@ class Run:
         """
         if self.state.agent_state is not AgentState.WAITING_FOR_INPUT:
             raise NotWaiting(self.id, self.state.agent_state)
-        if self._answered == self.state.messages:
-            raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
-        self._answered = self.state.messages
+        if self.state.approval is not None:
+            calls = ", ".join(self.state.approval.calls)
+            raise WrongUse(
+                f"run {self.id} asks whether calls {calls} may run: answer() says so, not a message"
+            )
+        self._answers("message", self.state.messages)
         self._put(
             lambda state, at, salt: composing.received(state, InputReceived(at=at, by=by), message, salt)
         )
+
+    def answer(self, answers: Answers, *, by: str = "user", note: str = "") -> None:
+        """Answer a run that asks a person about calls: what is to become of each, by its id, and why.
+
+        `approve`, `reject`, `escalate` (to the next in the chain), `terminate` (the whole run), or `("edit",
+        arguments)` with a mapping or JSON text: the call runs with these. What is left out is asked again. An answer
+        after the question's deadline counts as none. A run that was resumed may be answered before it is awaited:
+        `result()` then raises what is wrong with the answer.
+
+        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that nobody is asked about,
+        and new arguments that are no JSON object.
+        """
+        words, arguments = words_of(answers)
+
+        def make(state: RunState, at: int, salt: bytes) -> Fact:
+            return approved(state, InputReceived(at=at, by=by), words, arguments, note, salt)
+
+        if self._loop is not None or self._opening is not None:
+            asked = self.state.approval
+            if asked is None:
+                raise NotWaiting(self.id, self.state.agent_state, "an answer about calls")
+            make(self.state, self.state.at, b"")  # refuses what cannot be answered, now rather than later
+            self._answers("approval", asked.seq)
+        self._put(make)
 
     def put(self, fact: Fact) -> None:
         """Bring in a fact as it is, at its turn in the queue: for replays and importers."""
@@ -133,6 +168,11 @@ class Run:
     ) -> None:
         if self._background is not None:
             await self._background.stop()
+
+    def _answers(self, kind: str, number: int) -> None:
+        if self._answered == (kind, number):
+            raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
+        self._answered = (kind, number)
 
     def _put(self, make: Maker) -> None:
         if self._loop is not None:

@@ -42,7 +42,14 @@ class Missed(msgspec.Struct, frozen=True, tag="missed"):
     count: int
 
 
-Update = Recorded | Streamed | Finished | Missed
+class Delegated(msgspec.Struct, frozen=True, tag="delegated"):
+    """The call is served by the child run `run` from here on, begun or taken up. Its end is recorded: `child_ended`."""
+
+    call: str
+    run: str
+
+
+Update = Recorded | Streamed | Finished | Delegated | Missed
 
 
 class Subscription:

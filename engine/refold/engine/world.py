@@ -6,25 +6,33 @@ fact enters the log are known only when its turn comes.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import anyio
 import msgspec
 
-from refold.engine.clock import Clock, Stopwatch
-from refold.engine.models.protocol import Delta, Model, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.clock import Clock, Stopwatch, SystemClock
+from refold.engine.models.protocol import (
+    CallDelta,
+    Delta,
+    Model,
+    ModelFailed,
+    ModelRequest,
+    Reply,
+    TextDelta,
+)
 from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
 from refold.reducers import composing
 from refold.reducers.arguments import is_object
 from refold.reducers.codec import digest
 from refold.reducers.effects import CallModel, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.events import Answer, Event, Fact, ModelResponded, ToolReturned
+from refold.reducers.events import Answer, Event, Fact, ModelResponded, SummaryReturned, ToolReturned
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.messages import ToolSchema
 from refold.reducers.state import RunState
-from refold.reducers.views import view
+from refold.reducers.views import summary_view, view
 from refold.reducers.vocabulary import FailureClass, Replay, ToolError
 
 Maker = Callable[[RunState, int, bytes], Fact]
@@ -38,10 +46,24 @@ _REPEATABLE = (Replay.READ_ONLY, Replay.IDEMPOTENT)
 
 
 class World:
-    """One model, some tools and a clock."""
+    """One model, some tools and a clock; `models` are others that may be asked instead, by name.
 
-    def __init__(self, model: Model, tools: Mapping[str, Tool], clock: Clock) -> None:
+    `clocks` makes those of child runs; `repeatable`: their salts follow from their seeds, as this run's do.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Mapping[str, Tool],
+        clock: Clock,
+        *,
+        models: Mapping[str, Model] | None = None,
+        clocks: Callable[[], Clock] = SystemClock,
+        repeatable: bool = False,
+    ) -> None:
         self.model, self.tools, self.clock = model, tools, clock
+        self.models = models or {}
+        self.clocks, self.repeatable = clocks, repeatable
 
     async def ask(
         self,
@@ -54,24 +76,28 @@ class World:
         """Ask the model. `scope` is cancelled by whoever wants the request settled."""
         request = request_for(effect, state, contents)
         stopwatch = self.clock.stopwatch(effect)
-        arrived: list[str] = []
+        arrived: list[Delta] = []
 
         def seen(delta: Delta) -> None:
-            if isinstance(delta, TextDelta):
-                arrived.append(delta.text)
-            publish(delta)
+            arrived.append(delta)
+            if effect.purpose != "summary":  # it is no answer: nobody waits to read it
+                publish(delta)
 
         with scope, anyio.CancelScope() as bound:
             bound.deadline = self._bound(effect.deadline)
             try:
-                reply = await self._reply(request, seen)
+                reply = await self._reply(self.models.get(effect.model, self.model), request, seen)
             except ModelFailed as error:
-                return _failed(effect, error, "".join(arrived), stopwatch)
-            return _responded(effect, reply, request, stopwatch)
+                return _failed(effect, error, arrived, stopwatch)
+            if effect.purpose != "summary":
+                return _responded(effect, reply, request, stopwatch)
+            if reply.text.strip():
+                return _summed_up(effect, reply, stopwatch)
+            return _failed(effect, ModelFailed(FailureClass.OTHER, "the summary is empty"), [], stopwatch)
         failure, said = FailureClass.CANCELLED, "the request was cut off"
         if not scope.cancelled_caught:
             failure, said = FailureClass.TIMEOUT, "no answer within the time that was left"
-        return _failed(effect, ModelFailed(failure, said), "".join(arrived), stopwatch)
+        return _failed(effect, ModelFailed(failure, said), arrived, stopwatch)
 
     async def run(self, effect: RunTool, arguments: str, state: RunState, scope: anyio.CancelScope) -> Maker:
         """Run a tool. `scope` is cancelled by whoever wants the call settled."""
@@ -80,24 +106,24 @@ class World:
         tool = self.tools.get(effect.name) if effect.name in offered else None
         if tool is None:
             values: dict[str, str | int] = {"tool": effect.name, "tools": ", ".join(offered) or "none"}
-            return _told(effect, ToolError.UNKNOWN_TOOL, values, stopwatch)
+            return told(effect, ToolError.UNKNOWN_TOOL, values, stopwatch)
         if not is_object(arguments):
             problem = "the arguments are not one complete JSON object"
-            return _told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)
+            return told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)
         context = CallContext(run=state.setup.run, call=effect.call, key=effect.key)
         with scope, anyio.CancelScope() as bound:
             bound.deadline = self._bound(effect.deadline, tool.timeout)
             return await self._outcome(tool, effect, arguments or "{}", context, stopwatch)
         if not scope.cancelled_caught:
-            return _told(effect, ToolError.TIMEOUT, {}, stopwatch)
+            return told(effect, ToolError.TIMEOUT, {}, stopwatch)
         # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
         error = ToolError.CANCELLED if tool.replay in _REPEATABLE else ToolError.IN_DOUBT
-        return _told(effect, error, {}, stopwatch)
+        return told(effect, error, {}, stopwatch)
 
-    async def _reply(self, request: ModelRequest, seen: Publish) -> Reply:
+    async def _reply(self, model: Model, request: ModelRequest, seen: Publish) -> Reply:
         reply: Reply | None = None
         try:
-            async with aclosing(self.model.stream(request)) as stream:
+            async with aclosing(model.stream(request)) as stream:
                 async for item in stream:
                     if isinstance(item, Reply):
                         reply = item
@@ -130,8 +156,8 @@ class World:
             return _answered(effect, output, stopwatch)
         shown = _hidden(tool, output)
         if shown is None:
-            return _told(effect, ToolError.RAISED, {"problem": _UNHIDDEN}, stopwatch)
-        return _said(effect, shown, stopwatch)
+            return told(effect, ToolError.RAISED, {"problem": _UNHIDDEN}, stopwatch)
+        return said(effect, shown, stopwatch)
 
     def _bound(self, instant: int | None, timeout: float | None = None) -> float:
         left = [] if instant is None else [max(0.0, (instant - self.clock.now()) / _NANO)]
@@ -143,7 +169,7 @@ def request_for(effect: CallModel, state: RunState, contents: Mapping[int, Event
     """The request of an effect: exactly what the log says that the model is to see."""
     offered = [tool for tool in state.setup.tools if effect.tools is None or tool.name in effect.tools]
     return ModelRequest(
-        messages=view(state, contents),
+        messages=summary_view(state, contents) if effect.purpose == "summary" else view(state, contents),
         tools=tuple(
             ToolSchema(name=tool.name, description=tool.description, schema=tool.schema) for tool in offered
         ),
@@ -206,24 +232,45 @@ def _responded(effect: CallModel, reply: Reply, request: ModelRequest, stopwatch
     return make
 
 
-def _failed(effect: CallModel, error: ModelFailed, arrived: str, stopwatch: Stopwatch) -> Maker:
+def _summed_up(effect: CallModel, reply: Reply, stopwatch: Stopwatch) -> Maker:
     duration = stopwatch()
 
-    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
+        fact = SummaryReturned(
+            at=at,
+            request=effect.seq,
+            usage=reply.usage,
+            cost_nanousd=reply.cost_nanousd,
+            model=reply.model,
+            duration=duration,
+        )
+        return composing.summarised(state, fact, reply.text, salt)
+
+    return make
+
+
+def _failed(effect: CallModel, error: ModelFailed, arrived: Sequence[Delta], stopwatch: Stopwatch) -> Maker:
+    duration = stopwatch()
+    text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
+    calls = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
         fact = Failed(
             at=at,
             request=effect.seq,
             failure=error.failure,
             status=error.status,
             retry_after=error.retry_after,
+            partial_calls=calls,
             duration=duration,
         )
-        return composing.failed(fact, error.message, error.partial_text or arrived, salt)
+        return composing.failed(fact, error.message, error.partial_text or text, salt, state.policy)
 
     return make
 
 
-def _said(effect: RunTool, output: str, stopwatch: Stopwatch) -> Maker:
+def said(effect: RunTool, output: str, stopwatch: Stopwatch) -> Maker:
+    """The result of a call that went well."""
     duration = stopwatch()
     sha256 = hashlib.sha256(output.encode(errors="replace")).hexdigest()
 
@@ -234,7 +281,8 @@ def _said(effect: RunTool, output: str, stopwatch: Stopwatch) -> Maker:
     return make
 
 
-def _told(effect: RunTool, error: ToolError, values: dict[str, str | int], stopwatch: Stopwatch) -> Maker:
+def told(effect: RunTool, error: ToolError, values: dict[str, str | int], stopwatch: Stopwatch) -> Maker:
+    """The result of a call that did not, in the policy's words for that error, filled with `values`."""
     duration = stopwatch()
 
     def make(state: RunState, at: int, salt: bytes) -> Fact:
@@ -259,7 +307,7 @@ def _answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch) -> Make
 
 def _problem(tool: Tool, effect: RunTool, error: ToolError, said: str, stopwatch: Stopwatch) -> Maker:
     shown = _hidden(tool, said)
-    return _told(effect, error, {"problem": _UNHIDDEN if shown is None else shown}, stopwatch)
+    return told(effect, error, {"problem": _UNHIDDEN if shown is None else shown}, stopwatch)
 
 
 def _hidden(tool: Tool, text: object) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, cast
 
 
@@ -13,6 +14,7 @@ class _Written(str):
 
 
 _DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 # A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _DEEPEST = 100
@@ -36,6 +38,13 @@ def call_signature(name: str, arguments: str, clip: int) -> str:
     return f"{name}({','.join(f'{key}={_value(value)[:clip]}' for key, value in pairs)})"
 
 
+def canonical(arguments: str) -> str:
+    """Arguments as compact JSON with sorted keys and numbers as written; text that is no JSON object as it is."""
+    parsed = _parsed(arguments)
+    return _object(cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else arguments
+
+
+@lru_cache(maxsize=8)  # each guard asks about the same few calls
 def _parsed(arguments: str) -> Any:
     # How deep the interpreter can go, and how long a number it converts, differs from one to the next: neither
     # may decide what a log means.
@@ -68,7 +77,7 @@ def _value(value: Any) -> str:
 
 def _compact(value: object) -> str:
     write = _WRITERS.get(type(value))
-    return write(value) if write else json.dumps(value, ensure_ascii=False)
+    return write(value) if write else _ENCODER.encode(value)
 
 
 def _object(values: dict[str, Any]) -> str:

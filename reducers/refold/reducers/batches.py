@@ -10,7 +10,7 @@ from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Call
 from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, extend
+from refold.reducers.window import MessageRef, extend, only, refs
 
 
 def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
@@ -40,7 +40,9 @@ def with_call(state: RunState, call: CallState) -> RunState:
     return replace(state, batch=replace(state.batch, calls=_placed(state.batch.calls, call)))
 
 
-def ended(state: RunState, call: CallState, chars: int, tokens: int, digest: str) -> RunState:
+def ended(
+    state: RunState, call: CallState, chars: int, tokens: int, digest: str, preview: int = 0
+) -> RunState:
     """The state after a call got its result. The last of a batch closes it."""
     result = MessageRef(
         number=call.number,
@@ -51,15 +53,20 @@ def ended(state: RunState, call: CallState, chars: int, tokens: int, digest: str
         tokens=tokens,
         digest=digest,
         call=call.id,
+        preview=preview,
     )
     batch = state.batch
     assert batch is not None
     calls = _placed(batch.calls, replace(call, result=result))
     if batch.open > 1:
         return replace(state, batch=replace(batch, calls=calls, open=batch.open - 1))
-    results = [finished.result for finished in calls if finished.result is not None]
-    assert len(results) == len(calls)
-    return replace(state, window=extend(state.window, results), batch=None)
+    results = [finished.result for finished in calls if finished.result and not finished.hidden]
+    window = extend(state.window, results)
+    if not results and state.answer is not None and state.answer.blank:
+        # Nothing of the answer is left to show: a message without text and calls is refused by providers.
+        shown = {ref.number for ref in refs(window)} - {calls[0].number - 1}
+        window = only(window, shown)
+    return replace(state, window=window, batch=None)
 
 
 def _placed(calls: tuple[CallState, ...], call: CallState) -> tuple[CallState, ...]:

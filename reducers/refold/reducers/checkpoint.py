@@ -60,7 +60,23 @@ def _projection_1(state: RunState) -> dict[str, Any]:
     }
 
 
-_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1}
+def _projection_2(state: RunState) -> dict[str, Any]:
+    """Under version 2, what its rules remember besides."""
+    spent, summary, approval, request = state.spent, state.summary, state.approval, state.request
+    return {
+        **_projection_1(state),
+        "tally": spent.tally,
+        "credit": (spent.planned_wait, spent.succeeded_wait, spent.settled_wait, state.failed_at),
+        "asked": request and (request.purpose, request.model, request.tools, request.texts),
+        "summary": summary and (summary.seq, summary.name, summary.messages),
+        "approval": approval and (approval.seq, approval.calls, approval.deadline),
+        "edited": state.batch and [(call.edited, call.hidden) for call in state.batch.calls],
+        "course": (state.parts, state.overflowed, state.pruned_by, state.deferred and state.deferred.name),
+        "limit": state.limit and state.limit.name,
+    }
+
+
+_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1, 2: _projection_2}
 
 
 def offer_digest(model: str, settings: dict[str, str], tools: tuple[Manifest, ...]) -> str:

@@ -28,16 +28,22 @@ from refold.reducers.events import (
     Output,
     Reason,
     RunStarted,
+    Summary,
+    SummaryReturned,
     ToolReturned,
 )
+from refold.reducers.failures import overflows
+from refold.reducers.history import previewed
+from refold.reducers.knobs import Overflow, ToolOutput
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.numbers import NANO
-from refold.reducers.policy import text_of
+from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import clean, cut_output, label
+from refold.reducers.text import clean, cut_output, hollow, label
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.views import summary_text
+from refold.reducers.vocabulary import FailureClass, Role, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -106,18 +112,43 @@ def responded(
         reasoning_chars=len(content.reasoning),
         tokens=tokens,
         blank=not content.text.strip(),
+        hollow=hollow(content.text),
     )
     return sealed(sized, content, salt)
 
 
-def failed(fact: ModelFailed, message: str, partial_text: str, salt: bytes) -> ModelFailed:
-    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its bounds."""
+def failed(
+    fact: ModelFailed, message: str, partial_text: str, salt: bytes, policy: Policy | None = None
+) -> ModelFailed:
+    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its bounds.
+
+    The policy's own patterns say what else means that the context was too long, or one message.
+    """
     content = Failure(message=clean(message), partial_text=clean(partial_text))
     wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
     status = fact.status if fact.status is not None and 0 <= fact.status < 1000 else None
+    policy = policy or Policy()
+    overflow = policy.overflow or Overflow()
+    said = overflow.patterns is not None and overflows(content.message, overflow.patterns)
+    chars, tokens = measured(policy.estimator, Message(role=Role.ASSISTANT, text=content.partial_text))
     sized = msgspec.structs.replace(
-        fact, retry_after=wait, status=status, partial_chars=len(content.partial_text)
+        fact,
+        failure=FailureClass.CONTEXT_OVERFLOW if said else fact.failure,
+        single=overflows(content.message, overflow.single_patterns),
+        retry_after=wait,
+        status=status,
+        partial_chars=chars if content.partial_text.strip() else 0,
+        partial_tokens=tokens,
     )
+    return sealed(sized, content, salt)
+
+
+def summarised(state: RunState, fact: SummaryReturned, text: str, salt: bytes) -> SummaryReturned:
+    """`summary_returned` with the text that the model wrote; its sizes are those of the message that it becomes."""
+    content = Summary(text=clean(text))
+    shown = Message(role=Role.USER, text=summary_text(state.policy, content.text))
+    chars, tokens = measured(state.policy.estimator, shown)
+    sized = msgspec.structs.replace(fact, model=clean(fact.model), chars=chars, tokens=tokens)
     return sealed(sized, content, salt)
 
 
@@ -128,12 +159,13 @@ def returned(
     policy = state.policy
     text = clean(output)
     if not fact.size:
-        cap = policy.tool_output.max if policy.tool_output else None
-        capped = cut_output(text, cap, text_of(policy, "output_cut"), tool)
+        cap = policy.tool_output or ToolOutput(max=None)
+        capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
         fact = msgspec.structs.replace(fact, size=capped.size, cut=capped.cut)
         text = capped.text
     chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=text))
-    sized = msgspec.structs.replace(fact, chars=chars, tokens=tokens)
+    preview = previewed(policy.history, text, tokens)
+    sized = msgspec.structs.replace(fact, chars=chars, tokens=tokens, preview=preview)
     return sealed(sized, Output(output=text, sha256=sha256), salt)
 
 
@@ -202,7 +234,16 @@ def _renamed(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _size(estimator: str, message: Message, unit: int) -> MessageSize:
     chars, tokens = measured(estimator, message)
-    return MessageSize(role=message.role, chars=chars, tokens=tokens, unit=unit, call=message.call)
+    arguments = sum(len(call.arguments) for call in message.calls)
+    return MessageSize(
+        role=message.role,
+        chars=chars,
+        tokens=tokens,
+        unit=unit,
+        call=message.call,
+        reasoning=len(message.reasoning),
+        arguments=arguments,
+    )
 
 
 def _units(messages: tuple[Message, ...]) -> list[int]:

@@ -9,13 +9,17 @@ import hashlib
 import msgspec
 
 from refold.reducers.rules.flow import in_flight
-from refold.reducers.state import Batch, CallState, RunState
-from refold.reducers.usage import deadline
+from refold.reducers.state import Batch, CallState, RunState, Summarising
+from refold.reducers.usage import next_deadline
 from refold.reducers.vocabulary import Replay
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
-    """Ask the model, as decided at event `seq`. `deadline` is an instant, nanoseconds since the epoch."""
+    """Ask the model, as decided at event `seq`. `deadline` is an instant, nanoseconds since the epoch.
+
+    `purpose`: `step`, `grace`, or `summary`, of messages that are to leave the window. `model` is asked instead of
+    the run's, "" if it is that one; `tools` are the names offered, None for all.
+    """
 
     seq: int
     step: int
@@ -23,12 +27,14 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
     deadline: int | None = None
     tools: tuple[str, ...] | None = None
     max_output: int | None = None
+    model: str = ""
+    purpose: str = "step"
 
 
 class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
     """Run a call, dispatched at event `seq`; its arguments are in the answer at event `answer`, at `position`.
 
-    `key` is the idempotency key: the same whenever this call is run again.
+    If a person put others in their place, they are in the content of event `edited`. `key` is the idempotency key: the same whenever this call is run again.
     """
 
     seq: int
@@ -37,6 +43,7 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
     answer: int
     position: int
     key: str
+    edited: int = 0
     deadline: int | None = None
 
 
@@ -68,11 +75,15 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     effects: list[Effect] = []
     if state.request is not None:
         effects.append(_ask(state))
+    if state.summary is not None:
+        effects.append(_sum_up(state, state.summary))
     if state.batch is not None:
         effects += _run(state, state.batch)
-    if state.backoff is not None:
+    if state.approval is not None and state.approval.deadline is not None:
+        effects.append(WaitUntil(at=state.approval.deadline))
+    if state.backoff is not None and not state.backoff.passed:
         effects.append(WaitUntil(at=state.backoff.until))
-    instant = deadline(state)
+    instant = next_deadline(state)
     if instant is not None:
         effects.append(WaitUntil(at=instant))
     return tuple(effects)
@@ -106,6 +117,20 @@ def _ask(state: RunState) -> CallModel:
         deadline=request.deadline,
         tools=request.tools,
         max_output=request.max_output,
+        model=request.model,
+        purpose=request.purpose,
+    )
+
+
+def _sum_up(state: RunState, summary: Summarising) -> CallModel:
+    return CallModel(
+        seq=summary.seq,
+        step=state.spent.steps,
+        attempt=1,
+        deadline=summary.deadline,
+        tools=(),
+        max_output=summary.max_output,
+        purpose="summary",
     )
 
 
@@ -124,13 +149,15 @@ def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect:
         answer=batch.seq,
         position=call.position,
         key=idempotency_key(state.setup.run, call.id),
+        edited=call.edited,
         deadline=batch.deadline,
     )
 
 
 def _settling(state: RunState) -> tuple[Effect, ...]:
-    if state.request is not None:
-        return (Settle(seq=state.request.seq),)
+    asked = state.request or state.summary
+    if asked is not None:
+        return (Settle(seq=asked.seq),)
     if not in_flight(state):
         return ()
     assert state.batch is not None

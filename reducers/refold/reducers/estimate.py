@@ -1,21 +1,122 @@
 """Named estimators of tokens, for messages that no provider has counted yet.
 
-An estimator is pure and recorded in the policy by its name. `chars4`: a quarter of the characters of text,
-reasoning, call names and argument texts, rounded up; a list is the sum of its messages.
+An estimator is pure and recorded in the policy by its name. It weighs one message by its texts; of a list it
+adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from types import MappingProxyType
 
+from refold.reducers.arguments import canonical
 from refold.reducers.messages import Message
+from refold.reducers.text import size_of
+from refold.reducers.vocabulary import Role
+
+_CJK = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
-def chars4(message: Message) -> int:
-    """Tokens of one message: ceil(chars / 4) over text, reasoning, call names and argument texts."""
-    chars = len(message.text) + len(message.reasoning)
-    for call in message.calls:
-        chars += len(call.name) + len(call.arguments)
-    return -(-chars // 4)
+class Estimator(ABC):
+    """How tokens are estimated: of one message, of a list by its parts, of an offered tool.
+
+    Unless an estimator says otherwise a list is the sum of its messages, and a tool a quarter of its characters.
+    """
+
+    @abstractmethod
+    def weigh(self, message: Message) -> int:
+        """Tokens of one message."""
+
+    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
+        """What a message adds to the sum of a list, from its characters of each kind and what `weigh` said."""
+        return tokens
+
+    def total(self, parts: int, count: int) -> int:  # noqa: ARG002 (some join their messages by something)
+        """Tokens of a list of `count` messages whose parts sum up to `parts`."""
+        return parts
+
+    def tool(self, name: str, description: str, schema: str) -> int:
+        """Tokens of an offered tool; `schema` is JSON text."""
+        return _up(len(name) + len(description) + len(schema), 4)
 
 
-ESTIMATORS: Mapping[str, Callable[[Message], int]] = MappingProxyType({"chars4": chars4})
+class _Chars4(Estimator):
+    """ceil(chars / 4) over text, reasoning, call names and argument texts."""
+
+    def weigh(self, message: Message) -> int:
+        names = sum(len(call.name) for call in message.calls)
+        return _up(len(message.text) + len(message.reasoning) + names + _arguments(message), 4)
+
+
+class _Chars4Total(Estimator):
+    """chars // 4 over text, results and argument texts: of all of them together, system prompt and tools left out."""
+
+    def weigh(self, message: Message) -> int:
+        return (len(message.text) + _arguments(message)) // 4
+
+    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
+        return 0 if role is Role.SYSTEM else chars + arguments
+
+    def total(self, parts: int, count: int) -> int:  # noqa: ARG002
+        return parts // 4
+
+    def tool(self, name: str, description: str, schema: str) -> int:  # noqa: ARG002
+        return 0
+
+
+class _Chars4Joined(Estimator):
+    """ceil(chars / 4) of the texts, joined by a newline; the reasoning of a message that has no text; no arguments."""
+
+    def weigh(self, message: Message) -> int:
+        return _up(len(message.text or message.reasoning), 4)
+
+    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
+        return chars or reasoning
+
+    def total(self, parts: int, count: int) -> int:
+        return _up(parts + max(0, count - 1), 4)
+
+
+class _Cjk(Estimator):
+    """4 for a message, 20 for a call or a tool; Chinese, Japanese, Korean at 1.5 characters a token, others at 4."""
+
+    def weigh(self, message: Message) -> int:
+        calls = sum(self.tool(call.name, "", canonical(call.arguments)) for call in message.calls)
+        return 4 + _mixed(message.text) + calls
+
+    def tool(self, name: str, description: str, schema: str) -> int:
+        return 20 + _mixed(name) + _mixed(description) + _mixed(schema)
+
+
+class _Bytes4(Estimator):
+    """4 for a message and a quarter of its text's bytes; of a tool a quarter of its schema, the rest undivided."""
+
+    def weigh(self, message: Message) -> int:
+        return 4 + size_of(message.text) // 4
+
+    def tool(self, name: str, description: str, schema: str) -> int:
+        return 10 + size_of(name) + size_of(description) + size_of(schema) // 4
+
+
+ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
+    {
+        "chars4": _Chars4(),
+        "chars4_total": _Chars4Total(),
+        "chars4_joined": _Chars4Joined(),
+        "cjk": _Cjk(),
+        "bytes4": _Bytes4(),
+    }
+)
+
+
+def _up(count: int, each: int) -> int:
+    return -(-count // each)
+
+
+def _arguments(message: Message) -> int:
+    return sum(len(call.arguments) for call in message.calls)
+
+
+def _mixed(text: str) -> int:
+    wide = 0 if text.isascii() else len(_CJK.findall(text))
+    return _up(2 * wide, 3) + _up(len(text) - wide, 4)

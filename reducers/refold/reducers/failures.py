@@ -77,8 +77,9 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
-    """Whether a failure's text says that the request was longer than the model's context."""
-    return any(_compiled(pattern).search(text) for pattern in patterns)
+    """Whether a failure's text says, in its first 4,000 characters, that the request was longer than the context."""
+    # A provider's words are hostile input, and how long a search takes grows with them.
+    return any(_compiled(pattern).search(text[:4000]) for pattern in patterns)
 
 
 def _by_text(text: str) -> FailureClass:

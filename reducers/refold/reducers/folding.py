@@ -11,6 +11,7 @@ from refold.reducers.events import (
     LateResult,
     ModelFailed,
     ModelResponded,
+    SummaryReturned,
     ToolReturned,
     kind_of,
 )
@@ -19,7 +20,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 
-Result = ModelResponded | ModelFailed | ToolReturned
+Result = ModelResponded | ModelFailed | SummaryReturned | ToolReturned
 
 
 def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
@@ -35,7 +36,7 @@ def advance(state: RunState, fact: Fact, registry: Registry = BUILTIN) -> tuple[
     A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
     that has no place here raises `UnexpectedEvent`.
     """
-    if isinstance(fact, ModelResponded | ModelFailed | ToolReturned) and not awaited(state, fact):
+    if isinstance(fact, Result) and not awaited(state, fact):
         late = _late(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
@@ -53,7 +54,9 @@ def awaited(state: RunState, fact: Result) -> bool:
     if isinstance(fact, ToolReturned):
         calls = state.batch.calls if state.batch else ()
         return any(call.id == fact.call and call.dispatched and call.result is None for call in calls)
-    return state.request is not None and state.request.seq == fact.request
+    asked = None if isinstance(fact, SummaryReturned) else state.request
+    summary = None if isinstance(fact, ModelResponded) else state.summary
+    return any(pending is not None and pending.seq == fact.request for pending in (asked, summary))
 
 
 def _late(fact: Result) -> LateResult:
@@ -80,6 +83,17 @@ def _late(fact: Result) -> LateResult:
             said = Late(text=failure.partial_text) if failure else None
             return replace(
                 late, request=fact.request, failure=fact.failure, duration=fact.duration, content=said
+            )
+        case SummaryReturned(content=summary):
+            said = Late(text=summary.text) if summary else None
+            return replace(
+                late,
+                request=fact.request,
+                model=fact.model,
+                usage=fact.usage,
+                cost_nanousd=fact.cost_nanousd,
+                duration=fact.duration,
+                content=said,
             )
         case ToolReturned(content=output):
             said = Late(text=output.output) if output else None

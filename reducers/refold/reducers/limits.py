@@ -5,18 +5,21 @@ steps, seconds, tokens, messages and USD, and compared as integers: steps, nanos
 and nano-dollars.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum, unique
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from refold.reducers.machine import Trigger
 from refold.reducers.numbers import nano
 
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]
-Check = Literal["preflight", "response"]
+Check = Literal["preflight", "response", "response_deferred"]
 # Up to here a double counts exactly, and nanoseconds of seconds (285 years), or of dollars, fit 64 bits.
 _MOST, _MOST_SECONDS = 2**53, 9_000_000_000
 
@@ -27,9 +30,12 @@ Amount = Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge
 class Credit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Which time is not the agent's, and so subtracted from the elapsed time of a limit.
 
-    `person`: while the run waits for a person. `downtime`: while no engine had the run.
+    `retry`: the back-off of requests that succeeded in the end (`on_success`), of failed ones too once another
+    succeeds (`on_next_success`), or every wait as soon as it is `planned`. `person`: while the run waits for a
+    person. `downtime`: while no engine had the run.
     """
 
+    retry: Literal["none", "on_success", "on_next_success", "planned"] = "none"
     person: bool = True
     downtime: bool = True
 
@@ -43,17 +49,25 @@ class _Limit(
 
 
 class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
-    """Requests of the agent, each with all its attempts. At preflight `>=` N allows N requests."""
+    """Requests of the agent, each with all its attempts. At preflight `>=` N allows N requests.
+
+    A step with calls, all of them to `free_tools`, is not counted.
+    """
 
     value: Whole | None
-    check: Literal["preflight"] = "preflight"
+    check: Check = "preflight"
+    free_tools: tuple[str, ...] = ()
 
 
 class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
-    """Seconds since the scope began, less what `credit` says. Also a deadline for what is in flight."""
+    """Seconds since the scope began, less what `credit` says. Also a deadline for what is in flight.
+
+    `clock: first_response`: nothing has elapsed before the first response in the scope.
+    """
 
     value: Amount | None
-    check: Literal["preflight"] = "preflight"
+    check: Check = "preflight"
+    clock: Literal["start", "first_response"] = "start"
     credit: Credit = Credit()
 
 
@@ -61,7 +75,7 @@ class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
     """Messages in the window, system messages included. The scope does not matter."""
 
     value: Whole | None
-    check: Literal["preflight"] = "preflight"
+    check: Check = "preflight"
 
 
 class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
@@ -73,10 +87,14 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
 
 
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
-    """US dollars, by the price that the model's adapter knows."""
+    """US dollars, by the price that the model's adapter knows.
+
+    A model without a price is refused at the start, or counts as costing nothing (`unpriced: ignore`).
+    """
 
     value: Amount | None
     check: Check = "response"
+    unpriced: Literal["refuse", "ignore"] = "refuse"
 
 
 Limit = StepLimit | TimeLimit | MessageLimit | TokenLimit | CostLimit
@@ -91,6 +109,19 @@ class LimitUnit(StrEnum):
     MESSAGES = "messages"
     TOKENS = "tokens"
     NANO_USD = "nano_usd"
+
+
+ENDS: Mapping[tuple[str, str], tuple[Trigger, str]] = MappingProxyType(
+    {
+        ("time", "usage"): (Trigger.TIME_OUT, "time_limit"),
+        ("step", "usage"): (Trigger.EXHAUST_STEPS, "step_limit"),
+        ("message", "usage"): (Trigger.EXCEED_BUDGET, "message_limit"),
+        ("token", "estimate"): (Trigger.EXCEED_BUDGET, "token_estimate"),
+        ("token", "usage"): (Trigger.EXCEED_BUDGET, "token_budget"),
+        ("cost", "usage"): (Trigger.EXCEED_BUDGET, "cost_limit"),
+    }
+)
+"""How a run ends by a limit of each type and measure: the trigger and the code."""
 
 
 class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

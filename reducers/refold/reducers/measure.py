@@ -6,4 +6,4 @@ from refold.reducers.messages import Message
 
 def measured(estimator: str, message: Message) -> tuple[int, int]:
     """(chars, tokens): characters of the text, and what the named estimator counts."""
-    return len(message.text), ESTIMATORS[estimator](message)
+    return len(message.text), ESTIMATORS[estimator].weigh(message)

@@ -1,5 +1,7 @@
 """Messages as a model sees them, and the numbers that come with its answers."""
 
+from typing import Literal
+
 import msgspec
 
 from refold.reducers.numbers import Count
@@ -45,6 +47,21 @@ class Message(
     call: str | None = None
     name: str | None = None
     provider_data: str = ""
+
+
+class TextCut(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
+
+    `removed` is the number that the text between them reports; `marker` says whether there is such a text.
+    """
+
+    part: Literal["text", "reasoning"] = "text"
+    head: Count
+    tail: Count
+    removed: Count = 0
+    marker: bool = True
 
 
 class ToolSchema(

@@ -27,6 +27,11 @@ def nano(value: Number) -> int:
     return int(_EXACT.multiply(Decimal(str(value)), NANO).to_integral_value(ROUND_HALF_UP, _EXACT))
 
 
+def share_of(amount: int, fraction: Number) -> int:
+    """So much of an amount: from the decimal text of `fraction`, half up."""
+    return int(_EXACT.multiply(Decimal(str(fraction)), amount).to_integral_value(ROUND_HALF_UP, _EXACT))
+
+
 def scaled(hash64: int, span: int) -> int:
     """A uniform share of `span`: `u * span` for u = hash64 / 2**64, in integers."""
     return (hash64 * span) >> 64

@@ -1,23 +1,28 @@
 """Policies from plain data, as a TOML, YAML or JSON reader gives it; every refusal names path and value.
 
-Aliases and spellings are normalised here and nowhere else: what comes out is canonical, with names filled in
-and every text to the model in place, and is what `run_started` records.
+Aliases and spellings are normalised here and nowhere else: what comes out is canonical, with presets laid out,
+names filled in and every text to the model in place, and is what `run_started` records.
 """
 
-import difflib
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
 
-from refold.reducers.choices import choices
+from refold.reducers.approvals import WITH_HANDOFF, resolved
+from refold.reducers.checking import refuse
+from refold.reducers.environment import from_environment
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.limits import MessageLimit, TokenLimit, name_of
+from refold.reducers.guards.duty import OWN
+from refold.reducers.limits import name_of
+from refold.reducers.overlay import laid_over, name_of_entry
 from refold.reducers.policy import Policy
+from refold.reducers.presets import PRESETS, preset_data
+from refold.reducers.refusals import joined, nearest, refusal, shown
 from refold.reducers.text import clean
 from refold.reducers.texts import TEXTS
 
@@ -29,28 +34,52 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "cost": ("max", "limit"),
 }
 _PLURALS = {"steps": "step", "messages": "message", "tokens": "token"}
-_MESSAGE = re.compile(r"^(?P<said>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
-_GOT = re.compile(r", got `[^`]*`$")
-_SHOWN = 80
+# What the language takes for a key that nobody wrote, where the Struct's default means "as before there was one".
+_DEFAULTS: Mapping[str, Any] = {"truncation": {}, "stream": {}, "empty": {}}
+_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 def parse(data: Any, registry: Registry = BUILTIN, *, strict_guards: bool = True) -> Policy:
     """The policy that `data` says, in canonical form.
 
-    `data` is a mapping of plain values. Raises `PolicyError`, which names the path, what was expected and what
-    stood there. With `strict_guards` a guard that `registry` lacks is refused.
+    `data` is a mapping of plain values; a `preset` in it is what the rest is laid over. Raises `PolicyError`, which
+    names the path, what was expected and what stood there. With `strict_guards` a guard that `registry` lacks is
+    refused.
+    """
+    policy, _ = parse_with(data, _NO_ENVIRONMENT, registry, strict_guards=strict_guards)
+    return policy
+
+
+def parse_with(
+    data: Any,
+    environment: Mapping[str, str],
+    registry: Registry = BUILTIN,
+    *,
+    agent: str = "",
+    strict_guards: bool = True,
+) -> tuple[Policy, tuple[str, ...]]:
+    """As `parse`, with environment variables (`REFOLD_*`) for what `data` does not say; and what they set.
+
+    The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be.
     """
     if not isinstance(data, Mapping):
-        raise PolicyError("", f"a policy is a mapping, got {_shown(data)}")
-    plain = dict(cast("Mapping[str, Any]", data))
-    if isinstance(plain.get("limits"), list | tuple):
-        plain["limits"] = [_limit(place, limit) for place, limit in enumerate(plain["limits"])]
-    _sound(plain, "")
+        raise PolicyError("", f"a policy is a mapping, got {shown(data)}")
+    given = dict(cast("Mapping[str, Any]", data))
     try:
-        policy = msgspec.convert(plain, Policy)
-    except msgspec.ValidationError as error:
-        raise _refusal(str(error), plain, Policy) from error
-    return canonical(policy, registry, strict_guards=strict_guards)
+        _sound(given, "")
+    except RecursionError as error:
+        raise PolicyError("", "it is nested too deeply to be a policy") from error
+    base = _base(given.pop("preset", None))
+    if isinstance(given.get("limits"), list | tuple):
+        types = {name_of_entry(limit): limit["type"] for limit in base.get("limits", ())}
+        given["limits"] = [_limit(place, limit, types) for place, limit in enumerate(given["limits"])]
+    whole = laid_over(base, given)
+    whole |= {key: [] for key in ("limits", "history", "guards") if whole.get(key, ()) is None}
+    whole, notes = from_environment(environment, whole, given, agent)
+    try:
+        return _canonical(_converted(whole), registry, strict=strict_guards), notes
+    except PolicyError as error:
+        raise PolicyError(_as_given(error.path, whole, given), error.problem) from error
 
 
 def checked(policy: Policy, registry: Registry = BUILTIN) -> Policy:
@@ -58,34 +87,55 @@ def checked(policy: Policy, registry: Registry = BUILTIN) -> Policy:
     return parse(msgspec.to_builtins(policy), registry)
 
 
-def canonical(policy: Policy, registry: Registry = BUILTIN, *, strict_guards: bool = True) -> Policy:
+def _base(preset: Any) -> dict[str, Any]:
+    if preset is None:
+        return dict(_DEFAULTS)
+    if not isinstance(preset, str):
+        raise PolicyError("preset", f"expected the name of a preset, got {shown(preset)}")
+    if preset not in PRESETS:
+        raise PolicyError("preset", f"there is no preset {shown(preset)}{nearest(preset, PRESETS)}")
+    return preset_data(preset)
+
+
+def _converted(plain: dict[str, Any]) -> Policy:
+    try:
+        return msgspec.convert(plain, Policy)
+    except msgspec.ValidationError as error:
+        raise refusal(error, plain, Policy) from error
+
+
+def _canonical(policy: Policy, registry: Registry, *, strict: bool) -> Policy:
     """The policy with names filled in, guards complete, texts in place; refused where it cannot work."""
-    limits = tuple(msgspec.structs.replace(limit, name=name_of(limit)) for limit in policy.limits)
-    _unique("limits", [limit.name for limit in limits])
-    _unique("history", [step.name for step in policy.history])
-    guards = tuple(
-        _guard(place, dict(config), registry, strict_guards) for place, config in enumerate(policy.guards)
+    guards = [
+        _guard(f"guards[{place}]", dict(config), registry, strict=strict)
+        for place, config in enumerate(policy.guards)
+    ]
+    premature, approvals = policy.premature_end, policy.approvals
+    if premature is not None:
+        premature = _guard("premature_end", {**premature, "guard": "premature_end"}, OWN, strict=strict)
+    policy = msgspec.structs.replace(
+        policy,
+        limits=tuple(msgspec.structs.replace(limit, name=name_of(limit)) for limit in policy.limits),
+        guards=tuple(guards),
+        premature_end=premature,
+        approvals=None if approvals is None else resolved(approvals),
     )
-    _unique("guards", [guard["name"] for guard in guards])
-    for place, limit in enumerate(limits):
-        of_window = isinstance(limit, MessageLimit) or (
-            isinstance(limit, TokenLimit) and limit.measure == "estimate"
-        )
-        if of_window and limit.scope != "run":
-            raise PolicyError(
-                f"limits[{place}].scope", "it counts the window, whatever the scope; leave it out"
-            )
-    texts = {**TEXTS, **_texts_of(guards, registry)}
+    refuse(policy)
+    if approvals and approvals.preset in WITH_HANDOFF and "handoff" not in [one["guard"] for one in guards]:
+        guards.insert(0, _guard("approvals", {"guard": "handoff"}, registry, strict=strict))
+    own = {"premature_end": premature, "approvals": approvals}
+    kinds = {*[guard["guard"] for guard in guards], *[key for key, value in own.items() if value]}
+    texts = {**_texts_of_tiers(policy), **TEXTS, **_texts_of(kinds, {**registry, **OWN})}
     for key in policy.texts:
         if key not in texts:
-            raise PolicyError(f"texts.{key}", f"no such text{_nearest(key, texts)}")
-    return msgspec.structs.replace(policy, limits=limits, guards=guards, texts={**texts, **policy.texts})
+            raise PolicyError(f"texts.{key}", f"no such text{nearest(key, texts)}")
+    return msgspec.structs.replace(policy, guards=tuple(guards), texts={**texts, **policy.texts})
 
 
-def _texts_of(guards: tuple[dict[str, Any], ...], registry: Registry) -> dict[str, str]:
-    """The texts that the policy's guards bring along; each may be overridden like any other."""
+def _texts_of(kinds: set[str], registry: Registry) -> dict[str, str]:
+    """The texts that these kinds of guards bring along; each may be overridden like any other."""
     texts: dict[str, str] = {}
-    for kind in sorted({guard["guard"] for guard in guards} & set(registry)):
+    for kind in sorted(kinds & set(registry)):
         brought: Mapping[str, str] = getattr(registry[kind], "texts", {})
         for key, text in brought.items():
             if key in TEXTS or key in texts:
@@ -96,7 +146,14 @@ def _texts_of(guards: tuple[dict[str, Any], ...], registry: Registry) -> dict[st
     return texts
 
 
-def _limit(place: int, limit: Any) -> Any:
+def _texts_of_tiers(policy: Policy) -> dict[str, str]:
+    """What tiers of other names say unless the policy does: the last one warns, those before it caution."""
+    keys = [f"pressure:{tier.name}" for tier in policy.pressure.tiers] if policy.pressure else []
+    return {key: TEXTS["pressure:warning" if key == keys[-1] else "pressure:caution"] for key in keys}
+
+
+def _limit(place: int, limit: Any, types: Mapping[str, str]) -> Any:
+    """A limit in its canonical spelling; of one that is laid over a preset's by its name, the type is that one's."""
     if not isinstance(limit, Mapping):
         return limit
     plain = dict(cast("Mapping[str, Any]", limit))
@@ -104,7 +161,7 @@ def _limit(place: int, limit: Any) -> Any:
         if "type" in plain:
             raise PolicyError(f"limits[{place}]", "both 'type' and 'kind' are given; write 'type' only")
         plain["type"] = plain.pop("kind")
-    kind = plain.get("type")
+    kind = plain.get("type", types.get(name_of_entry(plain)))
     if isinstance(kind, str):
         kind = kind.strip().lower()
         plain["type"] = _PLURALS.get(kind, kind)
@@ -118,22 +175,32 @@ def _limit(place: int, limit: Any) -> Any:
     return plain
 
 
-def _guard(place: int, config: dict[str, Any], registry: Registry, strict: bool) -> dict[str, Any]:  # noqa: FBT001
+def _guard(path: str, config: dict[str, Any], registry: Registry, *, strict: bool) -> dict[str, Any]:
     kind = config.get("guard")
     if not isinstance(kind, str):
-        raise PolicyError(f"guards[{place}].guard", f"expected the name of a guard, got {_shown(kind)}")
+        raise PolicyError(f"{path}.guard", f"expected the name of a guard, got {shown(kind)}")
     if kind not in registry:
         if strict:
-            raise PolicyError(
-                f"guards[{place}].guard", f"no guard {kind!r} is installed{_nearest(kind, registry)}"
-            )
+            raise PolicyError(f"{path}.guard", f"no guard {kind!r} is installed{nearest(kind, registry)}")
         return {**config, "name": config.get("name") or kind}
     try:
         guard = msgspec.convert(config, registry[kind])
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), config, registry[kind], f"guards[{place}]") from error
-    complete: dict[str, Any] = msgspec.to_builtins(guard)
+        raise refusal(error, config, registry[kind], path) from error
+    complete: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(guard)
+    )  # lists, as in a log that is read
     return {**complete, "name": complete.get("name") or kind}
+
+
+def _as_given(path: str, whole: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The path in what was given, where entries were laid over those of a preset and so have other places."""
+    match = re.match(r"(limits|guards)\[(\d+)\]", path)
+    if match is None or not isinstance(given.get(match[1]), list | tuple):
+        return path
+    name = name_of_entry(whole[match[1]][int(match[2])])
+    places = [place for place, entry in enumerate(given[match[1]]) if name_of_entry(entry) == name]
+    return f"{match[1]}[{places[-1]}]{path[match.end() :]}" if places else path
 
 
 def _sound(value: object, path: str) -> None:
@@ -141,9 +208,11 @@ def _sound(value: object, path: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise PolicyError(path, f"expected a finite number, or null for unlimited, got {value}")
     if isinstance(value, str) and clean(value) != value:
-        raise PolicyError(path, f"expected text, got half a character: {_shown(value)}")
+        raise PolicyError(path, f"expected text, got half a character: {shown(value)}")
     for step, inner in _inside(value).items():
-        _sound(inner, f"{path}[{step}]" if isinstance(step, int) else _joined(path, str(step)))
+        if isinstance(value, dict) and not isinstance(step, str):
+            raise PolicyError(path, f"expected keys that are text, got {shown(step)}")
+        _sound(inner, f"{path}[{step}]" if isinstance(step, int) else joined(path, str(step)))
 
 
 def _inside(value: object) -> dict[Any, Any]:
@@ -156,74 +225,3 @@ def _numbered(values: Iterable[Any]) -> dict[Any, Any]:
 
 
 _INSIDE: dict[type, Callable[[Any], dict[Any, Any]]] = {dict: dict, list: _numbered, tuple: _numbered}
-
-
-def _unique(where: str, names: list[str]) -> None:
-    for place, name in enumerate(names):
-        if not name.isprintable():
-            raise PolicyError(
-                f"{where}[{place}].name", f"expected one line of printable text, got {_shown(name)}"
-            )
-        if name in names[:place]:
-            raise PolicyError(
-                f"{where}[{place}].name", f"{name!r} is taken by another one; give this one a name"
-            )
-
-
-def _refusal(said: str, data: Any, model: type, prefix: str = "") -> PolicyError:
-    match = _MESSAGE.match(said)
-    assert match is not None
-    path = (match["path"] or "$").removeprefix("$").removeprefix(".")
-    problem = match["said"][:1].lower() + match["said"][1:]
-    full = f"{prefix}.{path}" if prefix and path else prefix or path
-    if problem.startswith("object contains unknown field"):
-        return PolicyError(_joined(full, problem.split("`")[1]), "unknown key")
-    if problem.startswith("object missing required field"):
-        return PolicyError(_joined(full, problem.split("`")[1]), "missing; it is required")
-    value = _at(data, path)
-    if problem.startswith("invalid"):
-        known = ", ".join(choices(model, path))
-        return PolicyError(full, f"expected one of {known}, got {_shown(value)}")
-    return PolicyError(full, f"{_plainly(_GOT.sub('', problem))}, got {_shown(value)}")
-
-
-def _plainly(problem: str) -> str:
-    names = {
-        "`int | float | null`": "a number or null",
-        "`int | null`": "a whole number or null",
-        "`int`": "a whole number",
-        "`float`": "a number",
-    }
-    for technical, plain in {
-        **names,
-        "`str`": "text",
-        "`bool`": "true or false",
-        "`array`": "a list",
-        "`object`": "a mapping",
-    }.items():
-        problem = problem.replace(technical, plain)
-    return problem
-
-
-def _joined(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _at(data: Any, path: str) -> Any:
-    found: Any = data
-    for step in re.findall(r"[^.\[\]]+", path):
-        try:
-            found = found[int(step) if step.isdecimal() else step]
-        except (KeyError, IndexError, ValueError, TypeError):
-            return None
-    return found
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=repr, ensure_ascii=True)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _nearest(word: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"

@@ -4,43 +4,40 @@ Everything here is a value. Guards stay as they were written until a registry th
 resolves them (`refold.reducers.guards.resolve`), because a policy may name guards that are not installed.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
+from refold.reducers.approvals import Approvals
+from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.history import Pass
-from refold.reducers.limits import Amount, Limit, StepLimit
-from refold.reducers.numbers import nano
+from refold.reducers.knobs import (
+    CallTimeout,
+    Empty,
+    Grace,
+    Near,
+    Overflow,
+    Pressure,
+    Progress,
+    Stream,
+    ToolOutput,
+    Truncation,
+)
+from refold.reducers.limits import Limit, StepLimit
 from refold.reducers.retry import Retry
 from refold.reducers.texts import TEXTS
 
 GuardConfig = dict[str, Any]
-
-
-class CallTimeout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Each model call and each batch of tools gets the time that is left of the tightest limit, at least `min` s."""
-
-    min: Amount = 1
-
-    @property
-    def nanoseconds(self) -> int:
-        """The minimum in nanoseconds."""
-        return nano(self.min)
-
-
-class ToolOutput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """The cap on what a tool may say, in UTF-8 bytes: its head and tail stay, the middle is cut."""
-
-    max: Annotated[int, Meta(ge=1)] = 16384
+EstimatorName = Literal["chars4", "chars4_total", "chars4_joined", "cjk", "bytes4"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Limits, history, guards, retries, and what ends a turn.
+    """Limits, history, recoveries, guards, approvals, retries, and what ends a turn.
 
     `end_of_turn`: what an answer without tool calls means. `complete` ends the run; `continue` asks the model
-    to go on; `wait` waits for a person. `batch`: how the calls of one answer run. `texts` overrides what the
-    harness says to the model, by key. Written without defaults left out, so that a recorded policy never
+    to go on; `wait` waits for a person. `refusal`: what an answer that the provider's filter stopped means.
+    `fallback`: the text of the outcome when a limit leaves none. `nudge`: whether every request ends with one.
+    `batch`: how the calls of one answer run. `texts` overrides what the harness says to the model, by key. Written without defaults left out, so that a recorded policy never
     changes its meaning when a default does.
 
     A key that a later version adds has here, as its default, what runs recorded without it meant; what the
@@ -50,16 +47,35 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     schema: Literal["refold/v1"] = "refold/v1"
     limits: tuple[Limit, ...] = (StepLimit(value=50),)
     call_timeout: CallTimeout = CallTimeout()
-    estimator: Literal["chars4"] = "chars4"
+    near: Near | None = None
+    grace: Grace | None = None
+    fallback: str | None = None
+    estimator: EstimatorName = "chars4"
     history: tuple[Pass, ...] = ()
-    guards: tuple[GuardConfig, ...] = ()
+    overflow: Overflow | None = None
     tool_output: ToolOutput | None = ToolOutput()
-    retry: Retry = Retry()
+    truncation: Truncation | None = None
+    stream: Stream | None = None
+    premature_end: GuardConfig | None = None
+    empty: Empty | None = None
+    refusal: Literal["fail", "complete"] = "fail"
     end_of_turn: Literal["complete", "continue", "wait"] = "complete"
+    nudge: bool = False
+    progress: Progress | None = None
+    guards: tuple[GuardConfig, ...] = ()
+    pressure: Pressure | None = None
+    retry: Retry = Retry()
+    approvals: Approvals | None = None
     batch: Literal["parallel", "in_order"] = "parallel"
     texts: dict[str, str] = {}
 
 
 def text_of(policy: Policy, key: str) -> str:
-    """What the harness says under this key. A policy recorded before the key was there means the built-in text."""
-    return policy.texts.get(key) or TEXTS[key]
+    """What the harness says under this key. A policy recorded before the key was there means the built-in text.
+
+    Raises `UnexpectedEvent` for a key that nobody has: only a forged log names one.
+    """
+    text = policy.texts.get(key) or TEXTS.get(key)
+    if text is None:
+        raise UnexpectedEvent("text", f"the policy has none under {key!r}")
+    return text

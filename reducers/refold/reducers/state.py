@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import Manifest, Parent
+from refold.reducers.events import Manifest, Parent, RequestText
 from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
 
 
@@ -39,10 +39,16 @@ class Setup(_Value, frozen=True, kw_only=True):
     seed: int = 0
     agent: str = ""
     parent: Parent | None = None
+    context: int | None = None
 
 
 class Spent(_Value, frozen=True, kw_only=True):
-    """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds."""
+    """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds.
+
+    `tally` counts what recurs, by its cause: each text of the harness, each reaction to a failure, each warning. So
+    "at most twice a turn" is a difference of two tallies. Of the waits for another try: `planned`, `succeeded`
+    (of requests that succeeded in the end), `settled` (all until the last success).
+    """
 
     steps: int = 0
     requests: int = 0
@@ -53,13 +59,18 @@ class Spent(_Value, frozen=True, kw_only=True):
     retry_wait: int = 0
     person_wait: int = 0
     downtime: int = 0
+    tally: dict[str, int] = {}
+    planned_wait: int = 0
+    succeeded_wait: int = 0
+    settled_wait: int = 0
 
 
 class Mark(_Value, frozen=True, kw_only=True):
-    """Where a scope begins: the instant, and what had been spent until then."""
+    """Where a scope begins: the instant, and what had been spent until then; when its first response came."""
 
     at: int = 0
     spent: Spent = Spent()
+    first_response: int | None = None
 
 
 class Request(_Value, frozen=True, kw_only=True):
@@ -72,12 +83,41 @@ class Request(_Value, frozen=True, kw_only=True):
     purpose: str = "step"
     tools: tuple[str, ...] | None = None
     max_output: int | None = None
+    model: str = ""
+    texts: tuple[RequestText, ...] = ()
+
+
+class Summarising(_Value, frozen=True, kw_only=True):
+    """A summary that was asked for at event `seq`, by the pass `name`, of these messages."""
+
+    seq: int
+    name: str
+    messages: tuple[tuple[int, int], ...]
+    after: int
+    role: Role
+    deadline: int | None = None
+    max_output: int | None = None
+    returned: int = 0
+    failed: FailureClass | None = None
+    digest: str = ""
+    tokens: int = 0
+    chars: int = 0
+
+
+class Approval(_Value, frozen=True, kw_only=True):
+    """A question to a person about these calls, asked at event `seq`, until the instant `deadline`."""
+
+    seq: int
+    calls: tuple[str, ...]
+    approver: str
+    deadline: int | None = None
 
 
 class CallState(_Value, frozen=True, kw_only=True):
     """A call of the open batch, and the reference of its result once it has one.
 
-    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended.
+    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended. `edited` is the
+    event whose content has the arguments that a person put in place of the model's; `rejected`: a person said no.
     """
 
     id: str
@@ -89,6 +129,9 @@ class CallState(_Value, frozen=True, kw_only=True):
     in_doubt: bool = False
     error: ToolError | None = None
     refused: bool = False
+    hidden: bool = False
+    rejected: bool = False
+    edited: int = 0
     result: MessageRef | None = None
 
 
@@ -102,12 +145,13 @@ class Batch(_Value, frozen=True, kw_only=True):
 
 
 class Backoff(_Value, frozen=True, kw_only=True):
-    """A wait before the next attempt, until the instant `until`."""
+    """A wait before the next attempt, until the instant `until`. `fresh`: a new step follows, not another attempt."""
 
     until: int
     since: int
     attempt: int
     passed: bool = False
+    fresh: bool = False
 
 
 class Stopping(_Value, frozen=True, kw_only=True):
@@ -120,7 +164,13 @@ class Stopping(_Value, frozen=True, kw_only=True):
 
 
 class LastAnswer(_Value, frozen=True, kw_only=True):
-    """What the machine remembers of the model's latest answer."""
+    """What the machine remembers of the model's latest answer, and of the request that it answers.
+
+    `incomplete` counts its calls that were never finished; `ran` says that one of its calls was dispatched;
+    `silent` that it had neither text, calls nor usage; `empties` how often an empty answer was asked for
+    again in a row, `graces`
+    answers to a grace request in a row, this one included. `ignored`: the last answer to a tier had calls and no text.
+    """
 
     seq: int
     step: int
@@ -129,6 +179,16 @@ class LastAnswer(_Value, frozen=True, kw_only=True):
     blank: bool = False
     calls: int = 0
     tokens: int = 0
+    stop_raw: str = ""
+    hollow: bool = False
+    incomplete: int = 0
+    silent: bool = False
+    ran: bool = False
+    empties: int = 0
+    graces: int = 0
+    purpose: str = "step"
+    offered: tuple[str, ...] | None = None
+    ignored: bool = False
 
 
 class LastFailure(_Value, frozen=True, kw_only=True):
@@ -139,10 +199,16 @@ class LastFailure(_Value, frozen=True, kw_only=True):
     attempt: int
     failure: FailureClass
     retry_after: int | None = None
+    single: bool = False
+    partial_chars: int = 0
+    partial_tokens: int = 0
+    partial_calls: int = 0
+    digest: str = ""
+    request: Request | None = None
 
 
 class Outcome(_Value, frozen=True, kw_only=True):
-    """How the run ended. The text, if there is one, is in the content of event `answer`."""
+    """How the run ended. The text, if there is one, is in the content of event `answer`, after those of `parts`."""
 
     code: str
     reason: str
@@ -151,6 +217,7 @@ class Outcome(_Value, frozen=True, kw_only=True):
     seq: int
     answer: int | None = None
     where: str | None = None
+    parts: tuple[int, ...] = ()
 
 
 class Watch(_Value, frozen=True, kw_only=True):
@@ -169,7 +236,13 @@ class Watch(_Value, frozen=True, kw_only=True):
 
 
 class RunState(_Value, frozen=True, kw_only=True):
-    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq."""
+    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq.
+
+    `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers that the
+    next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
+    request that follows is not made yet, `eased` that its window was cut since; `pruned_by`: the pass whose summary came back since the last request.
+    `deferred`: a limit that ends the run once the batch is done.
+    """
 
     setup: Setup = Setup()
     seq: int = 0
@@ -183,6 +256,16 @@ class RunState(_Value, frozen=True, kw_only=True):
     lineage: Mark = Mark()
     origin: Mark = Mark()
     turn: Mark = Mark()
+    step: Mark = Mark()
+    model: str = ""
+    parts: tuple[int, ...] = ()
+    failed_at: int | None = None
+    overflowed: bool = False
+    eased: bool = False
+    pruned_by: str = ""
+    deferred: LimitHit | None = None
+    summary: Summarising | None = None
+    approval: Approval | None = None
     request: Request | None = None
     batch: Batch | None = None
     backoff: Backoff | None = None
@@ -209,6 +292,10 @@ class RunState(_Value, frozen=True, kw_only=True):
         if scope == "run":
             return self.origin
         return self.turn if scope == "turn" else self.lineage
+
+    def count(self, cause: str, scope: Scope) -> int:
+        """How often `cause` was tallied since `scope` began."""
+        return self.spent.tally.get(cause, 0) - self.mark(scope).spent.tally.get(cause, 0)
 
 
 NEW = RunState()

@@ -1,8 +1,14 @@
 """Pure rules over text: cleaning, measuring, cutting."""
 
+import re
+from typing import Literal
+
 import msgspec
 
+from refold.reducers.numbers import NANO
 from refold.reducers.texts import render
+
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -32,16 +38,58 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def cut_output(output: str, maximum: int | None, marker: str, tool: str) -> Cut:
-    """Cap a tool's output to `maximum` UTF-8 bytes: its first half and its last, the `output_cut` text between.
+def cut_output(
+    output: str,
+    maximum: int | None,
+    marker: str,
+    tool: str,
+    unit: Literal["bytes", "chars"] = "bytes",
+    keep: Literal["head_tail", "head"] = "head_tail",
+) -> Cut:
+    """Cap a tool's output to `maximum` UTF-8 bytes or characters: its first half and its last, or its head only.
 
-    Equal to the maximum is untouched. Both halves are cut between characters, so what stays of the output
-    never exceeds the cap; the text between does not count. None is no cap.
+    Equal to the maximum is untouched; None is no cap. The `output_cut` text stands between the halves, or after
+    the head. All is cut between characters, so what stays of the output never exceeds the cap; a tail may be longer
+    by what the head had to leave. The text does not count.
     """
     size = size_of(output)
-    if maximum is None or size <= maximum:
+    length = size if unit == "bytes" else len(output)
+    if maximum is None or length <= maximum:
         return Cut(output, size)
-    data = output.encode()
-    head = data[: maximum // 2].decode(errors="ignore")
-    tail = data[size - (maximum - maximum // 2) :].decode(errors="ignore")
-    return Cut(head + render(marker, {"tool": tool, "size": size}) + tail, size, cut=True)
+    head = maximum if keep == "head" else maximum // 2
+    if unit == "chars":
+        first, last = output[:head], output[length - (maximum - head) :]
+    else:
+        data = output.encode()
+        first = data[:head].decode(errors="ignore")
+        # What the head could not use of its half, because a character does not end there, is the tail's.
+        room = maximum - head if keep == "head" else maximum - len(first.encode())
+        last = data[length - room :].decode(errors="ignore")
+    return Cut(first + render(marker, {"tool": tool, "size": size}) + last, size, cut=True)
+
+
+def without_thinking(text: str) -> str:
+    """The text without what stands from each `<think>` to the next `</think>`, or to the end if none follows."""
+    return _THINKING.sub("", text)
+
+
+def hollow(text: str) -> bool:
+    """Whether nothing but white space is left of the text without its thinking."""
+    return not without_thinking(text).strip()
+
+
+def hours_minutes_seconds(nanoseconds: int) -> str:
+    """`HH:MM:SS` of a time that is not negative: whole seconds toward zero, hours not wrapped at 24."""
+    minutes, seconds = divmod(nanoseconds // NANO, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{seconds:02}"
+
+
+def preview_length(text: str, chars: int, lines: int) -> int:
+    """How many characters a preview has: the first `chars`, or up to and including newline number `lines` if fewer."""
+    most, end = min(chars, len(text)), 0
+    for _ in range(lines):
+        end = text.find("\n", end, most) + 1
+        if end == 0:
+            return most
+    return end

@@ -16,7 +16,8 @@ from refold.reducers.limits import (
     type_of,
 )
 from refold.reducers.machine import AgentState
-from refold.reducers.state import Mark, RunState
+from refold.reducers.numbers import NANO
+from refold.reducers.state import Mark, RunState, Spent
 
 
 def used(limit: Limit, state: RunState) -> int:
@@ -24,7 +25,8 @@ def used(limit: Limit, state: RunState) -> int:
     since = state.mark(limit.scope).spent
     match limit:
         case StepLimit():
-            return state.spent.steps - since.steps
+            free = state.count(f"free:{name_of(limit)}", limit.scope) if limit.free_tools else 0
+            return state.spent.steps - since.steps - free
         case TimeLimit():
             return elapsed(limit, state)
         case MessageLimit():
@@ -39,25 +41,67 @@ def used(limit: Limit, state: RunState) -> int:
 
 
 def elapsed(limit: TimeLimit, state: RunState) -> int:
-    """Nanoseconds since the scope began, less the time that is not the agent's."""
+    """Nanoseconds since the scope began, or its first response, less the time that is not the agent's."""
     mark = state.mark(limit.scope)
-    return state.at - mark.at - _credited(limit, state, mark)
+    start = _start(limit, mark)
+    return 0 if start is None else max(0, state.at - start - _credited(limit, state, mark))
 
 
 def deadline(state: RunState) -> int | None:
     """The first instant at which a time limit trips; None if none can while nothing else happens."""
-    instants = [
-        _trips_at(limit, state)
+    return min((trips_at(limit, state) for limit in _running(state)), default=None)
+
+
+def call_deadline(state: RunState, promised: int | None = None) -> int | None:
+    """Until when a model call or a batch may take: the time left, at least `call_timeout.min` from its beginning.
+
+    `promised` is what the first attempt, or the batch's first call, was given: it is not given again.
+    """
+    instant = deadline(state)
+    if instant is None:
+        return None
+    timeout = state.policy.call_timeout
+    # What is left is less by the one nanosecond that a limit with `>` needs to trip.
+    strict = min(limit.op == ">" for limit in _running(state) if trips_at(limit, state) == instant)
+    left = instant - state.at
+    if timeout.whole_seconds:
+        left = (left - strict) // NANO * NANO
+    if promised is not None and promised >= state.at and state.setup.rules > 1:
+        return max(state.at + left, promised)
+    return state.at + max(left, timeout.nanoseconds)
+
+
+def promised(state: RunState) -> int:
+    """Until when what is under way, or tried again, may take, though a limit trips before: it has its minimum.
+
+    Under version 1 of the rules a limit cut it off all the same; and what is begun again after a crash, which is given
+    as long as it had, is not held to be promised so.
+    """
+    if state.setup.rules == 1 or state.spent.downtime != state.step.spent.downtime:
+        return 0
+    asked = state.request or (state.failure.request if state.failure else None)
+    until = asked.deadline if asked else state.batch.deadline if state.batch else None
+    return until or 0
+
+
+def next_deadline(state: RunState) -> int | None:
+    """When the clock is to be read: a limit trips then, and nothing that was promised more time is under way."""
+    instant, until = deadline(state), promised(state)
+    return instant if instant is None or until <= instant else until + 1
+
+
+def smallest_time(state: RunState) -> TimeLimit | None:
+    """The smallest time limit above 0."""
+    timed = [limit for limit in state.policy.limits if isinstance(limit, TimeLimit) and threshold(limit)]
+    return min(timed, key=lambda limit: threshold(limit) or 0, default=None)
+
+
+def _running(state: RunState) -> list[TimeLimit]:
+    return [
+        limit
         for limit in state.policy.limits
         if isinstance(limit, TimeLimit) and limit.value is not None and not _clock_stands(limit, state)
     ]
-    return min(instants, default=None)
-
-
-def call_deadline(state: RunState) -> int | None:
-    """Until when a model call or a batch started now may take: the time left, at least `call_timeout.min`."""
-    instant = deadline(state)
-    return None if instant is None else max(instant, state.at + state.policy.call_timeout.nanoseconds)
 
 
 def hit(limit: Limit, state: RunState) -> LimitHit:
@@ -82,11 +126,19 @@ def hit(limit: Limit, state: RunState) -> LimitHit:
     )
 
 
-def _trips_at(limit: TimeLimit, state: RunState) -> int:
+def trips_at(limit: TimeLimit, state: RunState) -> int:
+    """The first instant at which a time limit trips, if nothing else happens."""
     mark = state.mark(limit.scope)
     value = threshold(limit)
     assert value is not None
-    return mark.at + _credited(limit, state, mark) + value + (limit.op == ">")
+    start = _start(limit, mark)
+    if start is None:
+        return state.at  # before its first response it trips at once, if it does at all
+    return start + _credited(limit, state, mark) + value + (limit.op == ">")
+
+
+def _start(limit: TimeLimit, mark: Mark) -> int | None:
+    return mark.at if limit.clock == "start" else mark.first_response
 
 
 def _credited(limit: TimeLimit, state: RunState, mark: Mark) -> int:
@@ -94,8 +146,18 @@ def _credited(limit: TimeLimit, state: RunState, mark: Mark) -> int:
     waiting = state.at - state.asked_at if state.asked_at is not None else 0
     person = now.person_wait + waiting - then.person_wait if limit.credit.person else 0
     down = now.downtime - then.downtime if limit.credit.downtime else 0
-    return person + down
+    return person + down + _waits(limit.credit.retry, now) - _waits(limit.credit.retry, then)
+
+
+def _waits(credit: str, spent: Spent) -> int:
+    if credit == "none":
+        return 0
+    if credit == "planned":
+        return spent.planned_wait
+    return spent.succeeded_wait if credit == "on_success" else spent.settled_wait
 
 
 def _clock_stands(limit: TimeLimit, state: RunState) -> bool:
+    if limit.clock == "first_response" and state.mark(limit.scope).first_response is None:
+        return True
     return limit.credit.person and state.agent_state is AgentState.WAITING_FOR_INPUT

@@ -1,6 +1,6 @@
 """Exactly what the model sees: the window's references, with the words from the events' contents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -11,15 +11,21 @@ from refold.reducers.events import (
     Event,
     InputReceived,
     MessageInjected,
+    ModelFailed,
     ModelResponded,
     RunStarted,
+    SummaryReturned,
     ToolReturned,
     kind_of,
 )
 from refold.reducers.messages import Message, MessageCall
+from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
+from refold.reducers.texts import render
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, refs
+from refold.reducers.window import MessageRef, Shown, refs
+
+NO_TEXT = "[no text]"
 
 
 class MissingContent(CannotJudge):
@@ -35,40 +41,85 @@ class MissingContent(CannotJudge):
 
 def needed(state: RunState) -> tuple[int, ...]:
     """The numbers of the events whose contents a view of this state needs, ascending."""
-    return tuple(sorted({ref.seq for ref in refs(state.window)}))
+    return tuple(sorted({seq for ref in refs(state.window) for seq in _seqs(ref)}))
+
+
+def _seqs(ref: MessageRef) -> Iterator[int]:
+    yield ref.seq
+    for source in ref.sources:
+        yield from _seqs(source)
 
 
 def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
     """Of the events seen, those whose words are still needed: by a view, the last answer, or the open batch."""
-    wanted = {*needed(state)}
+    wanted = {*needed(state), *state.parts}
     wanted |= {state.answer.seq} if state.answer else set()
+    wanted |= {state.failure.seq} if state.failure else set()
     if state.batch is not None:
         # Its results join the window only when the last one is there; their words are needed then.
-        wanted |= {state.batch.seq, *(call.result.seq for call in state.batch.calls if call.result)}
+        calls = state.batch.calls
+        wanted |= {state.batch.seq, *(call.result.seq for call in calls if call.result)}
+        wanted |= {call.edited for call in calls if call.edited}
     return {seq: seen[seq] for seq in sorted(wanted) if seq in seen}
 
 
 def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
-    """The messages of the next request, in order. `contents` has the events, with content, by their number.
+    """The messages of the next request, in order; of one that is under way, with its own texts.
 
-    Raises `MissingContent` for a message whose words were erased or are not in `contents`.
+    `contents` has the events, with content, by their number. Raises `MissingContent` for a message whose words were
+    erased or are not in `contents`.
     """
+    shown = refs(state.window)
+    answered = {ref.call for ref in shown if ref.call is not None}
     names: dict[str, str] = {}
     messages: list[Message] = []
-    for ref in refs(state.window):
+    for ref in shown:
         message = message_of(state, ref, contents)
+        if any(
+            call.id not in answered for call in message.calls
+        ):  # refused, and hidden: it was never finished
+            calls = tuple(call for call in message.calls if call.id in answered)
+            message = replace(message, calls=calls, provider_data="")  # it counts the calls
         names.update((call.id, call.name) for call in message.calls)
         if message.call is not None and message.name is None:
             message = replace(message, name=names.get(message.call))
         messages.append(message)
-    return tuple(messages)
+    texts = state.request.texts if state.request else ()
+    return (
+        *messages,
+        *(Message(role=text.role, text=_worded(state, text.text, text.values)) for text in texts),
+    )
+
+
+def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
+    """The messages of the request for a summary: what is asked for, and what is to be summed up as one text.
+
+    One text, because no provider takes a conversation that begins with a result. Raises as `view`.
+    """
+    pending = state.summary
+    assert pending is not None
+    covered = [
+        ref
+        for ref in refs(state.window)
+        if any(first <= ref.number <= last for first, last in pending.messages)
+    ]
+    said = [_transcribed(message_of(state, ref, contents)) for ref in covered]
+    return (
+        Message(role=Role.SYSTEM, text=_worded(state, "summarise", {})),
+        Message(role=Role.USER, text="\n\n".join(said)),
+    )
 
 
 def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
-    """One message of the window."""
+    """One message of the window, as it is shown."""
     event = contents.get(ref.seq)
-    if event is None or getattr(event, "content", None) is None:
+    if event is None or (getattr(event, "content", None) is None and not ref.sources):
         raise MissingContent(state.setup.run, ref.seq)
+    message = _digest(state, ref, event, contents) if ref.sources else _whole(state, ref, event)
+    return message if ref.shown is None else _shortened(state, ref.shown, message)
+
+
+def _whole(state: RunState, ref: MessageRef, event: Event) -> Message:
     match event:
         case ModelResponded(content=Answer() as answer):
             return _answer(event, answer)
@@ -80,6 +131,11 @@ def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) 
             return Message(role=Role.USER, text=said.text)
         case CallRefused(content=texts) | MessageInjected(content=texts) if texts is not None:
             return Message(role=ref.role, text=texts.texts[0], call=ref.call)
+        case SummaryReturned(content=summary) if summary is not None:
+            text = summary_text(state.policy, summary.text)
+            return Message(role=ref.role, text=text)
+        case ModelFailed(content=failure) if failure is not None:
+            return Message(role=Role.ASSISTANT, text=failure.partial_text)
         case _:
             raise AssertionError(f"{kind_of(event)} is no message")
 
@@ -96,3 +152,39 @@ def _answer(event: ModelResponded, answer: Answer) -> Message:
         calls=calls,
         provider_data=answer.provider_data,
     )
+
+
+def _digest(state: RunState, ref: MessageRef, event: Event, contents: Mapping[int, Event]) -> Message:
+    assert isinstance(event, MessageInjected)
+    per_message, total = int(event.values["per_message"]), int(event.values["total"])
+    lines = [digest_line(message_of(state, source, contents), per_message) for source in ref.sources]
+    text = _worded(state, ref.cause, {**event.values, "digest": "\n".join(lines)[:total]})
+    return Message(role=ref.role, text=text)
+
+
+def digest_line(message: Message, per_message: int) -> str:
+    """A message in a digest: its role in capitals and its first characters, or that it is no text."""
+    return f"{message.role.upper()}: {message.text[:per_message] or NO_TEXT}"
+
+
+def summary_text(policy: Policy, summary: str) -> str:
+    """A summary as the model sees it: delimited, and said to stand for earlier messages."""
+    return render(text_of(policy, "summary"), {"summary": summary})
+
+
+def _shortened(state: RunState, shown: Shown, message: Message) -> Message:
+    for cut in shown.cuts:
+        before: str = getattr(message, cut.part)
+        marker = _worded(state, shown.text, {**shown.values, "removed": cut.removed}) if cut.marker else ""
+        after = before[: cut.head] + marker + before[max(cut.head, len(before) - cut.tail) :]
+        message = replace(message, **{cut.part: after})
+    return message
+
+
+def _transcribed(message: Message) -> str:
+    calls = [f"[calls {call.name} {call.arguments}]" for call in message.calls]
+    return "\n".join([f"{message.role.upper()}: {message.text}", *calls])
+
+
+def _worded(state: RunState, key: str, values: Mapping[str, str | int]) -> str:
+    return render(text_of(state.policy, key), values)

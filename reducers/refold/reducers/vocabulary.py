@@ -86,6 +86,7 @@ class Verdict(StrEnum):
     STOP = "stop"
     WARN = "warn"
     INJECT = "inject"
+    DEFER = "defer"
 
 
 @unique

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
+from refold.reducers.estimate import ESTIMATORS, Estimator
+from refold.reducers.messages import TextCut
 from refold.reducers.vocabulary import Role
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
@@ -21,13 +23,26 @@ _MODULUS = 1 << 256
 _EMPTY = bytes(32)
 
 
+class Shown(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """How a message is shown shorter: each cut part's head and tail, and between them the policy's text `text`."""
+
+    text: str = ""
+    values: dict[str, str | int] = {}
+    cuts: tuple[TextCut, ...] = ()
+
+
 class MessageRef(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
 
     `unit` is the number of the reply that it belongs to, or its own. `tokens` is the estimate of the
-    policy's estimator, `digest` the salted digest of what was said.
+    policy's estimator, `digest` the salted digest of what was said. `chars` count the text, `reasoning` and
+    `arguments` what else the message holds. `shown` says how it is shown shorter. A marker or summary has a
+    `cause` and stands for `covers` messages of `covered_tokens`, a digest is rendered from its `sources`.
+    `preview` is how much of a result a preview would show.
     """
 
     number: int
@@ -40,6 +55,14 @@ class MessageRef(
     digest: str
     call: str | None = None
     pinned: bool = False
+    reasoning: int = 0
+    arguments: int = 0
+    preview: int = 0
+    shown: Shown | None = None
+    cause: str = ""
+    covers: int = 0
+    covered_tokens: int = 0
+    sources: tuple["MessageRef", ...] = ()
 
 
 class Window(
@@ -47,7 +70,8 @@ class Window(
 ):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
-    Equal windows have equal digests; the clock, the run's id and the provider's ids are not in them.
+    Equal windows have equal digests; the clock, the run's id and the provider's ids are not in them. `sum` and
+    `whole` are what the estimator adds up, of the window and of every message that ever was in it.
     """
 
     chunks: tuple[tuple[MessageRef, ...], ...] = ()
@@ -57,6 +81,15 @@ class Window(
     digest: bytes = _EMPTY
     system_pinned: bool = False
     task_pinned: bool = False
+    estimator: str = "chars4"
+    sum: int = 0
+    whole: int = 0
+    whole_count: int = 0
+
+    @property
+    def whole_tokens(self) -> int:
+        """Estimated tokens of everything that was said since the start."""
+        return ESTIMATORS[self.estimator].total(self.whole, self.whole_count)
 
 
 def refs(window: Window) -> list[MessageRef]:
@@ -71,52 +104,87 @@ def append(window: Window, ref: MessageRef) -> Window:
 
 def extend(window: Window, added: Iterable[MessageRef]) -> Window:
     """The window with these messages more, in order: as appending one after the other."""
+    estimator = ESTIMATORS[window.estimator]
     system, task = window.system_pinned, window.task_pinned
-    tokens, ranges, digest = window.tokens, window.ranges, int.from_bytes(window.digest)
+    total, ranges, digest = window.sum, window.ranges, int.from_bytes(window.digest)
     last: list[MessageRef] = []
     for new in added:
         ref = _pin(new, system_pinned=system, task_pinned=task)
         system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
-        tokens, ranges, digest = tokens + ref.tokens, _extend(ranges, ref.number), digest + _leaf(ref)
+        total += _part(estimator, ref)
+        ranges, digest = _extend(ranges, ref.number), digest + _leaf(ref)
         last.append(ref)
-    return Window(
+    return msgspec.structs.replace(
+        window,
         chunks=_grow(window.chunks, last),
         count=window.count + len(last),
-        tokens=tokens,
+        tokens=estimator.total(total, window.count + len(last)),
         ranges=ranges,
         digest=_bytes(digest),
         system_pinned=system,
         task_pinned=task,
+        sum=total,
+        whole=window.whole + total - window.sum,
+        whole_count=window.whole_count + len(last),
     )
+
+
+def insert(window: Window, ref: MessageRef, after: int) -> Window:
+    """The window with a message that stands right after the message numbered `after` (0, or none: in front)."""
+    messages = refs(window)
+    place = next((place for place, found in enumerate(messages, 1) if found.number == after), 0)
+    return _changed(window, [*messages[:place], ref, *messages[place:]], (), (ref,))
 
 
 def only(window: Window, numbers: Set[int]) -> Window:
     """The window of the messages with these numbers, in the same order. What was pinned stays pinned."""
     messages = refs(window)
     kept = [ref for ref in messages if ref.number in numbers]
-    dropped = [ref for ref in messages if ref.number not in numbers]
-    return Window(
-        chunks=_chunked(kept),
-        count=len(kept),
-        tokens=window.tokens - sum(ref.tokens for ref in dropped),
-        ranges=ranges_of([ref.number for ref in kept]),
-        digest=_bytes(int.from_bytes(window.digest) - sum(map(_leaf, dropped))),
-        system_pinned=window.system_pinned,
-        task_pinned=window.task_pinned,
-    )
+    return _changed(window, kept, [ref for ref in messages if ref.number not in numbers], ())
 
 
-def resized(window: Window, number: int, tokens: int, chars: int, digest: str) -> Window:
+def resized(
+    window: Window,
+    number: int,
+    tokens: int,
+    chars: int,
+    digest: str,
+    shown: Shown | None = None,
+    reasoning: int = 0,
+) -> Window:
     """The window in which one message is shown shorter: other sizes, another digest."""
-    before = next(ref for ref in refs(window) if ref.number == number)
-    after = msgspec.structs.replace(before, tokens=tokens, chars=chars, digest=digest)
-    chunks = tuple(tuple(after if ref is before else ref for ref in chunk) for chunk in window.chunks)
+    messages = refs(window)
+    place = next(place for place, ref in enumerate(messages) if ref.number == number)
+    before = messages[place]
+    messages[place] = msgspec.structs.replace(
+        before, tokens=tokens, chars=chars, digest=digest, shown=shown, reasoning=reasoning
+    )
+    return _changed(window, messages, (before,), (messages[place],))
+
+
+def _changed(
+    window: Window, messages: list[MessageRef], gone: Iterable[MessageRef], come: Iterable[MessageRef]
+) -> Window:
+    # By difference: what a window loses or gains in one pass is mostly little.
+    estimator = ESTIMATORS[window.estimator]
+    gone, come = list(gone), list(come)
+    total = (
+        window.sum + sum(_part(estimator, ref) for ref in come) - sum(_part(estimator, ref) for ref in gone)
+    )
+    digest = int.from_bytes(window.digest) + sum(map(_leaf, come)) - sum(map(_leaf, gone))
     return msgspec.structs.replace(
         window,
-        chunks=chunks,
-        tokens=window.tokens + after.tokens - before.tokens,
-        digest=_bytes(int.from_bytes(window.digest) + _leaf(after) - _leaf(before)),
+        chunks=_chunked(messages),
+        count=len(messages),
+        tokens=estimator.total(total, len(messages)),
+        ranges=ranges_of([ref.number for ref in messages]),
+        digest=_bytes(digest),
+        sum=total,
     )
+
+
+def _part(estimator: Estimator, ref: MessageRef) -> int:
+    return estimator.part(ref.role, ref.chars, ref.reasoning, ref.arguments, ref.tokens)
 
 
 def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -136,6 +204,8 @@ def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _pin(ref: MessageRef, *, system_pinned: bool, task_pinned: bool) -> MessageRef:
+    if ref.cause:
+        return ref
     first_system = ref.role is Role.SYSTEM and not system_pinned
     first_user = ref.role is Role.USER and not task_pinned
     return msgspec.structs.replace(ref, pinned=True) if first_system or first_user else ref

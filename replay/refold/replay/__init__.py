@@ -3,17 +3,21 @@
 from refold.replay.audit import Audit, Auditor, Difference, Finding, audit
 from refold.replay.reading import events, state_at
 from refold.replay.verification import Problem, Verification, Verifier, verify
+from refold.replay.why import Opinion, Reasons, why
 
 __all__ = [
     "Audit",
     "Auditor",
     "Difference",
     "Finding",
+    "Opinion",
     "Problem",
+    "Reasons",
     "Verification",
     "Verifier",
     "audit",
     "events",
     "state_at",
     "verify",
+    "why",
 ]

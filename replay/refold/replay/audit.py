@@ -13,17 +13,21 @@ from msgspec.structs import replace
 from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
+    ApprovalRequested,
     CallRefused,
     Decision,
     Event,
     Fact,
     GuardTripped,
     MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
     StateDigested,
     kind_of,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.approvals import Approval
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 from refold.replay.reading import event_of, stored_events
@@ -182,7 +186,7 @@ class Auditor:
         seq = self._fact_seq + 1 + place
         recorded = group[place] if place < len(group) and difference is not Difference.MISSING else None
         expected = decisions[place] if place < len(decisions) and difference is not Difference.EXTRA else None
-        blind = [watch.name for watch in before.guards if watch.blind]
+        blind = {watch.name for watch in before.guards if watch.blind}
         finding = Finding(
             seq=seq,
             difference=difference,
@@ -193,7 +197,7 @@ class Auditor:
             fields=_fields(recorded, expected),
             state=encoded(derived[place - 1][1] if place else before).decode(),
         )
-        if blind and any(_guard_of(decision) in blind for decision in group):
+        if blind and any(blind & _guards_of(decision) for decision in (*group, *decisions)):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=Difference.UNREPLAYABLE, why=why)
             self._unreplayable.append(unknown)
@@ -243,14 +247,19 @@ def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
     return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
 
 
-def _guard_of(decision: Decision) -> str:
+def _guards_of(decision: Decision) -> set[str]:
+    """The guards without whom a decision would be another, or would not be there."""
     match decision:
         case GuardTripped(guard=guard) | CallRefused(guard=guard):
-            return guard
-        case MessageInjected(cause=guard):
-            return guard
+            return {guard}
+        case MessageInjected(cause=guard) | MessageTrimmed(name=guard):
+            return {guard}
+        case ModelRequested(request_only=texts):
+            return {text.cause for text in texts}
+        case ApprovalRequested():
+            return {Approval.kind}
         case _:
-            return ""
+            return set()
 
 
 def _text(decision: Decision | None) -> str | None:

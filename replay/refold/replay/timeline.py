@@ -1,12 +1,16 @@
 """A run as a person reads it: one row a turn, and how it ended. A fold over the log, like everything else."""
 
+from collections.abc import Iterator
+
 import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.errors import Damaged
 from refold.reducers.events import (
+    ApprovalRequested,
     CallRefused,
     CancelRequested,
+    ChildEnded,
     DoubtResolved,
     Event,
     GuardTripped,
@@ -18,10 +22,12 @@ from refold.reducers.events import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    Parent,
     PolicyAmended,
     RetryScheduled,
     RunResumed,
     RunStarted,
+    SummaryRequested,
     ToolReturned,
 )
 from refold.reducers.guards import BUILTIN, Registry
@@ -56,7 +62,8 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `text` is the first characters of the answer, None where it was erased or there is none yet; `chars` counts
     all of it. `duration` is from the request to the last event of the turn, nanoseconds. `cost_nanousd` is None
-    where no price is known. `marks` say in words what else happened: retries, prunes, guards, refusals.
+    where no price is known. `marks` say in words what else happened: retries, prunes, guards, refusals. `purpose` is `grace` for the
+    one request that a limit granted, which is no step.
     """
 
     step: int
@@ -72,6 +79,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     cost_nanousd: int | None = None
     duration: int = 0
     marks: tuple[str, ...] = ()
+    purpose: str = "step"
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +106,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     cost_nanousd: int
     unpriced: int
+    parent: Parent | None = None
     damaged: str = ""
 
 
@@ -147,7 +156,9 @@ class Teller:
             case CallRefused():
                 self._call(seq, at, event.call, result="refused")
                 self._mark(seq, at, f"{event.why} by {event.guard}")
-            case HistoryPruned() | MessageTrimmed() | MessageInjected() | InputReceived():
+            case HistoryPruned() | MessageTrimmed() | MessageInjected() | SummaryRequested():
+                self._pending.append(remark(event))
+            case InputReceived(approvals=()):
                 self._pending.append(remark(event))
             case _:
                 said = remark(event)
@@ -180,15 +191,20 @@ class Teller:
             usage=state.spent.usage,
             cost_nanousd=state.spent.cost_nanousd,
             unpriced=state.spent.unpriced,
+            parent=state.setup.parent,
             damaged=damaged,
         )
 
     def _request(self, seq: int, at: int, event: ModelRequested) -> None:
-        if self._turns and self._turns[-1].step == event.step:
-            self._change(seq, at, attempts=event.attempt)
+        last = self._turns[-1] if self._turns else None
+        # A step that was given back, and the one request that a limit grants, share a number with the turn before.
+        if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
+            self._change(seq, at, attempts=last.attempts + 1)
         else:
-            marks = tuple(self._pending)
-            self._turns.append(TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks))
+            marks = (*self._pending, *_shown_once(event))
+            self._turns.append(
+                TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
+            )
             self._pending.clear()
 
     def _change(self, seq: int, at: int, **fields: object) -> None:
@@ -217,14 +233,22 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return f"trimmed message {event.message} ({event.name})"
         case MessageInjected():
             return f"told {event.text} (by {event.cause})"
-        case InputReceived():
+        case InputReceived(approvals=()):
             return f"message from {event.by}"
+        case InputReceived():
+            said = ", ".join(f"{answer.decision} {answer.call}" for answer in event.approvals)
+            return f"{event.by}: {said}"
+        case ApprovalRequested():
+            return f"asked a person about {', '.join(event.calls)}"
+        case SummaryRequested():
+            count = sum(last - first + 1 for first, last in event.messages)
+            return f"asked for a summary of {count} messages ({event.name})"
+        case ChildEnded():
+            return f"{event.call}: run {event.run} ended {event.agent_state}"
         case GuardTripped():
             return f"{event.guard}: {event.verdict} ({event.code})"
         case RetryScheduled():
-            return (
-                f"retry {event.attempt} after {event.failure}, {min(event.delay, 10**30) / 1e9:.1f} s later"
-            )
+            return f"retry {event.attempt} after {event.failure}, {_seconds(event.delay)} s later"
         case ModelFailed():
             return f"failed: {event.failure}" + (f" {event.status}" if event.status else "")
         case RunResumed():
@@ -239,6 +263,21 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return f"late {event.of}"
         case _:
             return ""
+
+
+def _shown_once(event: ModelRequested) -> Iterator[str]:
+    # A nudge goes with every request, and says nothing about this one.
+    yield from (f"shown once {text.text}" for text in event.request_only if text.text != "nudge")
+    if event.model:
+        yield f"asked {event.model}"
+
+
+def _seconds(nanoseconds: int) -> str:
+    # In integers: a forged wait may be longer than any double.
+    if nanoseconds > 10**30:
+        return "over 10^21"
+    whole, tenths = divmod((nanoseconds + 50_000_000) // 100_000_000, 10)
+    return f"{whole}.{tenths}"
 
 
 def _answered(event: ModelResponded) -> dict[str, object]:

@@ -66,6 +66,7 @@ class LocalModel:
         gguf.check(self._path)
         self._name = f"{ADAPTER}:{path_or_name}"
         self._optional = optional_arguments
+        self._context = context
         self._server = LocalServer(self._path, context, threads or _cores())
 
     @property
@@ -77,6 +78,11 @@ class LocalModel:
     def priced(self) -> bool:
         """True: an answer of one's own machine costs nothing."""
         return True
+
+    @property
+    def context(self) -> int:
+        """The tokens that prompt and answer share."""
+        return self._context
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or cancelled."""

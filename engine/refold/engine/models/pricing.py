@@ -1,4 +1,4 @@
-"""What a model's answer cost: list prices by `genai-prices`, in integer nano-dollars.
+"""What a model's answer cost: list prices by `genai-prices`, in integer nano-dollars; and how much it reads at once.
 
 The address decides whose prices hold, never the model's name alone: `gpt-5-mini` behind an address of
 your own costs whatever you pay for it, which nobody but you knows. The price lists are those of the
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from refold.reducers.numbers import NANO
 
 if TYPE_CHECKING:
-    from genai_prices.types import AbstractUsage
+    from genai_prices.types import AbstractUsage, PriceCalculation
 
 
 def is_priced(model: str, address: str) -> bool:
@@ -34,15 +34,33 @@ def cost_nanousd(
     `address` is the API's base URL. `at` is when it was asked (some prices depend on the hour; None is
     now). `context` is what else a price may hang on, such as the service tier that answered.
     """
+    price = _price(usage, model, address, at, context)
+    return None if price is None else _nano(price.total_price)
+
+
+def context_window(model: str, address: str) -> int | None:
+    """The tokens that `model` at the API's base URL holds, as the price lists say; None if they don't."""
+    from genai_prices.types import Usage
+
+    price = _price(Usage(), model, address)
+    return None if price is None else price.model.context_window
+
+
+def _price(
+    usage: "AbstractUsage",
+    model: str,
+    address: str,
+    at: datetime | None = None,
+    context: dict[str, Any] | None = None,
+) -> "PriceCalculation | None":
     from genai_prices import calc_price
 
     try:
-        price = calc_price(
+        return calc_price(
             usage, model, provider_api_url=address, genai_request_timestamp=at, price_context=context
         )
     except (LookupError, ValueError):  # unknown model or address; counts that contradict each other
         return None
-    return _nano(price.total_price)
 
 
 def _nano(dollars: Decimal) -> int:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.engine.models.pricing import cost_nanousd, is_priced
+from refold.engine.models.pricing import context_window, cost_nanousd, is_priced
 from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
@@ -136,9 +136,11 @@ class PydanticAIModel:
     `api_key` or of the vendor's environment variable. With it, any server that speaks the dialect
     (`openai:` is then chat completions); its key is `api_key` or `REFOLD_API_KEY`, and may be missing.
     `timeout` is how many seconds the connection may stay silent. `http_client` is used as it is, with its
-    own timeouts, and stays the caller's to close.
+    own timeouts, and stays the caller's to close. `context` is the tokens that the model holds, by default what
+    the price lists say.
 
-    Raises `WrongUse` for a malformed name, an unknown vendor, a missing key or a missing extra.
+    Raises `WrongUse` for a malformed name, an unknown vendor, a missing key, an address that is none or holds
+    a password, or a missing extra.
     """
 
     def __init__(
@@ -149,13 +151,19 @@ class PydanticAIModel:
         api_key: str | None = None,
         timeout: float = 600.0,
         http_client: "httpx2.AsyncClient | None" = None,
+        context: int | None = None,
     ) -> None:
-        self._name = name
+        self._name, self._context = name, context
         self._vendor = _vendor(name)
+        if base_url is not None:
+            _check_address(name, base_url, "base_url", OTHER_KEY)
         self._variable, key = _key(self._vendor, name, base_url, api_key)
         self._secret = key or ""
         self._owns_client = http_client is None
         self._client = _client(self._vendor, key or "none", base_url, timeout, http_client)
+        if base_url is None:  # the SDK may have found another address than its vendor's
+            told = self._vendor.variable.replace("_API_KEY", "_BASE_URL")
+            _check_address(name, self._address, told, self._variable)
         self._model = _model(self._vendor, name.partition(":")[2], self._client, base_url)
         self._strict = base_url is None or not self._vendor.lenient
 
@@ -171,7 +179,7 @@ class PydanticAIModel:
     def address(self) -> str:
         """Scheme and host of the server that is asked; "" for the vendor's own."""
         parts = urlsplit(self._address)
-        if _is_of(self._vendor.domain, self.name, self._address):
+        if _is_of(self._vendor.domain, self._address):
             return ""
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -179,6 +187,11 @@ class PydanticAIModel:
     def priced(self) -> bool:
         """Whether a list price is known for this model at this address."""
         return is_priced(self._model.model_name, self._address)
+
+    @property
+    def context(self) -> int | None:
+        """The tokens that the model holds; None where nobody says."""
+        return self._context or context_window(self._model.model_name, self._address)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model once; see `Model.stream`."""
@@ -270,7 +283,7 @@ def _vendor(name: str) -> Vendor:
 
 def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -> tuple[str, str | None]:
     """The environment variable that a key comes from, and the key; None is none needed."""
-    own = base_url is None or _is_of(vendor.domain, name, base_url)
+    own = base_url is None or _is_of(vendor.domain, base_url)
     variable = vendor.variable if own else OTHER_KEY
     key = api_key or os.environ.get(variable) or None
     if own and key is None:
@@ -278,12 +291,22 @@ def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -
     return variable, key
 
 
-def _is_of(domain: str, name: str, base_url: str) -> bool:
+def _check_address(name: str, address: str, told: str, variable: str) -> None:
+    """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a key."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        secret = "@" in parts.netloc
+    except ValueError:
+        usable, secret = False, False
+    if secret:  # an address is recorded and shown
+        raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
+    if not usable:
+        raise WrongUse(f"model {name!r}: {told} must be an http(s) address, such as http://127.0.0.1:8080/v1")
+
+
+def _is_of(domain: str, base_url: str) -> bool:
     parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise WrongUse(
-            f"model {name!r}: base_url must be an http(s) address, such as http://127.0.0.1:8080/v1"
-        )
     return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{domain}")
 
 

@@ -76,15 +76,16 @@ def fail(
 class ScriptedModel:
     """Answers with the lines of its script, in order; a line may be a function of the request.
 
-    Keeps the requests it was given in `requests`. Raises `ScriptError` when asked for a line too many, and
-    from `done()` when lines are left.
+    Keeps the requests it was given in `requests`; `context` is the tokens that it claims to hold. Raises
+    `ScriptError` when asked for a line too many, and from `done()` when lines are left.
     """
 
-    def __init__(self, script: Sequence[Line], *, name: str = "scripted") -> None:
+    def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
         self._script = list(script)
         self.requests: list[ModelRequest] = []
         self.name = name
         self.priced = True
+        self.context = context
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Stream the next line: reasoning, text and calls as deltas, then the reply."""

@@ -4,19 +4,31 @@ No text that a model, a tool or a person wrote is ever repeated in one. The text
 harness's own, from the policy.
 """
 
+from typing import Literal
+
 from refold.reducers.events.base import Content, Decision, Part
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.messages import TextCut
 from refold.reducers.numbers import Count, Ordinal
 from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
 
 
 class RequestText(Part, frozen=True, kw_only=True):
-    """A text that is shown in one request and never kept. `text` is its key in the policy's texts."""
+    """A text that is shown in one request and never kept. `text` is its key in the policy's texts.
+
+    `cause` names who asked for it, a guard or a knob; `tier` the degree of pressure that it tells of; `escalated`
+    that the tier's own words were ignored before.
+    """
 
     role: Role
     text: str
     tokens: Count
+    values: dict[str, str | int] = {}
+    cause: str = ""
+    place: Literal["user", "system", "tool_result"] = "user"
+    tier: str = ""
+    escalated: bool = False
 
 
 class Said(Content, frozen=True, kw_only=True):
@@ -29,7 +41,8 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     """Ask the model. `messages` are ranges of message numbers, `view` the digest of all that it will see.
 
     `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is
-    the estimate, `max_output` the most output tokens wanted.
+    the estimate, `max_output` the most output tokens wanted. `purpose`: `step`, or `grace` for the one request
+    that a limit grants. `model` is asked instead of the run's, "" if it is that one.
     """
 
     step: Count
@@ -42,6 +55,7 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     request_only: tuple[RequestText, ...] = ()
     max_output: Count | None = None
     purpose: str = "step"
+    model: str = ""
     content: Said | None = None
 
 
@@ -56,7 +70,8 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     """Do not run this call. `text` is the key of what the model is told.
 
-    `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern.
+    `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern. With
+    `hidden` neither the call nor this result is shown to the model: the call was never finished.
     """
 
     call: str
@@ -67,6 +82,7 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     code: str = ""
     saw: dict[str, str | int] = {}
     metadata: dict[str, str | int | bool] = {}
+    hidden: bool = False
     chars: Count = 0
     tokens: Count = 0
     digest: str = ""
@@ -74,21 +90,27 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
 
 
 class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_requested"):
-    """Ask a person about these calls. `deadline` is an instant."""
+    """Ask a person about these calls. `deadline` is an instant; `approver` names the link of the chain that asks."""
 
     calls: tuple[str, ...]
     approver: str
     deadline: Count | None = None
+    version: Count = 1
 
 
 class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
-    """Ask a model to sum up these messages."""
+    """Ask a model to sum up these messages, for the pass `name`.
+
+    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front).
+    """
 
     name: str
     messages: tuple[tuple[int, int], ...]
     input_tokens: Count = 0
     max_output: Count | None = None
     deadline: Count | None = None
+    after: Count = 0
+    role: Role = Role.USER
 
 
 class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
@@ -108,7 +130,11 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 
 
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
-    """A message is shown shorter from here on. Sizes are estimated tokens; the text stays in the log."""
+    """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
+
+    `before` and `after` are estimated tokens, `chars` and `reasoning` what is shown of either. Where something was cut stands
+    the policy's text `text`, filled by `values` and each cut's `removed`.
+    """
 
     message: Count
     name: str
@@ -117,16 +143,31 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     after: Count
     chars: Count
     digest: str
+    text: str = ""
+    values: dict[str, str | int] = {}
+    cuts: tuple[TextCut, ...] = ()
+    reasoning: Count = 0
 
 
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
-    """The harness says something to the model: the policy's text `text` with `values`, kept in the window."""
+    """The harness says something to the model: the policy's text `text` with `values`, kept in the window.
+
+    It stands at the end, or right after message `after` (0: in front) if it stands for `covers` messages, which
+    weighed `covered_tokens`. The words that it frames may be in the content of event `source`: a summary. A digest
+    is of the messages `sources`. `stitches`: the answer to it goes on with the one before.
+    """
 
     role: Role
     text: str
     values: dict[str, str | int] = {}
     cause: str
     visibility: str = "internal"
+    stitches: bool = False
+    after: Count | None = None
+    covers: Count = 0
+    covered_tokens: Count = 0
+    source: Count = 0
+    sources: tuple[tuple[int, int], ...] = ()
     chars: Count
     tokens: Count
     digest: str = ""
@@ -134,7 +175,7 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
 
 
 class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
-    """A guard or a limit did not simply allow: what it saw, and what it said."""
+    """A guard or a limit did not simply allow: what it saw, and what it said. `gives_back` are steps."""
 
     guard: str
     version: Count
@@ -142,15 +183,23 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
     code: str
     saw: dict[str, str | int] = {}
     limit: LimitHit | None = None
+    gives_back: Count = 0
 
 
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
-    """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`."""
+    """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`.
+
+    `cause`: `retry`, of `model` ("" for the run's), `fallback` to another one, or `stream`: the stream broke, and a
+    new step is made. What had arrived of an answer is then kept as a message if `keeps` says so.
+    """
 
     attempt: Ordinal
     delay: Count
     until: Count
     failure: FailureClass
+    model: str = ""
+    cause: Literal["retry", "fallback", "stream"] = "retry"
+    keeps: bool = False
 
 
 class StateChanged(
@@ -158,7 +207,8 @@ class StateChanged(
 ):
     """The machine moved. `reason` is a sentence, `code` its stable name, `where` what was going on.
 
-    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out.
+    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out. `outcome` is where the
+    outcome's text is from, if it is neither the last answer nor nothing: `grace` or `fallback`.
     """
 
     source: AgentState
@@ -167,6 +217,7 @@ class StateChanged(
     code: str
     reason: str
     where: str | None = None
+    outcome: Literal["", "grace", "fallback"] = ""
 
 
 class StateDigested(Decision, frozen=True, kw_only=True, tag="state_digested"):

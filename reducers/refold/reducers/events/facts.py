@@ -11,7 +11,10 @@ from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopRe
 
 
 class Manifest(Part, frozen=True, kw_only=True):
-    """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex."""
+    """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex.
+
+    `agent` names the agent of whom a call starts a child run, "" for any other tool.
+    """
 
     name: str
     description: str = ""
@@ -19,12 +22,14 @@ class Manifest(Part, frozen=True, kw_only=True):
     replay: Replay = Replay.AT_MOST_ONCE
     timeout: Count | None = None
     digest: str = ""
+    agent: str = ""
 
 
 class MessageSize(Part, frozen=True, kw_only=True):
     """What the machine needs to know of a message that was there from the start.
 
     `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone.
+    `reasoning` and `arguments` count the characters of what is not its text.
     """
 
     role: Role
@@ -32,6 +37,8 @@ class MessageSize(Part, frozen=True, kw_only=True):
     tokens: Count
     unit: Count
     call: str | None = None
+    reasoning: Count = 0
+    arguments: Count = 0
 
 
 class Parent(Part, frozen=True, kw_only=True):
@@ -53,7 +60,8 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
 
     `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
-    the versions of the policy's guards, by name.
+    the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is known.
+    `task` is the index (from 0) of the message that is the task; None: of the first user message.
     """
 
     run: str
@@ -71,6 +79,8 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     environment: tuple[str, ...] = ()
     versions: dict[str, str] = {}
     guards: dict[str, Count] = {}
+    context: Count | None = None
+    task: Count | None = None
     digest: str = ""
     content: Opening | None = None
 
@@ -121,7 +131,7 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     `chars` counts the text, `tokens` is the estimate for the message, `duration` and `retry_wait` are
     nanoseconds (the wait is what the adapter itself waited between tries of its own), `cost_nanousd` None where
     no price is known, `sent` the digest of the request as sent.
-    `blank`: the text holds nothing but white space.
+    `blank`: the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
     """
 
     request: Count
@@ -132,6 +142,7 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     reasoning_chars: Count = 0
     tokens: Count = 0
     blank: bool = False
+    hollow: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
     model: str = ""
@@ -153,13 +164,22 @@ class Failure(Content, frozen=True, kw_only=True):
 
 
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
-    """The request made at event `request` gave no answer. `retry_after` and `duration` are nanoseconds."""
+    """The request made at event `request`, or the summary asked for there, gave no answer.
+
+    `retry_after` and `duration` are nanoseconds. Of a stream that broke: how much text had arrived, and how many
+    calls had begun. `single`: the provider complained about one message that is too long.
+    """
 
     request: Count
     failure: FailureClass
     status: Count | None = None
     retry_after: Count | None = None
     partial_chars: Count = 0
+    partial_tokens: Count = 0
+    partial_calls: Count = 0
+    single: bool = False
+    usage: Usage = Usage()
+    cost_nanousd: Count | None = None
     duration: Count = 0
     digest: str = ""
     content: Failure | None = None
@@ -173,7 +193,10 @@ class Output(Content, frozen=True, kw_only=True):
 
 
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
-    """A call ended. `size` is in UTF-8 bytes, before the cap; `cut` says that the cap took something away."""
+    """A call ended. `size` is in UTF-8 bytes, before the cap; `cut` says that the cap took something away.
+
+    `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them.
+    """
 
     call: str
     error: ToolError | None = None
@@ -181,6 +204,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     cut: bool = False
     chars: Count = 0
     tokens: Count = 0
+    preview: Count = 0
     duration: Count = 0
     digest: str = ""
     content: Output | None = None
@@ -206,7 +230,7 @@ class ApprovalAnswer(Part, frozen=True, kw_only=True):
     """What a person decided about one call."""
 
     call: str
-    decision: Literal["approve", "reject", "edit"]
+    decision: Literal["approve", "reject", "edit", "escalate", "terminate"]
 
 
 class Input(Content, frozen=True, kw_only=True):

@@ -1,18 +1,32 @@
 """Guards: rules that watch a run and may stop it, refuse a call, warn, or say something to the model."""
 
-from refold.reducers.guards.protocol import Guard, Inject, Judgement, Place, Refuse, Stop, Warn
+from refold.reducers.guards.protocol import (
+    Ask,
+    Guard,
+    Inject,
+    Judgement,
+    Place,
+    Refuse,
+    Remind,
+    Shorten,
+    Stop,
+    Warn,
+)
 from refold.reducers.guards.registry import BUILTIN, Registry
 from refold.reducers.guards.repetition import Repetition
 
 __all__ = [
     "BUILTIN",
+    "Ask",
     "Guard",
     "Inject",
     "Judgement",
     "Place",
     "Refuse",
     "Registry",
+    "Remind",
     "Repetition",
+    "Shorten",
     "Stop",
     "Warn",
 ]

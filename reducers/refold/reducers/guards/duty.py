@@ -10,12 +10,17 @@ from types import MappingProxyType
 import msgspec
 
 from refold.reducers.events import Event
-from refold.reducers.guards.protocol import Judgement, Place, Stop, Warn
+from refold.reducers.guards.approvals import Approval
+from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
 from refold.reducers.guards.registry import Registry
 from refold.reducers.machine import MOVES, TERMINAL
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState, Watch
 from refold.reducers.texts import TEXTS
+
+OWN: Registry = MappingProxyType({Approval.kind: Approval, PrematureEnd.kind: PrematureEnd})
+"""Guards that no entry of `guards` names: the policy has keys of their own for them."""
 
 NOT_INSTALLED = "not installed"
 OTHER_CONFIGURATION = "installed in a version that is configured otherwise"
@@ -35,7 +40,17 @@ def watches(
     other things.
     """
     known = {watch.name: watch for watch in before}
-    return tuple(_watch(config, registry, known, versions) for config in policy.guards)
+    return tuple(_watch(config, {**registry, **OWN}, known, versions) for config in _configured(policy))
+
+
+def _configured(policy: Policy) -> tuple[GuardConfig, ...]:
+    """The policy's guards, and the two that have keys of their own."""
+    configs = list(policy.guards)
+    if policy.premature_end is not None:
+        configs.append({**policy.premature_end, "guard": PrematureEnd.kind})
+    if policy.approvals is not None:
+        configs.append({"guard": Approval.kind, "chain": msgspec.to_builtins(policy.approvals.chain)})
+    return tuple(configs)
 
 
 def versions_of(policy: Policy, registry: Registry) -> dict[str, int]:
@@ -67,15 +82,18 @@ def _watch(
 def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
     """The guards after they saw an event. The same object if nothing changed."""
     kind = type(event)
-    if not any(watch.guard is not None and kind in watch.guard.observes for watch in guards):
-        return guards
-    after = tuple(_shown(watch, event) for watch in guards)
-    return guards if all(new is old for new, old in zip(after, guards, strict=True)) else after
+    after: list[Watch] | None = None
+    for place, watch in enumerate(guards):
+        if watch.guard is None or watch.blind or kind not in watch.guard.observes:
+            continue
+        seen = _shown(watch, event)
+        if seen is not watch:
+            after = after or list(guards)
+            after[place] = seen
+    return guards if after is None else tuple(after)
 
 
 def _shown(watch: Watch, event: Event) -> Watch:
-    if watch.blind or type(event) not in watch.guard.observes:
-        return watch
     if watch.guard.reads_content and getattr(event, "content", None) is None and getattr(event, "digest", ""):
         return msgspec.structs.replace(watch, blind=NO_CONTENT)
     try:
@@ -90,12 +108,14 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
     if watch.guard is None or place not in watch.guard.places:
         return ()
     if watch.blind:
-        return (_failed(watch),) if watch.blind == FAILED else ()
+        # Who says whether calls may run must be able to: what it cannot judge does not run.
+        closed = watch.blind == FAILED or watch.kind == Approval.kind
+        return (_failed(watch),) if closed else ()
     try:
         said = tuple(watch.guard.judge(watch.own, state, place))
     except Exception:
         return (_failed(watch),)
-    return said if all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
+    return said if not said or all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
 
 
 def _possible(state: RunState, judgement: Judgement) -> bool:
@@ -104,7 +124,9 @@ def _possible(state: RunState, judgement: Judgement) -> bool:
         MOVES.get((state.agent_state, judgement.trigger), ())
     ):
         return False
-    return isinstance(judgement, Warn) or judgement.text in state.policy.texts or judgement.text in TEXTS
+    if isinstance(judgement, Warn | Ask):
+        return True
+    return judgement.text in state.policy.texts or judgement.text in TEXTS
 
 
 def _failed(watch: Watch) -> Stop:

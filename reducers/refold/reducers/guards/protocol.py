@@ -25,6 +25,8 @@ class Place(StrEnum):
     ON_REPETITION = "on_repetition"
     ON_CALLS = "on_calls"
     ON_BATCH = "on_batch"
+    ON_APPROVAL = "on_approval"
+    ON_FINISHED = "on_finished"
     ON_RESULTS = "on_results"
     AFTER_TOOLS = "after_tools"
     ON_NUDGE = "on_nudge"
@@ -66,7 +68,30 @@ class Inject(_Said, frozen=True, kw_only=True):
     values: dict[str, str | int] = {}
 
 
-Judgement = Stop | Refuse | Warn | Inject
+class Remind(_Said, frozen=True, kw_only=True):
+    """Say something to the model in the next request only: never kept, and not shown twice unless said again."""
+
+    text: str
+    values: dict[str, str | int] = {}
+
+
+class Shorten(_Said, frozen=True, kw_only=True):
+    """Show the result of `call` as the policy's text `text` with `values`, from now on. The log keeps the output."""
+
+    call: str
+    text: str
+    values: dict[str, str | int] = {}
+
+
+class Ask(_Said, frozen=True, kw_only=True):
+    """Ask a person about these calls. `timeout` is nanoseconds; None waits for as long as it takes."""
+
+    calls: tuple[str, ...]
+    approver: str
+    timeout: int | None = None
+
+
+Judgement = Stop | Refuse | Warn | Inject | Remind | Shorten | Ask
 
 
 class Guard(Protocol):

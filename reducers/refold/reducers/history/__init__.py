@@ -1,14 +1,31 @@
 """History passes: how the window is kept small. One file a strategy; `Pass` is the registry of them.
 
-A pass is plain data with one pure method, `keep(window) -> kept references`. `prune` runs it under the laws
-that hold for every strategy: what is pinned stays; a unit (a reply with its calls and their results) is kept
-or dropped whole; order is kept; twice is once; no change is no event.
+A pass is plain data with one pure method, `plan(scene) -> what it wants`. `planned` makes that lawful: what is
+pinned stays; a unit (a reply with its calls and their results) is kept or dropped whole; order is kept; twice is
+once; no change is no plan.
 """
 
-from refold.reducers.history.passes import Pruning, prune
+from refold.reducers.history.passes import Pruning, planned, prune
+from refold.reducers.history.preview_results import previewed
 from refold.reducers.history.registry import Pass
+from refold.reducers.history.scene import Covering, Marker, Plan, Scene, Shortening
 from refold.reducers.history.tail import Tail
 from refold.reducers.history.token_tail import TokenTail
-from refold.reducers.history.when import When
+from refold.reducers.history.when import Share, When
 
-__all__ = ["Pass", "Pruning", "Tail", "TokenTail", "When", "prune"]
+__all__ = [
+    "Covering",
+    "Marker",
+    "Pass",
+    "Plan",
+    "Pruning",
+    "Scene",
+    "Share",
+    "Shortening",
+    "Tail",
+    "TokenTail",
+    "When",
+    "planned",
+    "previewed",
+    "prune",
+]

@@ -1,9 +1,51 @@
 """The laws that hold for every history pass, applied in one place."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from refold.reducers.history.registry import Pass
+from refold.reducers.history.scene import Marker, Plan, Scene
+from refold.reducers.history.strategy import numbers, weight, whole_units
 from refold.reducers.window import MessageRef, Window, only, refs
+
+
+def planned(scene: Scene, step: Pass) -> Plan | None:
+    """What a pass does now, within the laws; None: its condition does not hold, or nothing changes.
+
+    What is pinned stays. Where a pass would cut a unit in two, `pair_cut: drop` drops the rest of it (never over
+    budget) and `extend` takes the rest in (may exceed it). Once such a plan is carried out the pass has none.
+    """
+    if not (scene.forced or step.when.holds(scene)):
+        return None
+    wish = step.plan(scene)
+    return wish if wish is None or wish.keep is None else _lawful(scene, step, wish.keep)
+
+
+def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
+    messages = refs(scene.window)
+    wanted |= numbers(ref for ref in messages if ref.pinned)
+    keep = whole_units(messages, wanted, extend=step.pair_cut == "extend")
+    dropped = [ref for ref in messages if ref.number not in keep]
+    # To replace markers by another is no progress, and two passes could do it in turns for ever.
+    if all(step.marks and ref.cause for ref in dropped):
+        return None
+    before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number in keep]
+    marker = _marker(scene.window, step.marks, dropped, before[-1] if before else 0)
+    return Plan(
+        keep=keep,
+        marker=step.mark(marker, dropped) if step.marks else None,
+        over_budget=not step.fits(only(scene.window, keep), scene),
+    )
+
+
+def _marker(window: Window, cause: str, dropped: Sequence[MessageRef], after: int) -> Marker:
+    """It stands where the gap ends, and tells of all that was dropped so far: markers among it stand for more."""
+    said = [ref for ref in dropped if not ref.covers]
+    count = len(said) + sum(ref.covers for ref in dropped)
+    tokens = weight(window, said) + sum(ref.covered_tokens for ref in dropped)
+    values: dict[str, str | int] = {"count": count, "tokens": tokens}
+    return Marker(text=cause, after=after, values=values, covers=count, covered_tokens=tokens)
 
 
 class Pruning(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,24 +56,8 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prune(window: Window, step: Pass) -> Pruning | None:
-    """Run a pass if its condition holds. None: nothing changed.
-
-    Where a pass would cut a unit in two, `pair_cut: drop` drops the rest of it (never over budget) and
-    `extend` takes the rest in (may exceed it).
-    """
-    if step.fits(window) or not step.when.holds(window):
+    """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
+    plan = planned(Scene(window=window), step)
+    if plan is None or plan.keep is None:
         return None
-    messages = refs(window)
-    numbers = _whole_units(messages, step.keep(messages), extend=step.pair_cut == "extend")
-    if len(numbers) == window.count:
-        return None
-    after = only(window, numbers)
-    return Pruning(window=after, over_budget=not step.fits(after))
-
-
-def _whole_units(messages: list[MessageRef], kept: set[int], *, extend: bool) -> set[int]:
-    if extend:
-        touched = {ref.unit for ref in messages if ref.number in kept}
-        return {ref.number for ref in messages if ref.unit in touched}
-    broken = {ref.unit for ref in messages if ref.number not in kept}
-    return {ref.number for ref in messages if ref.unit not in broken}
+    return Pruning(window=only(window, plan.keep), over_budget=plan.over_budget)

@@ -2,46 +2,44 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from refold.reducers.history.when import When
+from refold.reducers.history.scene import Plan, Scene
+from refold.reducers.history.strategy import Strategy, newest, numbers, whole_units
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window
+from refold.reducers.window import MessageRef, Window, refs
 
 
-class Tail(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="do",
-    tag="tail",
-    gc=False,
-):
+class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
     """Keep what is pinned and the last max(1, `last`) of the others.
 
-    `systems: all` keeps every system message besides; `first` counts further ones among the others.
+    `systems: all` keeps every system message besides; `first` counts further ones among the others. `salvage`: if
+    no result would be left, the newest unit with results stays too.
+    Source: the window and the threshold of `inspect-iterative`.
     """
 
     name: str = "tail"
-    when: When = When(always=True)
     last: Annotated[int, Meta(ge=0)]
     systems: Literal["all", "first"] = "first"
-    pair_cut: Literal["drop", "extend"] = "drop"
+    salvage: bool = False
 
-    @property
-    def reason(self) -> str:
-        """Why it prunes: at a threshold, if it waits for one, else to keep the window."""
-        return "threshold" if self.when.waits else "window"
-
-    def fits(self, window: Window) -> bool:
+    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
         """Whether the window surely holds no message too many: a pass need not look closer."""
         return window.count - window.system_pinned - window.task_pinned <= max(1, self.last)
 
-    def keep(self, messages: list[MessageRef]) -> set[int]:
-        """The numbers of the messages to keep, pairs not yet considered."""
+    def plan(self, scene: Scene) -> Plan | None:
+        """Drop all but the pinned and the tail."""
+        if self.fits(scene.window, scene):
+            return None
+        messages = refs(scene.window)
         every_system = self.systems == "all"
-        kept = {ref.number for ref in messages if ref.pinned or (every_system and ref.role is Role.SYSTEM)}
-        others = [ref.number for ref in messages if ref.number not in kept]
-        return kept.union(others[-max(1, self.last) :])
+        kept = numbers(ref for ref in messages if ref.pinned or (every_system and ref.role is Role.SYSTEM))
+        kept |= numbers(newest([ref for ref in messages if ref.number not in kept], max(1, self.last)))
+        return Plan(keep=kept | self._salvaged(messages, kept) if self.salvage else kept)
+
+    def _salvaged(self, messages: list[MessageRef], kept: frozenset[int]) -> frozenset[int]:
+        left = whole_units(messages, kept, extend=self.pair_cut == "extend")
+        results = [ref for ref in messages if ref.role is Role.TOOL]
+        if not results or not left.isdisjoint(numbers(results)):
+            return frozenset()
+        return numbers(ref for ref in messages if ref.unit == results[-1].unit)

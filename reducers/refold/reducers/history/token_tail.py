@@ -1,61 +1,61 @@
 """Keep as many of the last messages as fit a budget of estimated tokens."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from refold.reducers.history.when import When
+from refold.reducers.history.scene import Plan, Scene
+from refold.reducers.history.strategy import Strategy, newest_within, numbers, stays, weight
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 
 
-class TokenTail(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="do",
-    tag="token_tail",
-    gc=False,
-):
+class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """What a context of so many tokens leaves beside the answer and, with `minus_tools`, the tools offered."""
+
+    context: Annotated[int, Meta(ge=0)]
+    minus_output: Annotated[int, Meta(ge=0)] = 0
+    minus_tools: bool = False
+
+
+class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
     """Keep what is pinned, and walk back from the newest message while the estimate fits what is left.
 
     Unchanged if the whole window fits `budget` tokens. The pinned task is subtracted first, and with
     `count_system` the system messages too. The last max(1, `min_last`) messages are kept whatever they
-    weigh; the walk stops at the first that is refused.
+    weigh; the walk stops at the first that is refused. Source: `guardrails` and `tirea`.
     """
 
+    asks = "budget"
+
     name: str = "token_tail"
-    when: When = When(always=True)
-    budget: Annotated[int, Meta(ge=1)]
+    budget: Annotated[int, Meta(ge=1)] | Room
     min_last: Annotated[int, Meta(ge=0)] = 1
     count_system: bool = False
-    pair_cut: Literal["drop", "extend"] = "drop"
 
-    @property
-    def reason(self) -> str:
-        """Why it prunes: to keep a budget."""
-        return "budget"
-
-    def fits(self, window: Window) -> bool:
+    def fits(self, window: Window, scene: Scene) -> bool:
         """Whether the window weighs no more than the budget."""
-        if window.tokens <= self.budget:
+        budget = self._tokens(scene)
+        if window.tokens <= budget:
             return True
-        return not self.count_system and sum(map(self._weight, refs(window))) <= self.budget
+        return not self.count_system and weight(window, list(filter(self._counts, refs(window)))) <= budget
 
-    def keep(self, messages: list[MessageRef]) -> set[int]:
-        """The numbers of the messages to keep, pairs not yet considered."""
-        always = [ref for ref in messages if ref.pinned or ref.role is Role.SYSTEM]
-        kept = {ref.number for ref in always}
-        left = max(0, self.budget - sum(map(self._weight, always)))
-        others = [ref for ref in reversed(messages) if ref.number not in kept]
-        for position, ref in enumerate(others):
-            left -= ref.tokens
-            if left < 0 and position >= max(1, self.min_last):
-                break
-            kept.add(ref.number)
-        return kept
+    def plan(self, scene: Scene) -> Plan | None:
+        """Drop what does not fit."""
+        if self.fits(scene.window, scene):
+            return None
+        messages = refs(scene.window)
+        left = self._tokens(scene) - sum(ref.tokens for ref in messages if stays(ref) and self._counts(ref))
+        others = [ref for ref in messages if not stays(ref)]
+        kept = newest_within(others, max(0, left), max(1, self.min_last))
+        return Plan(keep=kept | numbers(filter(stays, messages)))
 
-    def _weight(self, ref: MessageRef) -> int:
-        return 0 if ref.role is Role.SYSTEM and not self.count_system else ref.tokens
+    def _tokens(self, scene: Scene) -> int:
+        if isinstance(self.budget, int):
+            return self.budget
+        tools = scene.tools if self.budget.minus_tools else 0
+        return max(0, self.budget.context - self.budget.minus_output - tools)
+
+    def _counts(self, ref: MessageRef) -> bool:
+        return self.count_system or ref.role is not Role.SYSTEM

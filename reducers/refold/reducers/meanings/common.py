@@ -12,11 +12,23 @@ from refold.reducers.window import MessageRef, append
 
 def where(state: RunState) -> str:
     """What was going on: `model`, `tools`, `waiting`, or `between`."""
-    if state.request:
+    if state.request or state.summary:
         return "model"
+    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+        return "waiting"
     if state.batch:
         return "tools"
-    return "waiting" if state.agent_state is AgentState.WAITING_FOR_INPUT or state.backoff else "between"
+    return "waiting" if state.backoff else "between"
+
+
+def tallied(state: RunState, *causes: str) -> RunState:
+    """The state after these causes were counted once more."""
+    if not causes:
+        return state
+    tally = dict(state.spent.tally)
+    for cause in causes:
+        tally[cause] = tally.get(cause, 0) + 1
+    return replace(state, spent=replace(state.spent, tally=tally))
 
 
 def said(state: RunState, role: Role, chars: int, tokens: int, digest: str) -> RunState:

@@ -1,5 +1,7 @@
 """One small function for each kind of decision: what it changes in the state. See `meanings.facts`."""
 
+from hashlib import sha256
+
 from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find
@@ -19,22 +21,25 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.machine import AgentState, Trigger, target
-from refold.reducers.meanings.common import said, where
+from refold.reducers.meanings.common import said, tallied, where
 from refold.reducers.state import (
+    Approval,
     Backoff,
+    Mark,
     Outcome,
     Request,
     RunState,
     Stopping,
+    Summarising,
 )
-from refold.reducers.vocabulary import Verdict
-from refold.reducers.window import only, refs, resized
+from refold.reducers.vocabulary import Role, Verdict
+from refold.reducers.window import MessageRef, Shown, append, insert, only, refs, resized
 
 
 def model_requested(state: RunState, event: ModelRequested) -> RunState:
     """A request is under way: of a new step, or the next attempt at the same."""
-    if state.request or state.batch:
-        raise UnexpectedEvent("model_requested", "a request or a batch of calls is still open")
+    if state.request or state.batch or state.summary:
+        raise UnexpectedEvent("model_requested", "a request, a summary or a batch of calls is still open")
     if event.step not in (state.spent.steps, state.spent.steps + 1):
         raise UnexpectedEvent("model_requested", f"step {event.step} after step {state.spent.steps}")
     request = Request(
@@ -45,10 +50,23 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
         purpose=event.purpose,
         tools=event.tools,
         max_output=event.max_output,
+        model=event.model,
+        texts=event.request_only,
     )
-    spent = state.spent
-    spent = replace(spent, steps=event.step, requests=spent.requests + 1)
-    return replace(state, request=request, backoff=None, failure=None, spent=spent)
+    fresh = state.backoff is None or state.backoff.fresh
+    state = tallied(state, *(f"pressure:{text.tier}" for text in event.request_only if text.tier))
+    spent = replace(state.spent, steps=event.step, requests=state.spent.requests + 1)
+    state = replace(
+        state,
+        request=request,
+        backoff=None,
+        failure=None,
+        spent=spent,
+        model=event.model,
+        overflowed=False,
+        pruned_by="",
+    )
+    return replace(state, step=Mark(at=state.at, spent=spent), failed_at=None) if fresh else state
 
 
 def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
@@ -60,42 +78,62 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
         replace(call, dispatched=state.seq) if call.position in started else call
         for call in state.batch.calls
     )
-    return replace(state, batch=replace(state.batch, calls=calls, deadline=event.deadline))
+    batch = replace(state.batch, calls=calls, deadline=event.deadline)
+    answer = replace(state.answer, ran=True) if state.answer else None
+    return replace(state, batch=batch, answer=answer, parts=())
 
 
 def call_refused(state: RunState, event: CallRefused) -> RunState:
     """A call is not run; its refusal is its result."""
-    call = replace(find(state, "call_refused", event.call), refused=True)
+    call = replace(find(state, "call_refused", event.call), refused=True, hidden=event.hidden)
     return ended(state, call, event.chars, event.tokens, event.digest)
 
 
-def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:  # noqa: ARG001
-    """A person is asked about calls."""
-    raise UnexpectedEvent("approval_requested", "no rule of this version asks for approval")
+def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:
+    """A person is asked about calls that were not started."""
+    if not event.calls or state.approval:
+        raise UnexpectedEvent("approval_requested", "it names no call, or a person is asked already")
+    for call in event.calls:
+        if find(state, "approval_requested", call).dispatched:
+            raise UnexpectedEvent("approval_requested", f"call {call} was started already")
+    approval = Approval(seq=state.seq, calls=event.calls, approver=event.approver, deadline=event.deadline)
+    return replace(state, approval=approval)
 
 
-def summary_requested(state: RunState, event: SummaryRequested) -> RunState:  # noqa: ARG001
-    """A summary is asked for."""
-    raise UnexpectedEvent("summary_requested", "no rule of this version asks for a summary")
+def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
+    """A summary of these messages is asked for."""
+    if state.request or state.batch or state.summary:
+        raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
+    if not _spelt_out("summary_requested", event.messages, state.messages):
+        raise UnexpectedEvent("summary_requested", "it names no message")
+    pending = Summarising(
+        seq=state.seq,
+        name=event.name,
+        messages=event.messages,
+        after=event.after,
+        role=event.role,
+        deadline=event.deadline,
+        max_output=event.max_output,
+    )
+    return replace(state, summary=pending)
 
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     """Messages left the window."""
-    kept = _spelt_out(event.kept, state.messages)
+    kept = _spelt_out("history_pruned", event.kept, state.messages)
     window = only(state.window, kept)
     if window.count != event.after:
         raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
-    return replace(state, window=window)
+    return replace(state, window=window, eased=True)
 
 
-def _spelt_out(ranges: tuple[tuple[int, int], ...], messages: int) -> set[int]:
-    # Ascending, apart, and within the messages that there are: in a damaged log they may be what they like.
+def _spelt_out(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) -> set[int]:
+    # Apart, and within the messages that there are: in a damaged log they may be what they like. They stand in
+    # the order of the window, where a summary comes before messages that are older than itself.
     following = 1
-    for first, last in ranges:
+    for first, last in sorted(ranges):
         if not following <= first <= last <= messages:
-            raise UnexpectedEvent(
-                "history_pruned", f"the range {first} to {last} is out of order, or holds no message"
-            )
+            raise UnexpectedEvent(kind, f"the range {first} to {last} overlaps another, or holds no message")
         following = last + 1
     return {number for first, last in ranges for number in range(first, last + 1)}
 
@@ -104,16 +142,73 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
     """A message is shown shorter."""
     if not any(ref.number == event.message for ref in refs(state.window)):
         raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
-    return replace(state, window=resized(state.window, event.message, event.after, event.chars, event.digest))
+    shown = Shown(text=event.text, values=event.values, cuts=event.cuts) if event.cuts else None
+    window = resized(
+        state.window, event.message, event.after, event.chars, event.digest, shown, event.reasoning
+    )
+    return replace(state, window=window, eased=True)
 
 
 def message_injected(state: RunState, event: MessageInjected) -> RunState:
-    """The harness said something to the model."""
+    """The harness said something to the model: at the end, or in the place of what it stands for."""
+    state = tallied(state, event.cause)
+    if event.after is not None:
+        return _placed(state, event)
+    if event.cause != "progress":  # the harness's clock between two partial answers does not part them
+        state = replace(state, parts=_stitched(state) if event.stitches else ())
     return said(state, event.role, event.chars, event.tokens, event.digest)
+
+
+def _stitched(state: RunState) -> tuple[int, ...]:
+    # Of a stream that broke, what had arrived is the last part already, and younger than any answer.
+    last = state.answer
+    older = last is None or last.blank or last.seq <= max(state.parts, default=0)
+    return state.parts if last is None or older else (*state.parts, last.seq)
+
+
+def _placed(state: RunState, event: MessageInjected) -> RunState:
+    number, pending, words = state.messages + 1, state.summary, event.digest
+    _spelt_out("message_injected", event.sources, state.messages)
+    # In the order of the window, as they are said. A digest of a digest quotes what that one did, which is gone.
+    known = {old.number: old for ref in refs(state.window) for old in (*ref.sources, ref)}
+    numbers = (number for first, last in event.sources for number in range(first, last + 1))
+    sources = tuple(known[number] for number in numbers if number in known)
+    if any(source.sources for source in sources) or (sources and (event.source or not _digest_of(event))):
+        raise UnexpectedEvent("message_injected", "it is no digest of messages, and says that it is")
+    if event.source and (pending is None or pending.returned != event.source):
+        raise UnexpectedEvent(
+            "message_injected", f"event {event.source} is no summary that waits for its place"
+        )
+    if pending is not None and pending.returned == event.source:
+        state, words = replace(state, summary=None, pruned_by=pending.name), pending.digest
+    elif sources:
+        words = sha256("".join(source.digest for source in sources).encode()).hexdigest()
+    ref = MessageRef(
+        number=number,
+        role=event.role,
+        seq=event.source or state.seq,
+        unit=number,
+        chars=event.chars,
+        tokens=event.tokens,
+        digest=words,
+        cause=event.text,
+        covers=event.covers,
+        covered_tokens=event.covered_tokens,
+        sources=sources,
+    )
+    return replace(state, window=insert(state.window, ref, event.after or 0), messages=number)
+
+
+def _digest_of(event: MessageInjected) -> bool:
+    return all(type(event.values.get(key)) is int for key in ("per_message", "total"))
 
 
 def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
     """A guard or limit spoke. A time limit may trip at any moment: what is in flight settles first."""
+    if event.verdict is Verdict.DEFER:
+        return replace(state, deferred=event.limit)
+    if event.verdict is Verdict.WARN:
+        return _warned(state, event)
     if event.verdict is not Verdict.STOP or event.limit is None:
         return state
     if event.limit.type != "time" or state.stopping is not None:
@@ -127,10 +222,42 @@ def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
     return replace(state, limit=event.limit, stopping=stopping)
 
 
+def _warned(state: RunState, event: GuardTripped) -> RunState:
+    state = tallied(state, event.guard)
+    if event.gives_back:
+        spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
+        state = replace(state, spent=spent)
+    if event.guard == "empty" and state.answer is not None:
+        return replace(state, answer=replace(state.answer, empties=state.answer.empties + 1))
+    if event.guard == "overflow":
+        return replace(state, overflowed=True, eased=False)
+    if event.code == "summary_failed" and event.guard.startswith("history:") and state.summary is not None:
+        return replace(state, summary=None, pruned_by=state.summary.name)
+    return state
+
+
 def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
-    """The run waits before the next attempt."""
-    backoff = Backoff(until=event.until, since=state.at, attempt=event.attempt)
-    return replace(state, backoff=backoff)
+    """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
+    backoff = Backoff(until=event.until, since=state.at, attempt=event.attempt, fresh=event.cause == "stream")
+    state = tallied(state, event.cause)
+    spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
+    failed = state.failure
+    kept = event.keeps and failed is not None
+    state = replace(state, backoff=backoff, spent=spent, model=event.model)
+    if not kept or failed is None:
+        return state
+    number = state.messages + 1
+    ref = MessageRef(
+        number=number,
+        role=Role.ASSISTANT,
+        seq=failed.seq,
+        unit=number,
+        chars=failed.partial_chars,
+        tokens=failed.partial_tokens,
+        digest=failed.digest,
+    )
+    window = append(state.window, ref)
+    return replace(state, window=window, messages=number, parts=(*state.parts, failed.seq))
 
 
 def state_changed(state: RunState, event: StateChanged) -> RunState:
@@ -160,9 +287,12 @@ def state_digested(state: RunState, event: StateDigested) -> RunState:  # noqa: 
 
 def _outcome(state: RunState, event: StateChanged) -> Outcome:
     answer = state.answer
-    text = answer is not None and not answer.blank
+    if answer is not None and answer.seq < max(state.parts, default=0):
+        answer = None  # what had arrived of a stream that broke is younger
+    text = answer is not None and not answer.blank and event.outcome != "fallback"
     completed = event.target is AgentState.COMPLETED
-    source = ("answer" if completed else "partial") if text else "none"
+    said_so_far = text or (bool(state.parts) and event.outcome != "fallback")
+    source = event.outcome or (("answer" if completed else "partial") if said_so_far else "none")
     return Outcome(
         code=event.code,
         reason=event.reason,
@@ -171,4 +301,5 @@ def _outcome(state: RunState, event: StateChanged) -> Outcome:
         seq=state.seq,
         answer=answer.seq if answer is not None and text else None,
         where=event.where,
+        parts=tuple(seq for seq in state.parts if answer is None or seq != answer.seq) if said_so_far else (),
     )

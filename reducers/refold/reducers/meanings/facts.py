@@ -25,8 +25,9 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.meanings.common import said, where
+from refold.reducers.meanings.common import said, tallied, where
 from refold.reducers.messages import Usage
+from refold.reducers.policy import Policy
 from refold.reducers.state import (
     LastAnswer,
     LastFailure,
@@ -39,6 +40,8 @@ from refold.reducers.state import (
 )
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, append
+
+_NOTHING = Usage()
 
 
 def run_started(state: RunState, event: RunStarted) -> RunState:
@@ -57,8 +60,10 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
         seed=event.seed,
         agent=event.agent,
         parent=event.parent,
+        context=event.context,
     )
-    window = state.window
+    # The task that is named is the one that is pinned; else it is the first message of a person.
+    window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
     for part, size in enumerate(event.messages):
         ref = MessageRef(
             number=part + 1,
@@ -70,6 +75,9 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
             tokens=size.tokens,
             digest=event.digest,
             call=size.call,
+            pinned=part == event.task,
+            reasoning=size.reasoning,
+            arguments=size.arguments,
         )
         window = append(window, ref)
     mark = Mark(at=state.at)
@@ -88,7 +96,7 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
         old,
         run=event.run,
         rules=event.rules,
-        policy=event.policy or old.policy,
+        policy=_worded(event.policy, old.policy) if event.policy else old.policy,
         model=model,
         settings=settings,
         tools=tools,
@@ -105,17 +113,35 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     number = state.messages + 1
     calls = len(event.calls)
     spent = _charged(state.spent, event.usage, event.cost_nanousd, calls)
+    state = _succeeded(replace(state, spent=spent))
+    grace = request.purpose == "grace"
+    # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
+    empty = not calls and (event.blank or (grace and event.hollow))
+    silent, told = empty and event.usage == _NOTHING, any(text.tier for text in request.texts)
+    before, fallback = state.answer, state.policy.retry.fallback
     answer = LastAnswer(
         seq=state.seq,
         step=request.step,
         stop=event.stop,
         chars=event.chars,
-        blank=event.blank,
+        blank=event.blank or (grace and event.hollow),
         calls=calls,
         tokens=event.tokens,
+        stop_raw=event.stop_raw,
+        hollow=event.hollow,
+        incomplete=sum(not call.complete for call in event.calls),
+        silent=silent,
+        empties=before.empties if empty and before else 0,
+        graces=1 + (before.graces if before else 0) if grace else 0,
+        purpose=request.purpose,
+        offered=request.tools,
+        ignored=calls > 0 and event.blank if told else before is not None and before.ignored,
     )
-    if not calls and event.blank:
-        return replace(state, request=None, answer=answer, spent=spent)
+    stays = silent or (fallback is not None and fallback.sticky)
+    parts = () if grace else state.parts
+    state = replace(state, request=None, answer=answer, model=state.model if stays else "", parts=parts)
+    if empty:
+        return state
     ref = MessageRef(
         number=number,
         role=Role.ASSISTANT,
@@ -124,12 +150,11 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         chars=event.chars,
         tokens=event.tokens,
         digest=event.digest,
+        reasoning=event.reasoning_chars,
+        arguments=sum(call.chars for call in event.calls),
     )
     return replace(
         state,
-        request=None,
-        answer=answer,
-        spent=spent,
         window=append(state.window, ref),
         messages=number + calls,
         batch=opened(state.seq, number, event.calls),
@@ -137,16 +162,28 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
 
 
 def model_failed(state: RunState, event: ModelFailed) -> RunState:
-    """The request is over without an answer."""
+    """The request is over without an answer; so may a summary be. What it cost counts."""
+    if event.usage != _NOTHING or event.cost_nanousd is not None:
+        state = replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
+    if state.summary is not None and state.summary.seq == event.request:
+        return replace(state, summary=replace(state.summary, failed=event.failure))
     request = _open_request(state, "model_failed", event.request)
+    state = tallied(state, f"failed:{event.failure}", f"failed:{event.failure}:{request.model}")
     failure = LastFailure(
         seq=state.seq,
         step=request.step,
         attempt=request.attempt,
         failure=event.failure,
         retry_after=event.retry_after,
+        single=event.single,
+        partial_chars=event.partial_chars,
+        partial_tokens=event.partial_tokens,
+        partial_calls=event.partial_calls,
+        digest=event.digest,
+        request=request,
     )
-    return replace(state, request=None, failure=failure)
+    failed_at = state.at if state.failed_at is None else state.failed_at
+    return replace(state, request=None, failure=failure, failed_at=failed_at)
 
 
 def tool_returned(state: RunState, event: ToolReturned) -> RunState:
@@ -155,7 +192,7 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     if not call.dispatched:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     call = replace(call, error=event.error)
-    return ended(state, call, event.chars, event.tokens, event.digest)
+    return ended(state, call, event.chars, event.tokens, event.digest, event.preview)
 
 
 def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
@@ -167,23 +204,40 @@ def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
 
 
 def input_received(state: RunState, event: InputReceived) -> RunState:
-    """A person answered. A message joins the window and begins a turn; approvals do neither."""
+    """A person answered. A message joins the window and begins a turn; an approval does neither."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
         raise UnexpectedEvent("input_received", f"the run is {state.agent_state}, not waiting for a person")
+    if (state.approval is not None) != bool(event.approvals):
+        asked = "whether calls may run" if state.approval else "a message"
+        raise UnexpectedEvent("input_received", f"what was asked for is {asked}")
+    pending = state.approval
+    asked_about = pending.calls if pending else ()
+    # What comes after its time counts as nothing said, here and for the chain.
+    late = pending is not None and pending.deadline is not None and state.at >= pending.deadline
+    state = _no_longer_asked(state)
+    for answer in event.approvals:
+        if answer.call not in asked_about:
+            raise UnexpectedEvent("input_received", f"nobody was asked about call {answer.call}")
+        call = find(state, "input_received", answer.call)
+        if answer.decision == "edit" and not late:
+            state = with_call(state, replace(call, edited=state.seq))
+        elif answer.decision in ("reject", "terminate"):
+            state = with_call(state, replace(call, rejected=True))
     if event.approvals:
-        raise UnexpectedEvent(
-            "input_received", "it approves calls, and no rule of this version asks for that"
-        )
-    waited = state.at - state.asked_at
-    spent = replace(state.spent, person_wait=state.spent.person_wait + waited)
-    state = replace(state, spent=spent, asked_at=None)
+        return state
     state = said(state, Role.USER, event.chars, event.tokens, event.digest)
-    return replace(state, turn=Mark(at=state.at, spent=state.spent))
+    last = replace(state.answer, empties=0) if state.answer else None
+    return replace(state, turn=Mark(at=state.at, spent=state.spent), answer=last, parts=())
 
 
-def summary_returned(state: RunState, event: SummaryReturned) -> RunState:  # noqa: ARG001
-    """A summary came back."""
-    raise UnexpectedEvent("summary_returned", "nothing asked for a summary")
+def summary_returned(state: RunState, event: SummaryReturned) -> RunState:
+    """A summary came back. It is no message yet: the pass that asked for it puts it in its place."""
+    pending = state.summary
+    if pending is None or pending.seq != event.request or pending.returned:
+        raise UnexpectedEvent("summary_returned", f"no summary was asked for at event {event.request}")
+    came = replace(pending, returned=state.seq, tokens=event.tokens, chars=event.chars, digest=event.digest)
+    spent = _charged(state.spent, event.usage, event.cost_nanousd)
+    return replace(state, summary=came, spent=spent)
 
 
 def child_ended(state: RunState, event: ChildEnded) -> RunState:
@@ -203,7 +257,10 @@ def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
 
 
 def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
-    """Time passed: a wait that is over is known to be."""
+    """Time passed: a wait that is over is known to be, for a back-off or for a person."""
+    asked = state.approval
+    if asked is not None and asked.deadline is not None and state.at >= asked.deadline:
+        return _no_longer_asked(state)
     backoff = state.backoff
     if backoff is None or backoff.passed or state.at < backoff.until:
         return state
@@ -225,12 +282,43 @@ def run_resumed(state: RunState, event: RunResumed) -> RunState:
 
 def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
     """Another policy is in force from here on."""
-    return replace(state, setup=replace(state.setup, policy=event.policy))
+    return replace(state, setup=replace(state.setup, policy=_worded(event.policy, state.policy)))
+
+
+def _worded(policy: Policy, old: Policy) -> Policy:
+    # What is under way, or shown shorter, may still say what only the policy before has words for.
+    return replace(policy, texts={**old.texts, **policy.texts})
+
+
+def _no_longer_asked(state: RunState) -> RunState:
+    assert state.asked_at is not None
+    waited = state.spent.person_wait + state.at - state.asked_at
+    return replace(state, spent=replace(state.spent, person_wait=waited), asked_at=None, approval=None)
+
+
+def _succeeded(state: RunState) -> RunState:
+    spent, step = state.spent, state.step.spent
+    waited = spent.retry_wait - step.retry_wait
+    if waited or spent.settled_wait != spent.retry_wait:
+        succeeded = spent.succeeded_wait + waited
+        spent = replace(spent, succeeded_wait=succeeded, settled_wait=spent.retry_wait)
+        state = replace(state, spent=spent)
+    if state.turn.first_response is not None:
+        return state
+    marks = {"lineage": state.lineage, "origin": state.origin, "turn": state.turn}
+    first = {
+        name: replace(mark, first_response=state.at)
+        for name, mark in marks.items()
+        if mark.first_response is None
+    }
+    return replace(state, **first)
 
 
 def _postponed(state: RunState, downtime: int) -> RunState:
     # What is begun again has as long as it had before. Whether the run has is the time limit's affair.
-    request, batch = state.request, state.batch
+    request, batch, summary = state.request, state.batch, state.summary
+    if summary is not None and summary.deadline is not None:
+        return replace(state, summary=replace(summary, deadline=summary.deadline + downtime))
     if request is not None and request.deadline is not None:
         return replace(state, request=replace(request, deadline=request.deadline + downtime))
     if batch is not None and batch.deadline is not None:

@@ -1,12 +1,16 @@
 """On an answer: dispatch its calls, or say what a finished turn means."""
 
+from msgspec.structs import replace
+
 from refold.reducers.events import Fact, ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.rules.ending import injected, may_inject, move
+from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Flow, in_flight, one
-from refold.reducers.state import Batch, RunState
+from refold.reducers.rules.limiting import SPENT, limit_move
+from refold.reducers.rules.requesting import request_grace
+from refold.reducers.state import Batch, LastAnswer, RunState
 from refold.reducers.usage import call_deadline
-from refold.reducers.vocabulary import StopReason
+from refold.reducers.vocabulary import Refusal, StopReason
 
 
 def dispatch(state: RunState, fact: Fact) -> Flow | None:
@@ -30,16 +34,60 @@ def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
     calls = tuple(call.id for call in batch.calls if call.result is None)
     if state.policy.batch == "in_order":
         calls = calls[:1]
-    return ToolsDispatched(calls=calls, deadline=call_deadline(state))
+    begun = any(call.dispatched for call in batch.calls)
+    return ToolsDispatched(calls=calls, deadline=call_deadline(state, batch.deadline if begun else None))
 
 
 def provider_refusal(state: RunState, fact: Fact) -> Flow | None:
     """R13: the provider's filter stopped the answer."""
     if state.answer is None or state.answer.stop is not StopReason.CONTENT_FILTER or state.answer.calls:
         return None
-    return one(
-        move(state, Trigger.FAIL, "content_filter", "the provider's content filter stopped the answer")
-    )
+    sentence = "the provider's content filter stopped the answer"
+    if state.policy.refusal == "complete":
+        return one(move(state, Trigger.COMPLETE, "refused", sentence))
+    return one(move(state, Trigger.FAIL, "content_filter", sentence))
+
+
+def not_offered(state: RunState, fact: Fact) -> Flow | None:
+    """R6: a call of a tool that its request did not offer is refused."""
+    answer = state.answer
+    return None if answer is None or answer.offered is None else _refuse_others(state, answer.offered)
+
+
+def _refuse_others(state: RunState, names: tuple[str, ...]) -> Flow:
+    for call in state.batch.calls if state.batch else ():
+        if call.result is None and call.name not in names:
+            state = yield refused(state, call.id, "offer", "refused:not_offered")
+    return state
+
+
+def turned_down(state: RunState, fact: Fact) -> Flow | None:
+    """R10: what a person has rejected does not run, though a new policy asks nobody any more."""
+    calls = state.batch.calls if state.batch and state.policy.approvals is None else ()
+    refused_by_person = [call.id for call in calls if call.rejected and call.result is None]
+    return _turned_down(state, refused_by_person) if refused_by_person else None
+
+
+def _turned_down(state: RunState, calls: list[str]) -> Flow:
+    for call in calls:
+        decision = refused(state, call, "approvals", "refused:rejected")
+        state = yield replace(decision, why=Refusal.REJECTED, code="rejected")
+    return state
+
+
+def graced(state: RunState, fact: Fact) -> Flow | None:
+    """The answer to the one request that a limit granted: kept, its calls refused; then the limit ends the run."""
+    answer = state.answer
+    return _last_word(state, answer) if answer is not None and answer.purpose == "grace" else None
+
+
+def _last_word(state: RunState, answer: LastAnswer) -> Flow:
+    state = yield from refuse_open(state, "grace", "refused:limit")
+    grace = state.policy.grace
+    again = answer.hollow and grace is not None and answer.graces <= grace.again_if_empty
+    if again and SPENT.first(state) is None:  # what was spent is looked at here as after any answer
+        return (yield request_grace(state))
+    return (yield limit_move(state, "" if answer.hollow else "grace"))
 
 
 def end_of_turn(state: RunState, fact: Fact) -> Flow | None:

@@ -1,23 +1,40 @@
-"""Ways to end a run, and what becomes of the calls that are still open then."""
+"""Ways to end a run, what becomes of the calls that are still open then, and how the harness says something."""
 
-from typing import Any
+from typing import Any, Literal
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.codec import digest
-from refold.reducers.events import CallRefused, Fact, MessageInjected, Said, StateChanged
-from refold.reducers.limits import StepLimit, trips
+from refold.reducers.events import (
+    CallRefused,
+    Fact,
+    GuardTripped,
+    MessageInjected,
+    RequestText,
+    Said,
+    StateChanged,
+)
+from refold.reducers.limits import ENDS, StepLimit, trips
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.policy import text_of
-from refold.reducers.rules.flow import Flow, in_flight
+from refold.reducers.rules.flow import Flow, busy
 from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
 from refold.reducers.usage import used
-from refold.reducers.vocabulary import Refusal, Role
+from refold.reducers.vocabulary import Refusal, Role, Verdict
+
+Values = dict[str, str | int]
 
 
-def move(state: RunState, trigger: Trigger, code: str, reason: str, where: str | None = None) -> StateChanged:
+def move(
+    state: RunState,
+    trigger: Trigger,
+    code: str,
+    reason: str,
+    where: str | None = None,
+    outcome: Literal["", "grace", "fallback"] = "",
+) -> StateChanged:
     """The decision that the machine moves. Raises `IllegalMove` if it cannot."""
     return StateChanged(
         source=state.agent_state,
@@ -26,17 +43,27 @@ def move(state: RunState, trigger: Trigger, code: str, reason: str, where: str |
         code=code,
         reason=reason,
         where=where,
+        outcome=outcome or ("fallback" if _leaves_nothing(state, trigger) else ""),
     )
+
+
+def _leaves_nothing(state: RunState, trigger: Trigger) -> bool:
+    # What a model says beside its calls is no answer, once they have run.
+    if state.policy.fallback is None or all(trigger is not end for end, _ in ENDS.values()):
+        return False
+    answer = state.answer
+    return not state.parts and (answer is None or answer.blank or answer.ran)
 
 
 def asked_to_stop(state: RunState, fact: Fact) -> Flow | None:
     """First in every phase: a run that is to stop ends once nothing is in flight; open calls are refused."""
-    if state.stopping is None or state.request is not None or in_flight(state):
+    if state.stopping is None or busy(state):
         return None
-    return _stopped(state, state.stopping)
+    return stopped_by(state, state.stopping)
 
 
-def _stopped(state: RunState, stopping: Stopping) -> Flow:
+def stopped_by(state: RunState, stopping: Stopping) -> Flow:
+    """Refuse what was not started, and end as `stopping` says."""
     state = yield from refuse_open(state, stopping.code, "refused:stopped")
     return (yield move(state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 
@@ -49,21 +76,45 @@ def refuse_open(state: RunState, guard: str, text: str, version: int = 1) -> Flo
     return state
 
 
-def refused(state: RunState, call: str, guard: str, text: str, *, version: int = 1) -> CallRefused:
+def refused(
+    state: RunState, call: str, guard: str, text: str, *, version: int = 1, hidden: bool = False
+) -> CallRefused:
     """The decision to skip a call, with what the model is told instead of a result."""
     said = _said(state, Role.TOOL, text, {})
-    return CallRefused(call=call, why=Refusal.SKIPPED, guard=guard, version=version, text=text, **said)
+    return CallRefused(
+        call=call, why=Refusal.SKIPPED, guard=guard, version=version, text=text, hidden=hidden, **said
+    )
 
 
 def injected(
-    state: RunState, text: str, cause: str, values: dict[str, str | int] | None = None, role: Role = Role.USER
+    state: RunState,
+    text: str,
+    cause: str,
+    values: Values | None = None,
+    role: Role = Role.USER,
+    *,
+    stitches: bool = False,
 ) -> MessageInjected:
     """The decision to say something to the model, kept in the window."""
     said = _said(state, role, text, values or {})
-    return MessageInjected(role=role, text=text, values=values or {}, cause=cause, **said)
+    return MessageInjected(role=role, text=text, values=values or {}, cause=cause, stitches=stitches, **said)
 
 
-def _said(state: RunState, role: Role, text: str, values: dict[str, str | int]) -> dict[str, Any]:
+def reminder(state: RunState, text: str, cause: str, values: Values | None = None) -> RequestText:
+    """Something to say to the model in one request only."""
+    rendered = render(text_of(state.policy, text), values or {})
+    _, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=rendered))
+    return RequestText(role=Role.USER, text=text, tokens=tokens, values=values or {}, cause=cause)
+
+
+def warned(guard: str, code: str, saw: Values | None = None, *, gives_back: int = 0) -> GuardTripped:
+    """The decision that records a reaction of the rules, and counts it under `guard`."""
+    return GuardTripped(
+        guard=guard, version=1, verdict=Verdict.WARN, code=code, saw=saw or {}, gives_back=gives_back
+    )
+
+
+def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
     rendered = render(text_of(state.policy, text), values)
     chars, tokens = measured(state.policy.estimator, Message(role=role, text=rendered))
     content = Said(texts=(rendered,))
@@ -71,6 +122,8 @@ def _said(state: RunState, role: Role, text: str, values: dict[str, str | int]) 
 
 
 def may_inject(state: RunState) -> bool:
-    """Whether somebody will read it: once the step limit is reached no request follows, and nothing is injected."""
+    """Whether somebody will read it: once a limit is reached no request follows, and nothing is injected."""
+    if state.deferred is not None:
+        return False
     limits = (limit for limit in state.policy.limits if isinstance(limit, StepLimit))
     return not any(trips(limit, used(limit, state)) for limit in limits)

@@ -1,29 +1,85 @@
-"""On a failed request: wait and try again, or give up with the failure's class."""
+"""On a failed request: wait and try again, ask another model, or give up with the failure's class."""
 
 from refold.reducers.events import Fact, RetryScheduled
 from refold.reducers.machine import Trigger
-from refold.reducers.retry import chance, delay
+from refold.reducers.retry import allows, chance, delay, in_window, next_model
 from refold.reducers.rules.ending import move
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.state import RunState
+from refold.reducers.rules.limiting import limit_move
+from refold.reducers.state import LastFailure, RunState
 from refold.reducers.vocabulary import FailureClass
 
 
 def retry(state: RunState, fact: Fact) -> Flow | None:
-    """F4: a failure of a retryable class is tried again after a back-off, as often as the policy allows."""
+    """F4, F5: a failure is tried again after a back-off, of the same model or of the policy's next one."""
     failed, policy = state.failure, state.policy.retry
-    if failed is None or failed.failure not in policy.classes or failed.attempt >= policy.attempts:
+    if failed is None:
         return None
-    wait = delay(policy, failed.attempt, chance(state.setup.seed, failed.seq), failed.retry_after)
-    return one(
-        RetryScheduled(attempt=failed.attempt + 1, delay=wait, until=state.at + wait, failure=failed.failure)
+    number = _number(state, failed)
+    wait = delay(policy, number, chance(state.setup.seed, failed.seq), failed.retry_after, failed.failure)
+    elapsed = state.at - (state.at if state.failed_at is None else state.failed_at)
+    again = allows(policy, number, elapsed, wait, failed.failure)
+    retryable = failed.failure in policy.classes
+    other = _next_model(state, failed.attempt, retryable=retryable, exhausted=retryable and not again)
+    if other is not None and in_window(policy, elapsed, wait):
+        # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
+        # attempt was going to be asked again, and the attempts go on.
+        number, pause = (failed.attempt + 1, wait) if again else (1, 0)
+        return one(_scheduled(state, failed, number, pause, other, "fallback"))
+    return one(_scheduled(state, failed, failed.attempt + 1, wait, state.model, "retry")) if again else None
+
+
+def _number(state: RunState, failed: LastFailure) -> int:
+    """How many failures of its kind this model has had in this step: a class with numbers of its own has a count."""
+    own = state.policy.retry.by_class
+    if not own:
+        return failed.attempt
+    if failed.failure in own:
+        return _count(state, failed.failure)
+    return max(1, failed.attempt - sum(_count(state, failure) for failure in own))
+
+
+def _count(state: RunState, failure: FailureClass) -> int:
+    key = f"failed:{failure}:{state.model}"
+    return state.spent.tally.get(key, 0) - state.step.spent.tally.get(key, 0)
+
+
+def model_after_break(state: RunState) -> str:
+    """The model of the step that follows a broken stream: another one, once so many streams of this one broke."""
+    return _next_model(state, 0, retryable=True, exhausted=False) or state.model
+
+
+def _next_model(state: RunState, attempt: int, *, retryable: bool, exhausted: bool) -> str | None:
+    fallback = state.policy.retry.fallback
+    if fallback is None:
+        return None
+    models = ("", *fallback.models)
+    current = models.index(state.model) if state.model in models else len(models) - 1
+    broken = state.spent.tally.get(f"failed:{FailureClass.STREAM_BROKEN}:{state.model}", 0)
+    return next_model(
+        fallback, current, attempt, retryable=retryable, exhausted=exhausted, stream_failures=broken
+    )
+
+
+def _scheduled(
+    state: RunState, failed: LastFailure, attempt: int, wait: int, model: str, cause: str
+) -> RetryScheduled:
+    return RetryScheduled(
+        attempt=attempt,
+        delay=wait,
+        until=state.at + wait,
+        failure=failed.failure,
+        model=model,
+        cause="fallback" if cause == "fallback" else "retry",
     )
 
 
 def give_up(state: RunState, fact: Fact) -> Flow:
-    """F6: ERROR, with the failure's class."""
+    """F6: ERROR, with the failure's class. Of the one request that a limit granted, the end by that limit."""
     failed = state.failure
     assert failed is not None
+    if state.limit is not None:
+        return one(limit_move(state))
     overflow = failed.failure is FailureClass.CONTEXT_OVERFLOW
     code = "context_overflow" if overflow else f"provider:{failed.failure}"
     reason = f"the model request failed ({failed.failure}) at attempt {failed.attempt} of step {failed.step}"

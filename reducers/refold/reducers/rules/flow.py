@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Generator
 
+import msgspec
+
 from refold.reducers.events import Decision, Fact
 from refold.reducers.state import RunState
 
@@ -18,11 +20,39 @@ def one(decision: Decision) -> Flow:
     return (yield decision)
 
 
+class FirstOf(msgspec.Struct, frozen=True):
+    """A check that is the first of these that has an opinion: those after it are not looked at."""
+
+    checks: tuple[Check, ...]
+
+    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
+        """What this check decides, if anything."""
+        flows = (found for check in self.checks if (found := check(state, fact)) is not None)
+        return next(flows, None)
+
+
+class WithoutCalls(msgspec.Struct, frozen=True):
+    """R12: the check, on an answer without calls: what is asked when a batch is done is asked there too."""
+
+    checks: tuple[Check]
+
+    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
+        """What this check decides, if anything."""
+        return None if state.answer is None or state.answer.calls else self.checks[0](state, fact)
+
+
 def settled(state: RunState) -> bool:
     """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
-    if state.ended or state.request is not None or state.asked_at is not None:
+    if state.ended or state.asked_at is not None:
         return True
-    return in_flight(state) or (state.backoff is not None and not state.backoff.passed)
+    return busy(state) or (state.backoff is not None and not state.backoff.passed)
+
+
+def busy(state: RunState) -> bool:
+    """Whether something is under way that must report: a request, a summary, a call."""
+    summary = state.summary
+    waits = summary is not None and not summary.returned and summary.failed is None
+    return state.request is not None or waits or in_flight(state)
 
 
 def in_flight(state: RunState) -> bool:

@@ -1,27 +1,46 @@
 """Guards at work: what they say is recorded and carried out, in the policy's order."""
 
+import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import Fact, GuardTripped
+from refold.reducers.events import ApprovalRequested, Fact, GuardTripped
 from refold.reducers.guards.duty import judged
-from refold.reducers.guards.protocol import Inject, Judgement, Place, Refuse, Stop, Warn
+from refold.reducers.guards.protocol import (
+    Ask,
+    Inject,
+    Judgement,
+    Place,
+    Refuse,
+    Remind,
+    Shorten,
+    Stop,
+    Warn,
+)
+from refold.reducers.history import Shortening, cutting
+from refold.reducers.machine import Trigger
+from refold.reducers.messages import TextCut
 from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.flow import Check, Flow
+from refold.reducers.rules.flow import Flow
+from refold.reducers.rules.pruning import trimming
 from refold.reducers.state import RunState, Watch
 from refold.reducers.vocabulary import Verdict
+from refold.reducers.window import refs
 
 
-def guards(place: Place) -> Check:
+class Guards(msgspec.Struct, frozen=True):
     """A check by the guards of one place. The first that stops the run wins; what does not stop accumulates."""
 
-    def check(state: RunState, fact: Fact) -> Flow | None:
-        for index, watch in enumerate(state.guards):
-            said = judged(watch, state, place)
-            if said:
-                return _carry_out_from(state, place, index, said)
-        return None
+    place: Place
 
-    return check
+    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
+        """What this check decides, if anything."""
+        for index, watch in enumerate(state.guards):
+            if watch.guard is None or self.place not in watch.guard.places:
+                continue  # asked of every guard at every place, so a call would cost more than the answer
+            said = judged(watch, state, self.place)
+            if said and not all(isinstance(judgement, Remind) for judgement in said):
+                return _carry_out_from(state, self.place, index, said)
+        return None
 
 
 def _carry_out_from(state: RunState, place: Place, index: int, said: tuple[Judgement, ...]) -> Flow:
@@ -30,7 +49,7 @@ def _carry_out_from(state: RunState, place: Place, index: int, said: tuple[Judge
         watch = state.guards[at]
         for judgement in said if at == index else judged(watch, state, place):
             state = yield from _carry_out(state, watch, judgement)
-            if state.ended:
+            if state.ended or state.asked_at is not None:
                 return state
     return state
 
@@ -49,6 +68,12 @@ def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
                 state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
         case Refuse():
             state = yield from _refuse(state, watch, judgement)
+        case Shorten():
+            state = yield from _shorten(state, watch, judgement)
+        case Ask():
+            state = yield from _ask(state, watch, judgement)
+        case Remind():
+            pass  # the next request carries it: `rules.reminding`
     return state
 
 
@@ -69,6 +94,25 @@ def _refuse(state: RunState, watch: Watch, judgement: Refuse) -> Flow:
             metadata=judgement.metadata,
         )
     )
+
+
+def _shorten(state: RunState, watch: Watch, judgement: Shorten) -> Flow:
+    ref = next((ref for ref in refs(state.window) if ref.call == judgement.call), None)
+    if ref is None:
+        return state
+    cut = TextCut(head=0, tail=0, removed=ref.chars)
+    values = {**judgement.values, **cutting.sizes(ref)}
+    shorter = Shortening(number=ref.number, text=judgement.text, cuts=(cut,), values=values)
+    return (yield trimming(state, ref, shorter, watch.name, judgement.code))
+
+
+def _ask(state: RunState, watch: Watch, judgement: Ask) -> Flow:
+    deadline = None if judgement.timeout is None else state.at + judgement.timeout
+    state = yield ApprovalRequested(
+        calls=judgement.calls, approver=judgement.approver, deadline=deadline, version=watch.version
+    )
+    sentence = f"a person decides about {len(judgement.calls)} calls"
+    return (yield move(state, Trigger.ASK, "approval", sentence))
 
 
 def _tripped(watch: Watch, judgement: Judgement, verdict: Verdict) -> GuardTripped:

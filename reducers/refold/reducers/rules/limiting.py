@@ -1,74 +1,166 @@
-"""Limits at work: which are looked at where, and how each ends the run."""
+"""Limits at work: which are looked at where, and how each ends the run, or grants one last request first."""
 
-from collections.abc import Callable
+import msgspec
 
-from refold.reducers.events import Fact, GuardTripped
-from refold.reducers.limits import Limit, TimeLimit, check_of, measure_of, name_of, trips
-from refold.reducers.machine import Trigger
-from refold.reducers.rules.ending import asked_to_stop, move, refuse_open
-from refold.reducers.rules.flow import Check, Flow
+from refold.reducers.events import Fact, GuardTripped, StateChanged
+from refold.reducers.limits import (
+    ENDS,
+    CostLimit,
+    Limit,
+    LimitHit,
+    MessageLimit,
+    StepLimit,
+    TimeLimit,
+    TokenLimit,
+    check_of,
+    measure_of,
+    name_of,
+    trips,
+)
+from refold.reducers.rules.ending import asked_to_stop, move, refuse_open, stopped_by, warned
+from refold.reducers.rules.flow import Flow, one
+from refold.reducers.rules.requesting import granted_by, request_grace
 from refold.reducers.state import RunState
-from refold.reducers.usage import hit, used
+from refold.reducers.usage import hit, promised, trips_at, used
 from refold.reducers.vocabulary import Verdict
 
 VERSION = 1
+BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
+BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
+COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
+OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
 
 
-def time_limits(state: RunState, fact: Fact) -> Flow | None:
-    """P2, and whenever the clock was read: a time limit that trips lets the run settle, then end TIMED_OUT."""
-    if state.stopping is None:
-        for limit in state.policy.limits:
-            if isinstance(limit, TimeLimit) and trips(limit, used(limit, state)):
-                return _timed_out(state, fact, limit)
-    return asked_to_stop(state, fact)
+class TimeLimits(msgspec.Struct, frozen=True):
+    """A check of the time limits: one that trips lets the run settle, then end TIMED_OUT.
+
+    P2 looks at those for before a request only; whenever the clock has moved, `every` one is a deadline.
+    """
+
+    every: bool = True
+
+    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
+        """What this check decides, if anything."""
+        if state.stopping is None:
+            until = promised(state) if self.every else 0
+            for limit in self.among(state):
+                over = trips(limit, used(limit, state))
+                if over and (state.at > until or trips_at(limit, state) >= until):
+                    return _timed_out(state, fact, limit)
+        return asked_to_stop(state, fact)
+
+    def among(self, state: RunState) -> list[TimeLimit]:
+        """The policy's limits that are looked at here, in order."""
+        timed = (limit for limit in state.policy.limits if isinstance(limit, TimeLimit))
+        return [limit for limit in timed if self.every or limit.check == "preflight"]
 
 
-def _timed_out(state: RunState, fact: Fact, limit: TimeLimit) -> Flow:
+def _timed_out(state: RunState, fact: Fact, limit: Limit) -> Flow:
     state = yield _tripped(limit, state)
     stopped = asked_to_stop(state, fact)
     return state if stopped is None else (yield from stopped)
 
 
-def limited(concerns: Callable[[Limit], bool], trigger: Trigger, code: str) -> Check:
-    """A check of the limits that `concerns` picks, in the policy's order. The first that trips ends the run."""
+class Limits(msgspec.Struct, frozen=True):
+    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's order.
 
-    def check(state: RunState, fact: Fact) -> Flow | None:
-        for limit in state.policy.limits:
-            if concerns(limit) and trips(limit, used(limit, state)):
-                return _ended(state, limit, trigger, code)
+    `since` is the version of the rules from which on it is asked.
+    """
+
+    check: str
+    kinds: tuple[tuple[type[Limit], str], ...]
+    since: int = 1
+
+    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
+        """What this check decides, if anything."""
+        found = self.first(state) if state.setup.rules >= self.since else None
+        return None if found is None else _reached(state, found)
+
+    def first(self, state: RunState) -> Limit | None:
+        """The first of them that trips."""
+        return next((limit for limit in self.among(state) if trips(limit, used(limit, state))), None)
+
+    def among(self, state: RunState) -> list[Limit]:
+        """The policy's limits that are looked at here, in order."""
+        here = [limit for limit in state.policy.limits if check_of(limit) == self.check]
+        return [
+            limit
+            for kind, measure in (self.kinds if here else ())
+            for limit in here
+            if type(limit) is kind and measure_of(limit) == measure
+        ]
+
+
+SPENT = Limits("response", COUNTED, since=2)
+"""What a failure, a summary or a child cost is looked at as soon as it is known. Under version 1 nobody did."""
+
+
+def _reached(state: RunState, limit: Limit) -> Flow | None:
+    if check_of(limit) == "response_deferred":
+        return one(_tripped(limit, state, Verdict.DEFER)) if state.deferred is None else None
+    return _ended(state, limit)
+
+
+def _ended(state: RunState, limit: Limit) -> Flow:
+    state = yield _tripped(limit, state)
+    if state.stopping is not None:
+        return (yield from stopped_by(state, state.stopping))
+    state = yield from refuse_open(state, _guard(name_of(limit)), "refused:limit", VERSION)
+    grace = state.policy.grace
+    if grace is not None and name_of(limit) in grace.on and check_of(limit) == "preflight":
+        return (yield request_grace(state))
+    return (yield limit_move(state))
+
+
+def deferred(state: RunState, fact: Fact) -> Flow | None:
+    """R12, T3: a limit that was judged on the response ends the run, now that its batch is done or it has none."""
+    return None if state.deferred is None else _carried_out(state, state.deferred)
+
+
+def _carried_out(state: RunState, found: LimitHit) -> Flow:
+    state = yield _of(found, Verdict.STOP)
+    if state.stopping is not None:
+        return (yield from stopped_by(state, state.stopping))
+    return (yield limit_move(state))
+
+
+def free_steps(state: RunState, fact: Fact) -> Flow | None:
+    """R1: a step whose calls are all to a step limit's `free_tools` does not count there."""
+    if state.batch is None:
         return None
-
-    return check
-
-
-def _ended(state: RunState, limit: Limit, trigger: Trigger, code: str) -> Flow:
-    state = yield _tripped(limit, state, code)
-    state = yield from refuse_open(state, _guard(limit), "refused:limit", VERSION)
-    return (yield move(state, trigger, code, _sentence(state)))
-
-
-def at(kind: type[Limit], check: str, measure: str = "usage") -> Callable[[Limit], bool]:
-    """Picks the limits of one type that are looked at in one place, of tokens those of one measure."""
-
-    def concerns(limit: Limit) -> bool:
-        return type(limit) is kind and check_of(limit) == check and measure_of(limit) == measure
-
-    return concerns
+    names = {call.name for call in state.batch.calls}
+    free = [
+        name_of(limit)
+        for limit in state.policy.limits
+        if isinstance(limit, StepLimit) and limit.free_tools and names <= set(limit.free_tools)
+    ]
+    return _freed(state, free) if free else None
 
 
-def _tripped(limit: Limit, state: RunState, code: str = "time_limit") -> GuardTripped:
-    return GuardTripped(
-        guard=_guard(limit), version=VERSION, verdict=Verdict.STOP, code=code, limit=hit(limit, state)
-    )
+def _freed(state: RunState, names: list[str]) -> Flow:
+    for name in names:
+        state = yield warned(f"free:{name}", "free_step")
+    return state
 
 
-def _guard(limit: Limit) -> str:
-    return f"limit:{name_of(limit)}"
-
-
-def _sentence(state: RunState) -> str:
-    found = state.limit
-    assert found is not None
-    return (
+def limit_move(state: RunState, reached: str = "") -> StateChanged:
+    """The decision to end by the limit that tripped."""
+    found = granted_by(state)
+    trigger, code = ENDS[found.type, found.measure]
+    reason = (
         f"limit {found.name!r} was reached: {found.used} {found.unit} used, and {found.op} {found.value} ends"
     )
+    return move(state, trigger, code, reason, outcome="grace" if reached == "grace" else "")
+
+
+def _tripped(limit: Limit, state: RunState, verdict: Verdict = Verdict.STOP) -> GuardTripped:
+    return _of(hit(limit, state), verdict)
+
+
+def _of(found: LimitHit, verdict: Verdict) -> GuardTripped:
+    code = ENDS[found.type, found.measure][1]
+    return GuardTripped(guard=_guard(found.name), version=VERSION, verdict=verdict, code=code, limit=found)
+
+
+def _guard(name: str) -> str:
+    return f"limit:{name}"

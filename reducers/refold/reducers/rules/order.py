@@ -5,7 +5,7 @@ Limits win over recoveries, recoveries over the end of a turn. A new rule is a l
 even that: it names the place where it speaks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 
@@ -21,22 +21,54 @@ from refold.reducers.events import (
     ModelResponded,
     RunForked,
     RunStarted,
+    SummaryReturned,
     ToolReturned,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards.protocol import Place
-from refold.reducers.limits import CostLimit, MessageLimit, StepLimit, TokenLimit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.rules.answering import dispatch, dispatch_next, end_of_turn, provider_refusal, tools_done
+from refold.reducers.rules.answering import (
+    dispatch,
+    dispatch_next,
+    end_of_turn,
+    graced,
+    not_offered,
+    provider_refusal,
+    tools_done,
+    turned_down,
+)
 from refold.reducers.rules.ending import asked_to_stop, move
 from refold.reducers.rules.failing import give_up, retry
-from refold.reducers.rules.flow import Check, Flow, one, settled
-from refold.reducers.rules.guarding import guards
-from refold.reducers.rules.limiting import at, limited, time_limits
-from refold.reducers.rules.requesting import history, request, request_again
+from refold.reducers.rules.flow import Check, FirstOf, Flow, WithoutCalls, one, settled
+from refold.reducers.rules.guarding import Guards
+from refold.reducers.rules.limiting import (
+    BEFORE,
+    BUDGETS,
+    COUNTED,
+    OTHERS,
+    SPENT,
+    Limits,
+    TimeLimits,
+    deferred,
+    free_steps,
+)
+from refold.reducers.rules.nearing import near_budget, near_time
+from refold.reducers.rules.pruning import history, summarised
+from refold.reducers.rules.recovering import (
+    broken_calls,
+    broken_stream,
+    empty,
+    overflow,
+    overflow_stop,
+    room,
+    silent_stream,
+    truncation,
+)
+from refold.reducers.rules.reminding import progress
+from refold.reducers.rules.requesting import request, request_again
 from refold.reducers.state import RunState
 
-RULES = 1
+RULES = 2
 """The version of the decision rules in this file, recorded in `run_started.rules`."""
 
 DIGEST_EVERY = 256
@@ -48,78 +80,81 @@ class Phase(Enum):
     REQUEST = "before a request"
     AGAIN = "before another attempt"
     RESPONSE = "on a response"
+    ANSWER = "when nothing has ended the run by a response"
     RESULTS = "when a batch is complete"
     FAILURE = "on a failure"
     PARTIAL = "when part of a batch is back"
+    APPROVAL = "when a person, or their time, decided about calls"
+    SUMMARY = "when a summary came back, or failed to"
     ASIDE = "when a clock was read, or a cancellation came"
 
 
 def answered(state: RunState, fact: Fact) -> Flow | None:
-    """A person's answer moves the machine back to where it came from."""
+    """A person's answer moves the machine back to where it came from; so does the end of their time."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is not None:
         return None
+    if isinstance(fact, ClockRead):
+        sentence = "nobody answered in time: what the policy says of that counts"
+        return one(move(state, Trigger.ANSWERED, "unanswered", sentence))
     return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
 
 
-def without_calls(check: Check) -> Check:
-    """R12: the check, on an answer without calls: what is asked when a batch is done is asked there too."""
-
-    def checked(state: RunState, fact: Fact) -> Flow | None:
-        return None if state.answer is None or state.answer.calls else check(state, fact)
-
-    return checked
-
-
-_STEPS = limited(at(StepLimit, "preflight"), Trigger.EXHAUST_STEPS, "step_limit")
-_MESSAGES = limited(at(MessageLimit, "preflight"), Trigger.EXCEED_BUDGET, "message_limit")
-_ESTIMATE = limited(at(TokenLimit, "preflight", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
-_TOKENS_BEFORE = limited(at(TokenLimit, "preflight"), Trigger.EXCEED_BUDGET, "token_budget")
-_COST_BEFORE = limited(at(CostLimit, "preflight"), Trigger.EXCEED_BUDGET, "cost_limit")
-_TOKENS = limited(at(TokenLimit, "response"), Trigger.EXCEED_BUDGET, "token_budget")
-_ESTIMATE_AFTER = limited(at(TokenLimit, "response", "estimate"), Trigger.EXCEED_BUDGET, "token_estimate")
-_COST = limited(at(CostLimit, "response"), Trigger.EXCEED_BUDGET, "cost_limit")
+_RUN_CALLS = (turned_down, Guards(Place.ON_APPROVAL), dispatch)
 
 ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
     {
         Phase.REQUEST: (
             asked_to_stop,
             answered,
-            time_limits,
-            _STEPS,
-            _MESSAGES,
-            _ESTIMATE,
-            _TOKENS_BEFORE,
-            _COST_BEFORE,
+            TimeLimits(every=False),
+            Limits("preflight", BEFORE + COUNTED),
+            progress(before_history=True),
             history,
-            guards(Place.BEFORE_REQUEST),
+            progress(before_history=False),
+            near_time,
+            Guards(Place.BEFORE_REQUEST),
             request,
         ),
-        Phase.AGAIN: (asked_to_stop, time_limits, request_again),
+        Phase.AGAIN: (asked_to_stop, TimeLimits(), request_again),
         Phase.RESPONSE: (
             asked_to_stop,
-            _TOKENS,
-            _ESTIMATE_AFTER,
-            _COST,
-            guards(Place.ON_RESPONSE),
-            guards(Place.ON_REPETITION),
-            guards(Place.ON_CALLS),
-            guards(Place.ON_BATCH),
-            dispatch,
-            without_calls(guards(Place.AFTER_TOOLS)),
-            provider_refusal,
-            end_of_turn,
+            graced,
+            free_steps,
+            overflow_stop,
+            Limits("response", BUDGETS + OTHERS),
+            Limits("response_deferred", BUDGETS + OTHERS),
+            near_budget,
+            Guards(Place.ON_RESPONSE),
+            room,
         ),
+        Phase.ANSWER: (
+            not_offered,
+            broken_calls,
+            Guards(Place.ON_REPETITION),
+            Guards(Place.ON_CALLS),
+            Guards(Place.ON_BATCH),
+            *_RUN_CALLS,
+            WithoutCalls((deferred,)),
+            WithoutCalls((Guards(Place.AFTER_TOOLS),)),
+            provider_refusal,
+            silent_stream,
+            FirstOf((truncation, Guards(Place.ON_FINISHED), empty, end_of_turn)),
+        ),
+        Phase.APPROVAL: (asked_to_stop, answered, TimeLimits(), *_RUN_CALLS),
         Phase.RESULTS: (
             asked_to_stop,
-            time_limits,
+            TimeLimits(),
+            SPENT,
             tools_done,
-            guards(Place.ON_RESULTS),
-            guards(Place.AFTER_TOOLS),
-            guards(Place.ON_NUDGE),
+            Guards(Place.ON_RESULTS),
+            deferred,
+            Guards(Place.AFTER_TOOLS),
+            Guards(Place.ON_NUDGE),
         ),
-        Phase.FAILURE: (asked_to_stop, time_limits, retry, give_up),
-        Phase.PARTIAL: (asked_to_stop, time_limits, dispatch_next),
-        Phase.ASIDE: (asked_to_stop, time_limits),
+        Phase.FAILURE: (asked_to_stop, TimeLimits(), SPENT, overflow, broken_stream, retry, give_up),
+        Phase.PARTIAL: (asked_to_stop, TimeLimits(), dispatch_next),
+        Phase.SUMMARY: (asked_to_stop, TimeLimits(), SPENT, summarised),
+        Phase.ASIDE: (asked_to_stop, TimeLimits()),
     }
 )
 
@@ -127,21 +162,22 @@ _ENTRY: Mapping[type[Event], Phase] = MappingProxyType(
     {
         RunStarted: Phase.REQUEST,
         RunForked: Phase.REQUEST,
-        InputReceived: Phase.REQUEST,
         ModelResponded: Phase.RESPONSE,
-        ModelFailed: Phase.FAILURE,
+        SummaryReturned: Phase.SUMMARY,
         CancelRequested: Phase.ASIDE,
     }
 )
 
 
-def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
+def decide(
+    state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None = None
+) -> Iterator[tuple[Decision, RunState]]:
     """What follows from `fact`, which `state` has been folded with: each decision, with the state after it.
 
     Each decision is folded before the next is derived. Ends when something in the world comes next, a person
-    is asked, or the run has ended.
+    is asked, or the run has ended. `look` is shown each check that is asked, and the state that it is asked of.
     """
-    flow = _flow(state, fact)
+    flow = _flow(state, fact, look)
     try:
         decision = next(flow)
         while True:
@@ -155,22 +191,28 @@ def decide(state: RunState, fact: Fact) -> Iterator[tuple[Decision, RunState]]:
         yield decision, evolve(state, decision)
 
 
-def _flow(state: RunState, fact: Fact) -> Flow:
+def _flow(state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None) -> Flow:
     phase = _entry(state, fact)
     while phase is not None:
         done = _over(phase, state)
         for check in ORDER[phase]:
+            if look is not None:
+                look(check, state)
             flow = check(state, fact)
             if flow is not None:
                 state = yield from flow
                 done = _over(phase, state)
             if done:
-                return state
+                break
+        if done and (settled(state) or not state.overflowed):
+            return state
         phase = _next(phase, state)
     return state
 
 
 def _over(phase: Phase, state: RunState) -> bool:
+    if state.overflowed and phase is Phase.FAILURE:
+        return True  # what follows is the next request, and no other recovery
     # Here something is mostly in flight: that must not hide a deadline that has passed.
     return state.ended if phase in (Phase.PARTIAL, Phase.ASIDE) else settled(state)
 
@@ -180,13 +222,28 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
         case ToolReturned():
             return Phase.PARTIAL if state.batch else Phase.RESULTS
         case ClockRead():
-            return Phase.AGAIN if state.backoff and state.backoff.passed else Phase.ASIDE
+            return _after_a_wait(state)
+        case InputReceived():
+            return Phase.APPROVAL if state.batch else Phase.REQUEST
+        case ModelFailed():
+            return Phase.SUMMARY if state.summary else Phase.FAILURE
         case _:
             return _ENTRY.get(type(fact))
 
 
+def _after_a_wait(state: RunState) -> Phase:
+    if state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is None:
+        return Phase.APPROVAL
+    if state.backoff is None or not state.backoff.passed:
+        return Phase.ASIDE
+    return Phase.REQUEST if state.backoff.fresh else Phase.AGAIN
+
+
 def _next(phase: Phase, state: RunState) -> Phase | None:
     """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on, ask."""
-    if phase is Phase.RESPONSE and state.answer is not None and state.answer.calls:
+    if phase is Phase.RESPONSE and not state.overflowed:
+        return Phase.ANSWER
+    if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.calls:
         return Phase.RESULTS
-    return Phase.REQUEST if phase in (Phase.RESPONSE, Phase.RESULTS) else None
+    goes_on = (Phase.RESPONSE, Phase.ANSWER, Phase.RESULTS, Phase.FAILURE, Phase.SUMMARY)
+    return Phase.REQUEST if phase in goes_on else None

@@ -1,63 +1,102 @@
-"""Before a request: history is pruned, then the model is asked."""
+"""The request itself: what it shows besides the window, which tools it offers, and of which model it is asked."""
 
 import hashlib
 
-from refold.reducers.events import Fact, HistoryPruned, ModelRequested
-from refold.reducers.history import prune
+from msgspec.structs import replace
+
+from refold.reducers.checkpoint import encoded, offer_digest
+from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.events import Fact, ModelRequested, RequestText
+from refold.reducers.limits import LimitHit
+from refold.reducers.rules.ending import reminder
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.state import RunState
+from refold.reducers.rules.reminding import offered, reminders
+from refold.reducers.state import Request, RunState
 from refold.reducers.usage import call_deadline
-
-
-def history(state: RunState, fact: Fact) -> Flow | None:
-    """P7: the policy's passes, in order. A pass that changes nothing says nothing."""
-    return _pruned(state) if state.policy.history else None
-
-
-def _pruned(state: RunState) -> Flow:
-    for step in state.policy.history:
-        before = state.window
-        pruning = prune(before, step)
-        if pruning is not None:
-            state = yield HistoryPruned(
-                name=step.name,
-                reason=step.reason,
-                before=before.count,
-                after=pruning.window.count,
-                tokens_before=before.tokens,
-                tokens_after=pruning.window.tokens,
-                kept=pruning.window.ranges,
-                over_budget=pruning.over_budget,
-            )
-    return state
 
 
 def request(state: RunState, fact: Fact) -> Flow:
     """P10: ask the model, as the next step."""
-    return one(_requested(state, state.spent.steps + 1, 1))
+    texts = reminders(state)
+    step = state.spent.steps + 1
+    return one(_requested(state, step, 1, texts, tools=offered(state, texts), model=state.model))
 
 
 def request_again(state: RunState, fact: Fact) -> Flow:
-    """After a back-off: the next attempt at the same step."""
+    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts."""
     assert state.backoff is not None
-    return one(_requested(state, state.spent.steps, state.backoff.attempt))
-
-
-def _requested(state: RunState, step: int, attempt: int) -> ModelRequested:
-    return ModelRequested(
-        step=step,
-        attempt=attempt,
-        view=view_digest(state),
-        messages=state.window.ranges,
-        input_tokens=state.window.tokens,
-        deadline=call_deadline(state),
+    failed = state.failure
+    before = failed.request if failed and failed.request else Request(seq=0, step=0, attempt=0)
+    return one(
+        _requested(
+            state,
+            state.spent.steps,
+            state.backoff.attempt,
+            before.texts,
+            tools=before.tools,
+            model=state.model,
+            purpose=before.purpose,
+            promised=before.deadline,
+        )
     )
 
 
-def view_digest(state: RunState) -> str:
+def request_grace(state: RunState) -> ModelRequested:
+    """At a limit: one more request, without tools, in which the model says what was done."""
+    found = granted_by(state)
+    text = reminder(state, "grace", "grace", {"limit": found.name, "max": found.value})
+    return _requested(state, state.spent.steps, 1, (text,), tools=(), model=state.model, purpose="grace")
+
+
+def granted_by(state: RunState) -> LimitHit:
+    """The limit that ends the run, after one last request if it granted it."""
+    if state.limit is None:
+        raise UnexpectedEvent("model_requested", "no limit tripped that could grant a last request")
+    return state.limit
+
+
+def _requested(
+    state: RunState,
+    step: int,
+    attempt: int,
+    texts: tuple[RequestText, ...],
+    *,
+    tools: tuple[str, ...] | None,
+    model: str,
+    purpose: str = "step",
+    promised: int | None = None,
+) -> ModelRequested:
+    return ModelRequested(
+        step=step,
+        attempt=attempt,
+        view=view_digest(state, texts, tools, model),
+        messages=state.window.ranges,
+        input_tokens=state.window.tokens + sum(text.tokens for text in texts),
+        deadline=call_deadline(state, promised),
+        tools=tools,
+        request_only=texts,
+        purpose=purpose,
+        model=model,
+    )
+
+
+def view_digest(
+    state: RunState,
+    texts: tuple[RequestText, ...] = (),
+    tools: tuple[str, ...] | None = None,
+    model: str = "",
+) -> str:
     """A digest of all that the next request shows: the window, the tools offered, the model and its settings.
 
     It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which are
     salted where they are not the harness's own: views compare within a lineage, and in replays.
     """
-    return hashlib.sha256(state.window.digest + state.setup.offer.encode()).hexdigest()
+    setup, seen = state.setup, state.window.digest
+    offer = setup.offer
+    if model or tools is not None:
+        shown = setup.tools if tools is None else tuple(tool for tool in setup.tools if tool.name in tools)
+        offer = offer_digest(model or setup.model, setup.settings, shown)
+    if texts:
+        # Who asked for a text is not seen by the model.
+        seen += encoded([replace(text, cause="", tier="", escalated=False) for text in texts])
+    return hashlib.sha256(seen + offer.encode()).hexdigest()

@@ -6,15 +6,28 @@ whatever version of refold.
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from refold.reducers.errors import NewerLog
 from refold.reducers.events import Decision, Fact
+from refold.reducers.rules.flow import Check
 from refold.reducers.rules.order import RULES, decide
 from refold.reducers.state import RunState
 
-Decide = Callable[[RunState, Fact], Iterator[tuple[Decision, RunState]]]
 
-VERSIONS: Mapping[int, Decide] = MappingProxyType({RULES: decide})
+class Decide(Protocol):
+    """What follows from a fact: see `refold.reducers.rules.order.decide`."""
+
+    def __call__(
+        self, state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None = None, /
+    ) -> Iterator[tuple[Decision, RunState]]:
+        """Each decision, with the state after it."""
+        ...
+
+
+# Version 2 adds checks that no policy recorded under version 1 switches on, and digests more of the state: the same
+# function decides both.
+VERSIONS: Mapping[int, Decide] = MappingProxyType({1: decide, RULES: decide})
 
 
 def rules_of(state: RunState) -> Decide:

@@ -1,0 +1,227 @@
+"""The demo's runs under a preset, made small for a small model, and what their logs must show.
+
+What is expected follows from the policy, not from the preset's name: a variant, or a preset to come, is played alike.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from refold.console.demo_scenes import FILES, Expected, Scene, Seen
+from refold.reducers import parse
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import (
+    HistoryPruned,
+    MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
+    ModelResponded,
+)
+from refold.reducers.history.summarise import Summarise
+from refold.reducers.knobs import Pressure, Tier
+from refold.reducers.policy import Policy
+from refold.reducers.presets import PRESETS, preset_data
+from refold.reducers.refusals import nearest
+
+# As many as a model of this size reads files one after the other, with none left to answer in.
+STEPS = 5
+# It ends no run that goes well, on a busy machine either: about 10 s of work on two idle cores.
+SECONDS = 600
+OUTPUT = 60
+CUT_OUTPUT = 24
+
+_READ = f"List the files. Then read every file, one after the other: {', '.join(FILES)}."
+_TELL = "Tell me everything about event sourcing, at length."
+
+# History passes, so small that four short files are too much for them.
+_SMALL: Mapping[str, Mapping[str, Any]] = {
+    "tail": {"last": 2},
+    "trim_messages": {"cap": 12, "codec": "chars4"},
+    "token_tail": {"budget": 200, "min_last": 1},
+    "compact": {"budget": 200},
+    "age_results": {
+        "keep_last": 2,
+        "soft": {"over": 60, "head": 20, "tail": 20},
+        "hard": {"over": 10_000},
+    },
+    "preview_results": {"tokens": 8, "chars": 30, "lines": 1},
+    "summarise": {
+        "keep_first": 0,
+        "keep_last": 2,
+        "keep_tokens": None,
+        "from_last_user": False,
+        "min_gain": 0,
+        "min_messages": 1,
+        "cut_at": "any",
+    },
+}
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What is to be seen in the log of a run whose policy is of this kind."""
+
+    shown: str
+    applies: Callable[[Policy], bool]
+    holds: Callable[[Seen], bool]
+
+
+def scenes(preset: str) -> tuple[Scene, ...]:
+    """The runs of a preset or variant, each shown to work as far as the preset has it. Raises `WrongUse` for others."""
+    if preset not in PRESETS:
+        raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
+    base = _base(preset)
+    played = [
+        _scene("reads until its steps run out", _READ, base, READING, tools=True),
+        _scene("is cut at the output limit", _TELL, base, TELLING, tools=False),
+    ]
+    if history := preset_data(preset).get("history"):
+        small = {**base, "history": [_small(each) for each in history]}
+        played.append(_scene("keeps a small window", _READ, small, REMEMBERING, tools=True))
+    return tuple(played)
+
+
+def _scene(what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Rule], *, tools: bool) -> Scene:
+    meant = parse(policy)
+    return Scene(
+        title=f"{policy['preset']}: an agent {what}",
+        task=task,
+        policy=policy,
+        tools=tools,
+        settings={"max_tokens": OUTPUT if tools else CUT_OUTPUT},
+        expects=tuple(Expected(rule.shown, rule.holds) for rule in rules if rule.applies(meant)),
+    )
+
+
+def _base(preset: str) -> dict[str, Any]:
+    limits = [{"type": "step", "value": STEPS}, {"type": "time", "value": SECONDS}]
+    base: dict[str, Any] = {"preset": preset, "limits": limits}
+    if preset_data(preset).get("approvals"):  # nobody is there to be asked
+        rules = [{"tool": "*", "decision": "approve"}]
+        base["approvals"] = {"chain": [{"approver": "rules", "rules": rules}]}
+    return base
+
+
+def _small(step: Mapping[str, Any]) -> dict[str, Any]:
+    always = step["when"].get("always", False)
+    return {**step, "when": {"always": True} if always else {"messages": 4}, **_SMALL.get(step["do"], {})}
+
+
+def _has_tier(policy: Policy) -> bool:
+    """Whether a tier holds at a step that can be reached: of five steps, nine tenths are never made before the end."""
+    pressure = policy.pressure
+    if pressure is None or pressure.of != "step":
+        return False
+    return any(_holds(pressure, tier, made) for tier in pressure.tiers for made in range(STEPS))
+
+
+def _holds(pressure: Pressure, tier: Tier, made: int) -> bool:
+    counted = made if pressure.counts == "used" else made + 1
+    far = tier.at.fraction is not None and counted / STEPS >= tier.at.fraction
+    return far or (tier.at.remaining is not None and STEPS - counted <= tier.at.remaining)
+
+
+def _requests(seen: Seen, purpose: str) -> list[ModelRequested]:
+    return [event for event in seen.events if isinstance(event, ModelRequested) and event.purpose == purpose]
+
+
+def _injected(seen: Seen, text: str) -> list[int]:
+    return [
+        place
+        for place, event in enumerate(seen.events)
+        if isinstance(event, MessageInjected) and event.text == text
+    ]
+
+
+def _pressed(seen: Seen) -> bool:
+    return any(said.tier for request in _requests(seen, "step") for said in request.request_only)
+
+
+def _nudged(seen: Seen) -> bool:
+    requests = _requests(seen, "step")
+    return bool(requests) and all(
+        "nudge" in [said.text for said in request.request_only] for request in requests
+    )
+
+
+def _went_on(seen: Seen) -> bool:
+    """A cut answer, the word about it, and another answer."""
+    return any(
+        isinstance(event, ModelResponded)
+        for place in _injected(seen, "truncated")[:1]
+        for event in seen.events[place:]
+    )
+
+
+def _stitched(seen: Seen) -> bool:
+    answers = [
+        event.content.text for event in seen.events if isinstance(event, ModelResponded) and event.content
+    ]
+    return bool(answers) and len(seen.text) > max(map(len, answers))
+
+
+def _summed_up(seen: Seen) -> bool:
+    return any(isinstance(event, MessageInjected) and event.covers and event.source for event in seen.events)
+
+
+def _smaller(seen: Seen) -> bool:
+    return any(isinstance(event, HistoryPruned | MessageTrimmed) for event in seen.events)
+
+
+READING = (
+    Rule("a request told the model how near its limit is", _has_tier, _pressed),
+    Rule(
+        "at its last step it was granted one request more, without tools",
+        lambda policy: policy.grace is not None and "step" in policy.grace.on,
+        lambda seen: bool(_requests(seen, "grace")),
+    ),
+    Rule("each request nudged the model on", lambda policy: policy.nudge, _nudged),
+    Rule(
+        "the model was told how much time it used",
+        lambda policy: policy.progress is not None,
+        lambda seen: bool(_injected(seen, "progress")),
+    ),
+    Rule(
+        "the run did not end before a limit did it",
+        lambda policy: policy.end_of_turn == "continue",
+        lambda seen: seen.told.limit is not None,
+    ),
+)
+TELLING = (
+    Rule(
+        "an answer was cut, the model was told to go on, and did",
+        lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
+        _went_on,
+    ),
+    Rule(
+        "the outcome is longer than any one answer: its parts are joined",
+        lambda policy: (
+            policy.truncation is not None
+            and policy.truncation.stitch
+            and policy.truncation.when != "broken_calls"
+        ),
+        _stitched,
+    ),
+    Rule(
+        "the cut answer ended the run, and the log says that it was cut",
+        lambda policy: policy.truncation is None and policy.end_of_turn == "complete",
+        lambda seen: seen.told.code == "truncated",
+    ),
+    Rule(
+        "a finished turn was answered with: go on",
+        lambda policy: policy.end_of_turn == "continue",
+        lambda seen: bool(_injected(seen, "continue")),
+    ),
+)
+REMEMBERING = (
+    Rule(
+        "a summary that the model wrote stands for older messages",
+        lambda policy: any(isinstance(step, Summarise) for step in policy.history),
+        _summed_up,
+    ),
+    Rule(
+        "older messages left the window, or are shown shorter",
+        lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
+        _smaller,
+    ),
+)

@@ -1,0 +1,104 @@
+"""What the demo plays: runs with a task and a policy, and what must hold of their logs afterwards."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from refold.reducers.events import Event
+from refold.reducers.machine import TERMINAL
+from refold.replay.timeline import Timeline
+
+FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "README.md": "# refold\n\nrefold runs agents on a log: every run can be replayed, audited and forked.\n",
+        "log.md": "# The log\n\nA run is an append-only log of events. The state is a fold over the log.\n",
+        "limits.md": "# Limits\n\nA limit that trips ends the run: steps, time, tokens, cost or messages.\n",
+        "audit.md": "# Audit\n\nAn audit derives every decision again from the facts, and compares.\n",
+    }
+)
+"""What there is to read where nothing else is: file names and texts."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was played: its timeline, its events in order, and the text of its outcome."""
+
+    told: Timeline
+    events: tuple[Event, ...]
+    text: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.told.agent_state in TERMINAL
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """Something that a log is to show, in words, and whether it does."""
+
+    shown: str
+    holds: Callable[[Seen], bool]
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the demo: what is asked under which policy, with the reading tools or without, and what is expected."""
+
+    title: str
+    task: str
+    policy: Mapping[str, Any]
+    expects: tuple[Expected, ...]
+    tools: bool = True
+    settings: Mapping[str, Any] = {}
+
+
+PLAIN = (
+    Scene(
+        title="1. An agent reads the documentation",
+        task="List the files, then read README.md and say what it is about.",
+        policy={
+            "limits": [
+                {"type": "step", "value": 4},
+                {"type": "time", "value": 60},
+                {"type": "token", "value": 20_000},
+            ]
+        },
+        settings={"max_tokens": 120},
+        expects=(
+            Expected(
+                "the model called a tool, and the result came back",
+                lambda seen: any(call.result == "ok" for turn in seen.told.turns for call in turn.calls),
+            ),
+        ),
+    ),
+    Scene(
+        title="2. An answer is cut at the output limit",
+        task="Tell me everything about event sourcing, at length.",
+        policy={"limits": [{"type": "step", "value": 3}, {"type": "time", "value": 30}]},
+        tools=False,
+        settings={"max_tokens": 24},
+        expects=(
+            Expected(
+                "the answer was cut (max_tokens), and the log says so",
+                lambda seen: any(turn.stop == "max_tokens" for turn in seen.told.turns),
+            ),
+        ),
+    ),
+    Scene(
+        title="3. A limit ends a run",
+        task="Read every file, one after the other.",
+        policy={
+            "limits": [
+                {"type": "token", "value": 120},
+                {"type": "step", "value": 8},
+                {"type": "time", "value": 30},
+            ]
+        },
+        settings={"max_tokens": 120},
+        expects=(
+            Expected(
+                "a limit ended the run, and the log says which", lambda seen: seen.told.limit is not None
+            ),
+        ),
+    ),
+)

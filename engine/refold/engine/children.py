@@ -1,0 +1,253 @@
+"""Runs that calls start: a child run is begun, or taken up where its log ends, and its call gets its outcome.
+
+A child's id follows from its parent and the call. So an engine that runs the call again, after a crash, finds the
+child and goes on with it: there is never a second. Two facts tell the parent of its end: `child_ended` with what
+it spent and the hash of its last event, then the call's result.
+"""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import msgspec
+from msgspec import Meta
+
+from refold.engine.clock import Clock, Stopwatch
+from refold.engine.result import RunResult
+from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
+from refold.engine.tools.signature import Accepts, accepts
+from refold.engine.updates import Delegated, Update
+from refold.engine.world import Maker, World, said, told
+from refold.reducers import codec
+from refold.reducers.children import child_run_id
+from refold.reducers.effects import RunTool
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import ChildEnded, Fact, Parent, RunStarted
+from refold.reducers.machine import TERMINAL, AgentState
+from refold.reducers.state import RunState, Spent
+from refold.reducers.vocabulary import ToolError
+from refold.store.protocol import Store
+
+if TYPE_CHECKING:
+    from refold.engine.agent import Agent  # who is run, and what drives a run: both import this
+    from refold.engine.run import Run
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
+_TASK = "what is to be done, with everything that must be known for it: nothing of this conversation is seen there"
+
+GENERATIONS = 8
+"""How long a chain of runs may become, each started by a call of the one before it."""
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child run is for, and where it takes place: in the store of its parent, by the same clocks.
+
+    `parent` is the state of the run that made the call. `repeatable`: its seed was chosen, for logs that are the
+    same each time.
+    """
+
+    task: str
+    call: str
+    parent: RunState
+    store: Store
+    clock: Callable[[], Clock]
+    repeatable: bool
+
+    @property
+    def run(self) -> str:
+        """The child's id."""
+        return child_run_id(self.parent.setup.run, self.call)
+
+    @property
+    def origin(self) -> Parent:
+        """What the child's log says of where it comes from."""
+        return Parent(run=self.parent.setup.run, call=self.call)
+
+
+class AgentTool(Tool, frozen=True, kw_only=True):
+    """A tool whose calls start runs of the agent named `agent`: made by `Agent.as_tool`.
+
+    `begin` makes a new run of `owner`, `take_up` one from the log that an earlier engine began.
+    """
+
+    agent: str
+    owner: "Agent"
+    takes: Accepts
+    begin: Callable[[Errand], "Run"]
+    take_up: Callable[[Errand], "Run"]
+
+
+def takes_task(tool: str) -> Accepts:
+    """What a tool of this name takes that starts a run: a task. Raises `WrongUse` for a name no provider accepts."""
+    if _NAME.fullmatch(tool) is None:
+        raise WrongUse(
+            f"tool {tool!r}: a name has 1 to 64 letters, digits, '_' and '-'; name the agent so, or the tool"
+        )
+
+    def accepted(task: Annotated[str, Meta(min_length=1)]) -> None:
+        """A signature, for its schema."""
+
+    return accepts(accepted, tool, {"task": _TASK})
+
+
+async def never_alone(arguments: str, context: CallContext) -> ToolAnswer:  # noqa: ARG001
+    """The `run` of a tool whose calls are runs: an engine sees those through, nobody else can."""
+    raise AssertionError(f"call {context.call} starts a run, and was run as a function")
+
+
+class Delegation:
+    """One call that starts a child run, from its beginning to its end.
+
+    `scope` is cancelled by whoever wants the call settled; `aside` is called when the child waits for a person, and
+    nothing more can be done for now; `live` has the child's run under its id while it goes on; `tell` tells who watches.
+    """
+
+    def __init__(
+        self,
+        tool: AgentTool,
+        effect: RunTool,
+        world: World,
+        scope: anyio.CancelScope,
+        aside: Callable[[], None],
+        live: "dict[str, Run]",
+        tell: Callable[[Update], None],
+    ) -> None:
+        self._tool, self._effect, self._world = tool, effect, world
+        self._scope, self._aside, self._live, self._tell = scope, aside, live, tell
+        self._cut = anyio.Event()
+
+    async def outcome(self, arguments: str, state: RunState, store: Store) -> tuple[Maker, ...]:
+        """The facts that end the call: `child_ended`, if a child was there, and the call's result, last."""
+        stopwatch = self._world.clock.stopwatch(self._effect)
+        try:
+            task = self._task(arguments, state)
+        except BadArguments as error:
+            return (told(self._effect, ToolError.BAD_ARGUMENTS, {"problem": str(error)}, stopwatch),)
+        errand = Errand(
+            task=task,
+            call=self._effect.call,
+            parent=state,
+            store=store,
+            clock=self._world.clocks,
+            repeatable=self._world.repeatable,
+        )
+        known = (await store.head(errand.run)).seq > 0
+        if not known and self._scope.cancel_called:
+            return (told(self._effect, ToolError.CANCELLED, {}, stopwatch),)
+        if not known and await _generation(store, state) >= GENERATIONS:
+            return (told(self._effect, ToolError.RAISED, {"problem": _too_deep(state)}, stopwatch),)
+        result = await self._seen_through(errand, known=known)
+        ended = await _child_ended(errand, result)
+        reported = known and await _reported(errand)
+        return (*(() if reported else (ended,)), self._result(result, stopwatch))
+
+    def _task(self, arguments: str, state: RunState) -> str:
+        context = CallContext(run=state.setup.run, call=self._effect.call, key=self._effect.key)
+        return str(self._tool.takes.bind(arguments or "{}", context)["task"])
+
+    async def _seen_through(self, errand: Errand, *, known: bool) -> RunResult:
+        """Drive the child to its end. One that waits for a person is put aside until the call is to be settled."""
+        result: RunResult | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, errand)
+            result = await self._driven(errand, self._tool.take_up if known else self._tool.begin)
+            if result.state not in TERMINAL:
+                if not self._scope.cancel_called:
+                    self._aside()
+                await self._cut.wait()
+                # A person's engine may have had it in the meantime: so once more from its log.
+                result = await self._driven(errand, self._tool.take_up)
+            tasks.cancel_scope.cancel()
+        assert result is not None  # else the group has raised
+        return result
+
+    async def _driven(self, errand: Errand, had: "Callable[[Errand], Run]") -> RunResult:
+        child = self._live[errand.run] = had(errand)
+        self._tell(Delegated(errand.call, errand.run))
+        if self._cut.is_set():
+            self._cancel(errand)
+        try:
+            return await child.result()
+        finally:
+            del self._live[errand.run]
+
+    async def _watch(self, errand: Errand) -> None:
+        with self._scope:
+            await anyio.sleep_forever()
+        self._cut.set()
+        self._cancel(errand)
+
+    def _cancel(self, errand: Errand) -> None:
+        if errand.run in self._live:
+            self._live[errand.run].cancel(by=f"parent {errand.parent.setup.run}")
+
+    def _result(self, result: RunResult, stopwatch: Stopwatch) -> Maker:
+        outcome = result.outcome
+        if result.state is AgentState.COMPLETED:
+            return said(self._effect, outcome.text, stopwatch)
+        if result.state is AgentState.CANCELLED and self._cut.is_set():
+            return told(self._effect, ToolError.CANCELLED, {}, stopwatch)
+        ended = f"the agent {self._tool.agent} did not complete the task: its run {result.run} ended {result.state}"
+        last = f". The last it said: {outcome.text}" if outcome.text else ""
+        problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
+        return told(self._effect, ToolError.RAISED, {"problem": problem}, stopwatch)
+
+
+async def _child_ended(errand: Errand, result: RunResult) -> Maker:
+    head, spent = await errand.store.head(errand.run), result.usage
+
+    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+        return ChildEnded(
+            at=at,
+            call=errand.call,
+            run=errand.run,
+            agent_state=result.state,
+            head_seq=head.seq,
+            head_hash=head.hash.hex(),
+            usage=spent.usage,
+            cost_nanousd=_cost(spent),
+        )
+
+    return make
+
+
+def _cost(spent: Spent) -> int | None:
+    # What is known of the cost counts; a child of whose answers none had a price has none.
+    return None if spent.unpriced and not spent.cost_nanousd else spent.cost_nanousd
+
+
+async def _reported(errand: Errand) -> bool:
+    """Whether an earlier engine recorded that the child had ended, and stopped before the call's result."""
+    batch = errand.parent.batch
+    assert batch is not None
+    async for chunk in errand.store.read(errand.parent.setup.run, after=batch.seq):
+        for stored in chunk:
+            if stored.kind == "child_ended":
+                event = codec.decode(stored.kind, stored.body, run=stored.run, seq=stored.seq)
+                if isinstance(event, ChildEnded) and event.run == errand.run:
+                    return True
+    return False
+
+
+async def _generation(store: Store, state: RunState) -> int:
+    """The run's place in its chain: 1 for a run that no call started, 2 for its child."""
+    place, parent = 1, state.setup.parent
+    while parent is not None and place < GENERATIONS:
+        place += 1
+        parent = await _parent(store, parent.run)
+    return place
+
+
+async def _parent(store: Store, run: str) -> Parent | None:
+    for stored in await store.read_some(run, [1]):
+        event = codec.decode(stored.kind, stored.body, run=stored.run, seq=stored.seq)
+        return event.parent if isinstance(event, RunStarted) else None
+    return None
+
+
+def _too_deep(state: RunState) -> str:
+    return (
+        f"run {state.setup.run} is the {GENERATIONS}th in a chain of agents that handed their tasks on, and the "
+        "chain may not be longer; do the task with what is here, or say what is missing"
+    )

@@ -1,0 +1,109 @@
+"""Approvals: which calls may run, who says so, and in which order they are asked. Plain data."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from refold.reducers.errors import PolicyError
+from refold.reducers.limits import Amount
+
+Word = Literal["approve", "reject", "escalate", "terminate"]
+PresetName = Literal["ci", "dev", "prod"]
+Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class _Approver(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="approver", gc=False
+):
+    """Base of the approvers: `tools` are globs that must match a call's whole name."""
+
+    tools: Globs = ("*",)
+
+
+class Approve(_Approver, frozen=True, kw_only=True, tag="approve"):
+    """Lets every call run."""
+
+
+class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
+    """Rejects every call."""
+
+
+class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise": "else"}):
+    """Says `then` of a sensitive call, `else` of any other.
+
+    `sensitive` are the beginnings of names, or `tool:command` for one command of a tool; None is `SENSITIVE`.
+    """
+
+    sensitive: tuple[str, ...] | None = None
+    then: Word
+    otherwise: Word = "approve"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """What is said of calls to the tools that a glob matches."""
+
+    tool: str
+    decision: Word
+
+
+class Rules(_Approver, frozen=True, kw_only=True, tag="rules"):
+    """The first rule whose glob matches the whole name decides; none escalates."""
+
+    rules: tuple[Rule, ...]
+
+
+class Human(_Approver, frozen=True, kw_only=True, tag="human"):
+    """A person decides, days later if need be; after `timeout` seconds `on_timeout` is their answer."""
+
+    timeout: Amount | None = None
+    on_timeout: Word = "reject"
+
+
+Approver = Approve | Reject | Gate | Rules | Human
+
+
+class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A chain of approvers, or the preset that stands for one. The first decision other than `escalate` wins."""
+
+    preset: PresetName | None = None
+    chain: tuple[Approver, ...] = ()
+
+
+# Tools that write, run code or drive a browser, and the commands of `files` that change something.
+SENSITIVE = (
+    *("write_file", "text_editor", "bash", "python", "web_browser_"),
+    *(f"files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
+)
+PRESETS: Mapping[PresetName, tuple[Approver, ...]] = MappingProxyType(
+    {
+        "ci": (Approve(),),
+        "dev": (Gate(then="escalate"), Reject()),
+        "prod": (Gate(then="terminate"),),
+    }
+)
+WITH_HANDOFF: frozenset[str | None] = frozenset({"dev", "prod"})
+"""The presets that bring the guard `handoff` along."""
+
+
+def resolved(approvals: Approvals) -> Approvals:
+    """The same as an explicit chain, with all that is sensitive spelt out. Resolving twice is resolving once.
+
+    Raises `PolicyError` where both a preset and a chain are given, or neither.
+    """
+    if bool(approvals.preset) == bool(approvals.chain):
+        given = "both are given" if approvals.preset else "there is neither"
+        raise PolicyError(
+            "approvals", f"expected 'preset' (ci, dev or prod) or a 'chain' of approvers, {given}"
+        )
+    chain = PRESETS[approvals.preset] if approvals.preset else approvals.chain
+    return Approvals(chain=tuple(map(_spelt_out, chain)))
+
+
+def _spelt_out(approver: Approver) -> Approver:
+    if isinstance(approver, Gate) and approver.sensitive is None:
+        return replace(approver, sensitive=SENSITIVE)
+    return approver

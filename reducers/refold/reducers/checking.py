@@ -1,0 +1,356 @@
+"""Policies that cannot work, which are refused, and such as can but surely not as meant, of which people are warned.
+
+Pure: what a policy says by itself, and what it says of the messages with which a run begins.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from refold.reducers.approvals import Approve, Reject
+from refold.reducers.errors import PolicyError
+from refold.reducers.estimate import ESTIMATORS
+from refold.reducers.events import MessageSize, RunStarted
+from refold.reducers.history import Pass, Tail, TokenTail
+from refold.reducers.history.compact import Compact
+from refold.reducers.history.digest import Digest
+from refold.reducers.history.summarise import Summarise
+from refold.reducers.history.token_tail import Room
+from refold.reducers.history.when import When
+from refold.reducers.knobs import At
+from refold.reducers.limits import (
+    CostLimit,
+    Limit,
+    MessageLimit,
+    TimeLimit,
+    TokenLimit,
+    check_of,
+    measure_of,
+    threshold,
+)
+from refold.reducers.policy import Policy
+from refold.reducers.refusals import nearest, shown
+from refold.reducers.vocabulary import Role
+
+# Of a shorter window no model makes sense: a call, its result and what was said before are two or three.
+_SHORT = 6
+_SCOPES = ("turn", "run", "lineage")
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """What is wrong at `path`, as in `limits[2].value`, in one sentence."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+def refuse(policy: Policy) -> None:
+    """Raise `PolicyError` for the first thing in a policy, its names filled in, that cannot work."""
+    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _retry):
+        for fault in faults(policy):
+            raise PolicyError(fault.path, fault.problem)
+
+
+def warnings(policy: Policy) -> tuple[Complaint, ...]:
+    """What in a policy works, but surely not as meant: limits and passes that are never reached, or undone."""
+    return (
+        *_unreached(policy),
+        *_idle(policy),
+        *_undone(policy),
+        *_short(policy),
+        *_endless(policy),
+        *_unasked(policy),
+    )
+
+
+def opening(fact: RunStarted) -> tuple[Complaint, ...]:
+    """The warnings of a run that is about to start.
+
+    Raises `PolicyError` for a window that is smaller than what must stay in it: system prompt and task.
+    """
+    fault = next(_too_small(fact), None)
+    if fault is not None:
+        raise PolicyError(fault.path, fault.problem)
+    return warnings(fact.policy)
+
+
+# Under these the rules tally what they do themselves; a guard of one of these names would be counted with it.
+_RESERVED = frozenset(
+    {
+        "approvals", "premature_end", "progress", "overflow", "empty", "stream", "retry", "fallback", "truncated",
+        "interrupted", "summary", "digest", "compacted", "end_of_turn", "continue", "nudge", "pressure", "grace",
+    }
+)  # fmt: skip
+
+
+def _names(policy: Policy) -> Iterator[Complaint]:
+    tiers = policy.pressure.tiers if policy.pressure else ()
+    named = (
+        [(f"limits[{place}]", limit.name) for place, limit in enumerate(policy.limits)],
+        [(path, step.name) for path, step in _placed(policy)],
+        [(f"guards[{place}]", str(config["name"])) for place, config in enumerate(policy.guards)],
+        [(f"pressure.tiers[{place}]", tier.name) for place, tier in enumerate(tiers)],
+    )
+    for place, config in enumerate(policy.guards):
+        name = str(config["name"])
+        if name in _RESERVED or ":" in name:
+            said = f"{name!r} is a name that the rules themselves count under; take another"
+            yield Complaint(f"guards[{place}].name", said)
+    for group in named:
+        for place, (path, name) in enumerate(group):
+            if not name.isprintable():
+                said = f"expected one line of printable text, got {shown(name)}"
+                yield Complaint(f"{path}.name", said)
+            if name in [other for _, other in group[:place]]:
+                yield Complaint(f"{path}.name", f"{name!r} is taken by another one; give this one a name")
+
+
+def _limits(policy: Policy) -> Iterator[Complaint]:
+    for place, limit in enumerate(policy.limits):
+        of_window = isinstance(limit, MessageLimit) or measure_of(limit) == "estimate"
+        if of_window and limit.scope != "run":
+            said = "it counts the window, whatever the scope; leave it out"
+            yield Complaint(f"limits[{place}].scope", said)
+
+
+def _grace(policy: Policy) -> Iterator[Complaint]:
+    limits = {limit.name: limit for limit in policy.limits}
+    for place, name in enumerate(policy.grace.on if policy.grace else ()):
+        path, limit = f"grace.on[{place}]", limits.get(name)
+        if limit is None:
+            yield Complaint(path, f"there is no limit {shown(name)}{nearest(name, limits)}")
+        elif isinstance(limit, TimeLimit | CostLimit) or (
+            isinstance(limit, TokenLimit) and limit.measure == "usage"
+        ):
+            said = f"{name!r} limits time or money, and one more request would take more of it; take it out"
+            yield Complaint(path, said)
+        elif check_of(limit) != "preflight":
+            said = f"{name!r} is looked at on responses, and grants nothing there: take it out, or give it 'preflight'"
+            yield Complaint(path, said)
+
+
+def _pressure(policy: Policy) -> Iterator[Complaint]:
+    pressure, limits = policy.pressure, {limit.name: limit for limit in policy.limits}
+    if pressure is None:
+        return
+    counted = limits.get(pressure.of)
+    if isinstance(counted, TimeLimit | CostLimit):
+        yield Complaint(
+            "pressure.of", f"{pressure.of!r} limits time or money; expected steps, messages or tokens"
+        )
+    if counted is None and pressure.of != "step":
+        said = f"there is no limit {shown(pressure.of)}{nearest(pressure.of, limits)}"
+        yield Complaint("pressure.of", said)
+    most = threshold(limits[pressure.of]) if pressure.of in limits else None
+    for place, tier in enumerate(pressure.tiers):
+        if tier.at == At():
+            yield Complaint(f"pressure.tiers[{place}].at", "expected 'fraction', 'remaining', or both")
+    for place, (before, tier) in enumerate(pairwise(pressure.tiers), 1):
+        # Of tiers that begin by different ways the order is known only where the limit is.
+        alike = (before.at.fraction is None) == (tier.at.fraction is None)
+        if (most or alike) and _begins(tier.at, most or 1 << 53) <= _begins(before.at, most or 1 << 53):
+            said = (
+                f"begins no later than {before.name!r} before it, which would not be shown; put them in order"
+            )
+            yield Complaint(f"pressure.tiers[{place}].at", said)
+
+
+def _begins(at: At, most: int) -> float:
+    """The number, out of `most`, at which a tier begins."""
+    first = most if at.fraction is None else at.fraction * most
+    return first if at.remaining is None else min(first, most - at.remaining)
+
+
+def _passes(policy: Policy) -> Iterator[Complaint]:
+    for path, step in _placed(policy):
+        room = step.budget if isinstance(step, TokenTail) else None
+        if isinstance(room, Room) and room.minus_output >= room.context:
+            said = f"of a context of {room.context} tokens the answer takes all: {room.minus_output}"
+            yield Complaint(f"{path}.budget.minus_output", said)
+
+
+def _overflow(policy: Policy) -> Iterator[Complaint]:
+    if policy.overflow is None:
+        return
+    known, do = [step.name for step in policy.history], policy.overflow.do or ()
+    if do and policy.overflow.max is None and not policy.overflow.counts_step:
+        said = "null, with 'counts_step: false', would be for ever: give a number"
+        yield Complaint("overflow.max", said)
+    for place, step in enumerate(do):
+        if step in do[:place]:
+            yield Complaint(f"overflow.do[{place}]", f"{shown(step)} stands there already; keep one")
+        if isinstance(step, str) and step not in known:
+            said = f"history has no pass {shown(step)}{nearest(step, known)}"
+            yield Complaint(f"overflow.do[{place}]", said)
+    for key in ("patterns", "single_patterns"):
+        for place, pattern in enumerate(getattr(policy.overflow, key) or ()):
+            problem = _no_pattern(pattern)
+            if problem:
+                yield Complaint(f"overflow.{key}[{place}]", f"{problem}; got {shown(pattern)}")
+
+
+def _no_pattern(pattern: str) -> str:
+    """Why a regular expression cannot be one of a policy's; "" if it can."""
+    if re.search(r"[*+}]\)[*+{]", pattern):
+        return "a repetition of a repetition: it could search a provider's words without end"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"no regular expression: {error}"
+    return ""
+
+
+def _retry(policy: Policy) -> Iterator[Complaint]:
+    timed = any(isinstance(limit, TimeLimit) and limit.value is not None for limit in policy.limits)
+    if policy.retry.attempts is None and policy.retry.window is None and not timed:
+        said = "null would be for ever: give a number, a 'window', or a time limit"
+        yield Complaint("retry.attempts", said)
+
+
+def _placed(policy: Policy) -> Iterator[tuple[str, Pass]]:
+    """Every pass with its path: those of the history, and those that stand in `overflow.do` itself."""
+    yield from ((f"history[{place}]", step) for place, step in enumerate(policy.history))
+    inline = (policy.overflow.do or ()) if policy.overflow else ()
+    yield from (
+        (f"overflow.do[{place}]", step) for place, step in enumerate(inline) if not isinstance(step, str)
+    )
+
+
+def _too_small(fact: RunStarted) -> Iterator[Complaint]:
+    for path, step in _placed(fact.policy):
+        if not isinstance(step, TokenTail | Compact):
+            continue
+        systems = isinstance(step, Compact) or step.count_system
+        stay = _first(fact.messages, Role.USER) if fact.task is None else [fact.messages[fact.task]]
+        stay += _first(fact.messages, Role.SYSTEM) if systems else []
+        room = step.budget if isinstance(step.budget, int) else step.budget.context - step.budget.minus_output
+        weight = _weight(fact.policy.estimator, stay)
+        if weight > room:
+            what = "the task and the system prompt" if systems else "the task"
+            said = f"{room} tokens cannot hold {what}, which always stay: {weight}; raise it"
+            yield Complaint(f"{path}.budget", said)
+
+
+def _first(messages: Iterable[MessageSize], role: Role) -> list[MessageSize]:
+    return [size for size in messages if size.role is role][:1]
+
+
+def _weight(name: str, sizes: list[MessageSize]) -> int:
+    estimator = ESTIMATORS[name]
+    parts = [
+        estimator.part(size.role, size.chars, size.reasoning, size.arguments, size.tokens) for size in sizes
+    ]
+    return estimator.total(sum(parts), len(parts))
+
+
+def _unreached(policy: Policy) -> Iterator[Complaint]:
+    for place, limit in enumerate(policy.limits):
+        for other, sooner in enumerate(policy.limits):
+            if other != place and _ends_first(sooner, limit, earlier=other < place):
+                yield Complaint(f"limits[{place}]", f"never reached: limits[{other}] ends the run before it")
+                break
+
+
+def _ends_first(sooner: Limit, limit: Limit, *, earlier: bool) -> bool:
+    """Whether `sooner` trips whenever `limit` does, and is looked at before it: they count alike, in as wide a scope."""
+    low, high = threshold(sooner), threshold(limit)
+    if low is None or high is None or check_of(sooner) != check_of(limit):
+        return False
+    if _but(sooner) != _but(limit) or _SCOPES.index(sooner.scope) < _SCOPES.index(limit.scope):
+        return False
+    return low < high or (
+        low == high and sooner.op in {">=", limit.op} and (earlier or sooner.op != limit.op)
+    )
+
+
+def _but(limit: Limit) -> Limit:
+    """The limit without what may differ between two that count alike."""
+    return msgspec.structs.replace(limit, name="", value=None, op=">=", scope="run", check="preflight")
+
+
+def _idle(policy: Policy) -> Iterator[Complaint]:
+    """Passes behind one that always leaves a window in which they have nothing to do."""
+    for place, step in enumerate(policy.history):
+        for other, window in enumerate(policy.history[:place]):
+            if isinstance(window, Tail) and _always(window.when) and _leaves_idle(window, step):
+                by = (policy.overflow.do or ()) if policy.overflow else ()
+                only = "; only an overflow runs it" if step.name in by else ""
+                said = f"never reached: history[{other}] leaves it nothing to do{only}"
+                yield Complaint(f"history[{place}]", said)
+                break
+
+
+def _leaves_idle(window: Tail, step: Pass) -> bool:
+    last = max(1, window.last)
+    if isinstance(step, Tail) and max(1, step.last) >= last:
+        return True
+    if (
+        window.systems == "all"
+        or window.salvage
+        or window.pair_cut == "extend"
+        or getattr(step, "cap", 0) is None
+    ):
+        return False
+    most = last + 2  # with the system prompt and the task
+    if isinstance(step, Summarise | Digest) and step.keep_last >= most:
+        return True
+    return step.when.messages is not None and step.when.messages >= most
+
+
+def _undone(policy: Policy) -> Iterator[Complaint]:
+    """A pass that writes one message for many, and one behind it that drops that message at once."""
+    for place, step in enumerate(policy.history):
+        for other, window in enumerate(policy.history[place + 1 :], place + 1):
+            if isinstance(step, Summarise | Digest) and isinstance(window, Tail) and _drops(window, step):
+                said = f"history[{place}] and this undo each other: what stands for older messages is dropped at once"
+                yield Complaint(f"history[{other}]", said)
+
+
+def _drops(window: Tail, step: Summarise | Digest) -> bool:
+    return _always(window.when) and window.systems == "first" and max(1, window.last) <= step.keep_last
+
+
+def _short(policy: Policy) -> Iterator[Complaint]:
+    for path, step in _placed(policy):
+        if isinstance(step, Tail) and step.last < _SHORT:
+            yield Complaint(
+                f"{path}.last", f"{step.last} messages are very few: below {_SHORT} a model loses its thread"
+            )
+
+
+def _always(when: When) -> bool:
+    given = (when.messages, when.tokens, when.model or None, when.after_step, when.turn_start or None)
+    return when.always and all(condition is None for condition in given)
+
+
+def _unasked(policy: Policy) -> Iterator[Complaint]:
+    """Approvers behind one that decides every call."""
+    chain = policy.approvals.chain if policy.approvals else ()
+    for place, approver in enumerate(chain):
+        decides = isinstance(approver, Approve | Reject) and "*" in approver.tools
+        if decides and place + 1 < len(chain):
+            said = f"never reached: chain[{place}] decides about every call"
+            yield Complaint(f"approvals.chain[{place + 1}]", said)
+            return
+
+
+def _endless(policy: Policy) -> Iterator[Complaint]:
+    """What goes on until a limit ends it, and none does; and what waits for a limit that is not there."""
+    limited = any(limit.value is not None for limit in policy.limits)
+    timed = any(isinstance(limit, TimeLimit) for limit in policy.limits)
+    if not limited and policy.empty is not None and policy.empty.again is None:
+        yield Complaint("empty.again", "null asks without end, and no limit ends the run")
+    if not limited and policy.end_of_turn == "continue":
+        yield Complaint("end_of_turn", "'continue' asks without end, and no limit ends the run")
+    if policy.near is not None and policy.near.fraction is not None and not timed:
+        yield Complaint("near.fraction", "never reached: there is no time limit")
+    for failure in policy.retry.by_class:
+        if failure not in policy.retry.classes:
+            yield Complaint(
+                f"retry.by_class.{failure}", "never used: 'classes' does not have it, so it is not retried"
+            )

@@ -1,0 +1,38 @@
+"""Drop the middle, and say in one message how much is gone."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.reducers.history.scene import Plan, Scene
+from refold.reducers.history.strategy import Strategy, newest_within, numbers, stays
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import Window, refs
+
+
+class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
+    """Keep what is pinned, one message that tells of the gap, and the newest within `tail_fraction` of `budget`.
+
+    At least one message is kept. Unchanged if the window fits `budget` tokens or has no more than two messages
+    other than system. The one marker tells of all that was dropped so far. Source: `guardrails`.
+    """
+
+    marks = "compacted"
+    asks = "budget"
+
+    name: str = "compact"
+    budget: Annotated[int, Meta(ge=1)]
+    tail_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.75
+
+    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
+        """Whether the window weighs no more than the budget."""
+        return window.tokens <= self.budget
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Drop what lies between the pinned and the tail."""
+        messages = refs(scene.window)
+        if self.fits(scene.window, scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
+            return None
+        others = [ref for ref in messages if not stays(ref)]
+        kept = newest_within(others, int(self.tail_fraction * self.budget), 1)
+        return Plan(keep=kept | numbers(filter(stays, messages)))

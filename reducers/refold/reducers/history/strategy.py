@@ -1,0 +1,82 @@
+"""What every strategy of a history pass shares, so that each of them is its rule and no more."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from refold.reducers.estimate import ESTIMATORS
+from refold.reducers.history.scene import Marker, Scene
+from refold.reducers.history.when import When
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, Window
+
+
+class Strategy(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do", gc=False
+):
+    """Base of the strategies. Each has a method `plan(scene)`: what it wants, pairs and pins not considered.
+
+    `marks` is the cause of the one message that stands for all that was dropped; "" where there is none.
+    `asks` is the reason where it is always the same.
+    """
+
+    marks: ClassVar[str] = ""
+    asks: ClassVar[str] = ""
+
+    name: str
+    when: When = When(always=True)
+    pair_cut: Literal["drop", "extend"] = "drop"
+
+    @property
+    def reason(self) -> str:
+        """Why it prunes: at a threshold, if it waits for one, else to keep the window."""
+        return self.asks or ("threshold" if self.when.waits else "window")
+
+    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
+        """Whether the window is within what this strategy keeps to; one without a budget always is."""
+        return True
+
+    def mark(self, marker: Marker, dropped: Sequence[MessageRef]) -> Marker:  # noqa: ARG002
+        """The marker for what was dropped, with what only this strategy says in it."""
+        return marker
+
+
+def stays(ref: MessageRef) -> bool:
+    """Whether a strategy that counts or weighs keeps it whatever it weighs: what is pinned, system messages."""
+    return ref.pinned or ref.role is Role.SYSTEM
+
+
+def numbers(messages: Iterable[MessageRef]) -> frozenset[int]:
+    """Their numbers."""
+    return frozenset([ref.number for ref in messages])
+
+
+def newest(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
+    """The last so many."""
+    return messages[max(0, len(messages) - count) :]
+
+
+def newest_within(messages: Sequence[MessageRef], budget: int, least: int) -> frozenset[int]:
+    """From the newest back while their estimates fit the budget; `least` of them whatever they weigh."""
+    for place, ref in enumerate(reversed(messages)):
+        budget -= ref.tokens
+        if budget < 0 and place >= least:
+            return numbers(newest(messages, place))
+    return numbers(messages)
+
+
+def weight(window: Window, messages: Sequence[MessageRef]) -> int:
+    """Estimated tokens of these messages of a window, as a list."""
+    estimator = ESTIMATORS[window.estimator]
+    parts = [
+        estimator.part(ref.role, ref.chars, ref.reasoning, ref.arguments, ref.tokens) for ref in messages
+    ]
+    return estimator.total(sum(parts), len(parts))
+
+
+def whole_units(messages: Iterable[MessageRef], kept: frozenset[int], *, extend: bool) -> frozenset[int]:
+    """No unit in halves: one that is cut goes, or with `extend` stays."""
+    messages = list(messages)
+    cut = {ref.unit for ref in messages if (ref.number in kept) is extend}
+    return numbers(ref for ref in messages if (ref.unit in cut) is extend)

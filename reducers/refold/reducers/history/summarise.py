@@ -1,0 +1,106 @@
+"""Have a model sum up older messages: an effect, whose answer is a fact."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from refold.reducers.history.scene import Covering, Plan, Scene
+from refold.reducers.history.strategy import Strategy, numbers, stays, weight
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, refs
+
+_SUMMARY = "summary"
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
+    """Ask for a summary of what lies between the first `keep_first` messages and a protected tail.
+
+    The tail is the last `keep_last` messages; with `from_last_user` all from the last user message on, and with
+    `keep_tokens` all back to where so many are gathered, if that is more. It begins before a whole unit, with
+    `cut_at: user` before a user message. Pinned and system messages stay; an earlier summary is covered by the next
+    and counts nowhere else. Nothing is asked if what is covered weighs less than `min_gain` or is fewer than
+    `min_messages`. The summary is a message of `role`, of at most `max_output` tokens. `on_failure`: go on without,
+    or fail the run. Source: `hermes`, `utah` and `tirea`.
+    """
+
+    asks = "summary"
+
+    name: str = "summarise"
+    keep_first: _Count = 0
+    keep_last: _Count = 0
+    from_last_user: bool = False
+    keep_tokens: Annotated[int, Meta(ge=1)] | None = None
+    min_gain: _Count = 0
+    min_messages: _Count = 0
+    max_output: Annotated[int, Meta(ge=1)] | None = None
+    cut_at: Literal["any", "user"] = "any"
+    role: Literal["user", "system"] = "user"
+    on_failure: Literal["skip", "fail"] = "skip"
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Cover what is neither protected nor pinned, and every earlier summary."""
+        messages = refs(scene.window)
+        said = [ref for ref in messages if ref.cause != _SUMMARY]
+        fresh = [ref for ref in said[self._first(said) : self._cut(said)] if not stays(ref)]
+        gone = numbers(fresh)
+        covered = [ref for ref in messages if ref.number in gone or ref.cause == _SUMMARY]
+        tokens = weight(scene.window, covered)
+        few = tokens < self.min_gain or len(covered) < self.min_messages
+        if few or all(ref.cause for ref in fresh):
+            return None
+        return Plan(
+            summary=Covering(
+                numbers=tuple([ref.number for ref in covered]),
+                after=self._after(messages, numbers(covered)),
+                role=Role(self.role),
+                max_output=self.max_output,
+                tokens=tokens,
+            )
+        )
+
+    def _first(self, said: Sequence[MessageRef]) -> int:
+        place = min(self.keep_first, len(said))
+        while place and not _between_units(said, place):
+            place += 1
+        return place
+
+    def _cut(self, said: Sequence[MessageRef]) -> int:
+        place = max(0, len(said) - self.keep_last)
+        if self.keep_tokens is not None:
+            place = min(place, _gathered(said, self.keep_tokens))
+        if self.from_last_user:
+            place = min([place, *[at for at, ref in enumerate(said) if _from_user(ref)][-1:]])
+        while place and not self._may_cut(said, place):
+            place -= 1
+        return place
+
+    def _may_cut(self, said: Sequence[MessageRef], place: int) -> bool:
+        if self.cut_at == "user":
+            return place < len(said) and _from_user(said[place])
+        return _between_units(said, place)
+
+    def _after(self, messages: Sequence[MessageRef], gone: frozenset[int]) -> int:
+        before = takewhile(lambda ref: ref.number not in gone, messages)
+        if self.role == "system":
+            kept = (ref for ref in messages if ref.number not in gone)
+            before = takewhile(lambda ref: ref.role is Role.SYSTEM, kept)
+        return next((ref.number for ref in reversed(list(before))), 0)
+
+
+def _between_units(said: Sequence[MessageRef], place: int) -> bool:
+    return place >= len(said) or said[place].unit != said[place - 1].unit
+
+
+def _from_user(ref: MessageRef) -> bool:
+    return ref.role is Role.USER and not ref.cause
+
+
+def _gathered(said: Sequence[MessageRef], tokens: int) -> int:
+    for place in range(len(said) - 1, -1, -1):
+        tokens -= said[place].tokens
+        if tokens <= 0:
+            return place
+    return 0

@@ -1,0 +1,101 @@
+"""What is said of a policy that is refused: the place, what was expected there, and what stood there."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from refold.reducers.choices import choices
+from refold.reducers.errors import PolicyError
+
+_MESSAGE = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
+_GOT = re.compile(r", got `[^`]*`$")
+_SHOWN = 80
+_PLAIN = {
+    "`int | float | null`": "a number or null",
+    "`int | null`": "a whole number or null",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "a mapping",
+    "`null`": "null",
+    "`": "",
+}
+
+
+def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
+    """The error of a conversion of `data` to `model`, said in the words of the policy language."""
+    match = _MESSAGE.match(str(error))
+    assert match is not None
+    path = (match["path"] or "$").removeprefix("$").removeprefix(".")
+    if "[...]" in path:
+        where, _, rest = path.partition("[...]")
+        path = f"{where}.{_failing(where, data, model)}{rest}"
+    problem = match["said"][:1].lower() + match["said"][1:]
+    full = f"{prefix}.{path}" if prefix and path else prefix or path
+    if problem.startswith("object contains unknown field"):
+        return PolicyError(joined(full, problem.split("`")[1]), "unknown key")
+    if problem.startswith("object missing required field"):
+        return PolicyError(joined(full, problem.split("`")[1]), "missing; it is required")
+    if match["key"]:
+        return PolicyError(full, f"it has a key that means nothing there: {problem.split()[-1]}")
+    value = _at(data, path)
+    if isinstance(value, str) and value.startswith("bpe:"):
+        way = "no tokenizer is built in; write 'chars4', which takes 4 characters for a token"
+        return PolicyError(full, f"{way}, got {shown(value)}")
+    if problem.startswith("invalid"):
+        return PolicyError(full, f"expected one of {', '.join(choices(model, path))}, got {shown(value)}")
+    return PolicyError(full, f"{_plainly(_GOT.sub('', problem))}, got {shown(value)}")
+
+
+def joined(path: str, key: str) -> str:
+    """A path one key deeper."""
+    return f"{path}.{key}" if path else key
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut where it is long."""
+    text = json.dumps(value, default=repr, ensure_ascii=True)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The word that was perhaps meant, or all that are known; to be put behind a complaint."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(words) or 'none'}"
+
+
+def _failing(where: str, data: Any, model: type) -> str:
+    """Which key of the mapping at `where` does not fit: the validation does not say."""
+    for key, value in _at(data, where).items():
+        probe = {key: value}
+        for step in reversed(where.split(".")):
+            probe = {step: probe}
+        try:
+            msgspec.convert(probe, model)
+        except msgspec.ValidationError as error:
+            if "[...]" in str(error):
+                return str(key)
+    return "…"
+
+
+def _plainly(problem: str) -> str:
+    for technical, plain in _PLAIN.items():
+        problem = problem.replace(technical, plain)
+    return problem
+
+
+def _at(data: Any, path: str) -> Any:
+    found: Any = data
+    for step in re.findall(r"[^.\[\]]+", path):
+        try:
+            found = found[int(step) if step.isdecimal() else step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return found

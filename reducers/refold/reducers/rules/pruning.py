@@ -1,0 +1,245 @@
+"""History at work: the policy's passes are run, and what they plan becomes decisions."""
+
+import hashlib
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from refold.reducers.checkpoint import encoded
+from refold.reducers.estimate import ESTIMATORS
+from refold.reducers.events import (
+    Fact,
+    HistoryPruned,
+    MessageInjected,
+    MessageTrimmed,
+    SummaryRequested,
+)
+from refold.reducers.history import Marker, Pass, Plan, Scene, Shortening, cutting, planned
+from refold.reducers.history.summarise import Summarise
+from refold.reducers.machine import Trigger
+from refold.reducers.measure import measured
+from refold.reducers.messages import Message
+from refold.reducers.policy import text_of
+from refold.reducers.rules.ending import injected, move, warned
+from refold.reducers.rules.flow import Flow, one, settled
+from refold.reducers.state import RunState, Summarising
+from refold.reducers.texts import render
+from refold.reducers.usage import call_deadline
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, Window, only, ranges_of, refs
+
+# Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
+_LONGEST = 1 << 24
+
+
+def history(state: RunState, fact: Fact) -> Flow | None:
+    """P7: the policy's passes, in order. A pass whose summary came back is done, and those before it."""
+    return _history(state) if state.policy.history or state.overflowed else None
+
+
+def _history(state: RunState) -> Flow:
+    resumed = state.pruned_by
+    if resumed in [step.name for step in _forced(state)]:
+        state = yield from make_room(state)
+    # What an overflow has run is not run again: its summary, if it failed, would be asked for without end.
+    forced = [step.name for step in _forced(state)]
+    passes = tuple(step for step in state.policy.history if step.name not in forced)
+    return state if settled(state) else (yield from _run(state, _after(passes, resumed)))
+
+
+def _after(passes: tuple[Pass, ...], resumed: str) -> tuple[Pass, ...]:
+    names = [step.name for step in passes]
+    return passes[names.index(resumed) + 1 :] if resumed in names else passes
+
+
+def make_room(state: RunState) -> Flow:
+    """F2, R2: after an overflow the passes that the policy names run at once, whatever their `when` says."""
+    state = yield from _run(state, _after(tuple(_forced(state)), state.pruned_by), forced=True)
+    if settled(state) or state.eased:
+        return state
+    sentence = "the context was too long, and nothing more can leave the history"
+    return (yield move(state, Trigger.FAIL, "context_overflow", sentence))
+
+
+def _run(state: RunState, passes: tuple[Pass, ...], *, forced: bool = False) -> Flow:
+    for step in passes:
+        plan = planned(_scene(state, forced=forced), step)
+        if plan is not None:
+            state = yield from _carried_out(state, step, plan, forced=forced)
+        if settled(state):
+            break
+    return state
+
+
+def _forced(state: RunState) -> Iterator[Pass]:
+    knob = state.policy.overflow
+    if not state.overflowed or knob is None:
+        return
+    named = {step.name: step for step in state.policy.history}
+    for entry in knob.do or ():
+        if not isinstance(entry, str):
+            yield entry
+        elif entry in named:
+            yield named[entry]
+
+
+def _scene(state: RunState, *, forced: bool) -> Scene:
+    setup = state.setup
+    tool = ESTIMATORS[state.policy.estimator].tool
+    return Scene(
+        window=state.window,
+        step=state.spent.steps + 1,
+        model=state.model or setup.model,
+        context=setup.context,
+        tools=sum(tool(tool_.name, tool_.description, tool_.schema) for tool_ in setup.tools),
+        turn_start=state.spent.steps == state.turn.spent.steps,
+        forced=forced,
+        single=state.failure is not None and state.failure.single,
+        texts=state.policy.texts,
+    )
+
+
+def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Flow:
+    for shorter in plan.shorter:
+        state = yield _trimmed(state, step, shorter, forced=forced)
+    if plan.summary is not None:
+        return (
+            yield SummaryRequested(
+                name=step.name,
+                messages=ranges_of(plan.summary.numbers),
+                input_tokens=plan.summary.tokens,
+                max_output=plan.summary.max_output,
+                deadline=call_deadline(state),
+                after=plan.summary.after,
+                role=plan.summary.role,
+            )
+        )
+    kept, before = plan.keep, state.window
+    if plan.marker is not None:
+        state = yield _marked(state, plan.marker)
+        kept = None if kept is None else kept | {state.messages}
+    if kept is not None:
+        over = not step.fits(only(state.window, kept), _scene(state, forced=forced))
+        state = yield _pruned(state, step.name, _reason(step, forced=forced), kept, before, over=over)
+    return state
+
+
+def _reason(step: Pass, *, forced: bool) -> str:
+    return "overflow" if forced else step.reason
+
+
+def _pruned(
+    state: RunState, name: str, reason: str, kept: frozenset[int], before: Window, *, over: bool
+) -> HistoryPruned:
+    after = only(state.window, kept)  # with the message that stands for what leaves; `before` is without it
+    return HistoryPruned(
+        name=name,
+        reason=reason,
+        before=before.count,
+        after=after.count,
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        kept=after.ranges,
+        over_budget=over,
+    )
+
+
+def _marked(state: RunState, marker: Marker) -> MessageInjected:
+    if not marker.sources:
+        said = injected(state, marker.text, marker.text, marker.values, marker.role)
+        return replace(said, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
+    # A digest holds words of the model: it is rendered where it is shown, and only its size stands here.
+    values = {**marker.values, "per_message": marker.per_message, "total": marker.total}
+    lines = sum(len(ref.role) + 2 + min(ref.chars or 9, marker.per_message) + 1 for ref in marker.sources) - 1
+    frame = len(render(text_of(state.policy, marker.text), {**values, "digest": ""}))
+    chars = frame + min(lines, marker.total)
+    _, tokens = measured(state.policy.estimator, Message(role=marker.role, text="x" * chars))
+    return MessageInjected(
+        role=marker.role,
+        text=marker.text,
+        values=values,
+        cause=marker.text,
+        after=marker.after,
+        covers=marker.covers,
+        covered_tokens=marker.covered_tokens,
+        sources=ranges_of([ref.number for ref in marker.sources]),
+        chars=chars,
+        tokens=tokens,
+    )
+
+
+def _trimmed(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> MessageTrimmed:
+    ref = next(ref for ref in refs(state.window) if ref.number == shorter.number)
+    return trimming(state, ref, shorter, step.name, _reason(step, forced=forced))
+
+
+def trimming(state: RunState, ref: MessageRef, shorter: Shortening, name: str, reason: str) -> MessageTrimmed:
+    """The decision to show a message shorter, with the sizes of what is left of it."""
+    whole = cutting.sizes(ref)
+    sizes = {"text": int(whole["size"]), "reasoning": int(whole.get("reasoning", 0))}
+    for cut in shorter.cuts:
+        marker = render(text_of(state.policy, shorter.text), {**shorter.values, "removed": cut.removed})
+        sizes[cut.part] = cut.head + cut.tail + (len(marker) if cut.marker else 0)
+    # Beside its text and reasoning a message weighs what its calls do: that stays.
+    beside = ref.tokens - _weight(state, ref.role, ref.chars, ref.reasoning)
+    tokens = max(0, beside + _weight(state, ref.role, sizes["text"], sizes["reasoning"]))
+    said = encoded((ref.digest, shorter.text, shorter.values, shorter.cuts))
+    return MessageTrimmed(
+        message=ref.number,
+        name=name,
+        reason=reason,
+        before=ref.tokens,
+        after=tokens,
+        chars=sizes["text"],
+        reasoning=sizes["reasoning"],
+        digest=hashlib.sha256(said).hexdigest(),
+        text=shorter.text,
+        values=shorter.values,
+        cuts=shorter.cuts,
+    )
+
+
+def _weight(state: RunState, role: Role, chars: int, reasoning: int) -> int:
+    text, thought = "x" * min(chars, _LONGEST), "x" * min(reasoning, _LONGEST)
+    message = Message(role=role, text=text, reasoning=thought)
+    return measured(state.policy.estimator, message)[1]
+
+
+def summarised(state: RunState, fact: Fact) -> Flow | None:
+    """When a summary came back, or failed to: it takes the place of what it sums up, or nothing does."""
+    pending = state.summary
+    if pending is None:
+        return None
+    return _failed(state, pending) if pending.failed is not None else _replaced(state, pending)
+
+
+def _replaced(state: RunState, pending: Summarising) -> Flow:
+    covered = {
+        ref.number: ref
+        for ref in refs(state.window)
+        if any(first <= ref.number <= last for first, last in pending.messages)
+    }
+    before = state.window
+    state = yield MessageInjected(
+        role=pending.role,
+        text="summary",
+        cause="summary",
+        after=pending.after,
+        covers=sum(ref.covers or 1 for ref in covered.values()),
+        covered_tokens=sum(ref.covered_tokens or ref.tokens for ref in covered.values()),
+        source=pending.returned,
+        chars=pending.chars,
+        tokens=pending.tokens,
+    )
+    kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
+    return (yield _pruned(state, pending.name, "summary", kept, before, over=False))
+
+
+def _failed(state: RunState, pending: Summarising) -> Flow:
+    failure = pending.failed
+    named = {step.name: step for step in (*state.policy.history, *_forced(state))}
+    asked = named.get(pending.name)
+    if isinstance(asked, Summarise) and asked.on_failure == "fail":
+        reason = f"the summary for the pass {pending.name!r} failed ({failure})"
+        return one(move(state, Trigger.FAIL, f"provider:{failure}", reason))
+    return one(warned(f"history:{pending.name}", "summary_failed", {"failure": str(failure)}))

@@ -1,0 +1,142 @@
+"""Why a run went on as it did at an event: what every limit and guard saw there and said, those that allowed it too.
+
+Nothing of this stands in a log but what did not simply allow. It is derived again, by the rules that decided then:
+each check is asked in its order, of the state that it was asked of.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import Decision, Fact, kind_of
+from refold.reducers.evolution import evolve
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.duty import judged
+from refold.reducers.guards.protocol import Place
+from refold.reducers.limits import UNITS, Limit, name_of, threshold, trips
+from refold.reducers.rules import rules_of
+from refold.reducers.rules.flow import Check, FirstOf, WithoutCalls
+from refold.reducers.rules.guarding import Guards
+from refold.reducers.rules.limiting import Limits, TimeLimits
+from refold.reducers.state import NEW, RunState, Watch
+from refold.reducers.usage import used
+from refold.replay.reading import events, folded
+from refold.store.protocol import Store
+
+ALLOWED = "allowed"
+
+
+class Opinion(msgspec.Struct, frozen=True, kw_only=True):
+    """What one limit or guard said when it was asked, before decision number `before` (0: the first) was made.
+
+    `said` are codes, `allowed` if it had nothing to say, or why it could say nothing. `saw` are the numbers and
+    names that it judged by, a limit's in its unit; `own` is a guard's memory, with digests for what was said.
+    """
+
+    who: str
+    place: str
+    before: int
+    version: int = 1
+    said: tuple[str, ...] = (ALLOWED,)
+    saw: dict[str, str | int] = {}
+    own: Any = None
+
+
+class Reasons(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided then."""
+
+    run: str
+    seq: int
+    kind: str
+    fact: int
+    fact_kind: str
+    opinions: tuple[Opinion, ...]
+    decisions: tuple[str, ...]
+
+
+async def why(store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN) -> Reasons:
+    """What was seen and said at event `seq`, by default the last.
+
+    Of a fact: all that followed from it; of a decision: what was asked before it was made. Raises `UnknownRun`,
+    `DamagedLog`, and `WrongUse` for an annotation, from which nothing follows.
+    """
+    state, before, fact, at = NEW, NEW, None, 0
+    last, event = 0, None
+    async for stored, event in events(store, run, seq):
+        if isinstance(event, Fact):
+            before, fact, at = state, event, stored.seq
+        state = folded(state, stored, event, registry)
+        last = stored.seq
+    if fact is None or event is None or not (last == at or isinstance(event, Decision)):
+        said = "there is no event" if event is None else f"event {last} is a {kind_of(event)}"
+        raise WrongUse(f"run {run}: {said}: nothing was decided there")
+    found, made = _asked(before, fact, registry, None if last == at else last - at)
+    return Reasons(
+        run=run,
+        seq=last,
+        kind=kind_of(event),
+        fact=at,
+        fact_kind=kind_of(fact),
+        opinions=tuple(found),
+        decisions=tuple(made),
+    )
+
+
+def _asked(
+    before: RunState, fact: Fact, registry: Registry, number: int | None
+) -> tuple[list[Opinion], list[str]]:
+    """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all decisions."""
+    made: list[str] = []
+    found: list[Opinion] = []
+
+    def look(check: Check, state: RunState) -> None:
+        if number is None or len(made) < number:
+            found.extend(_opinions(check, state, len(made)))
+
+    state = evolve(before, fact, registry)
+    for decision, _ in rules_of(state)(state, fact, look):
+        made.append(kind_of(decision))
+    return found, made
+
+
+def _opinions(check: Check, state: RunState, before: int) -> Iterator[Opinion]:
+    if isinstance(check, FirstOf | WithoutCalls):
+        for inner in check.checks:
+            yield from _opinions(inner, state, before)
+    elif isinstance(check, Limits | TimeLimits):
+        place = check.check if isinstance(check, Limits) else "deadline" if check.every else "preflight"
+        yield from (_of_limit(limit, state, place, before) for limit in check.among(state))
+    elif isinstance(check, Guards):
+        here = (watch for watch in state.guards if watch.guard is None or check.place in watch.guard.places)
+        yield from (_of_guard(watch, state, check.place, before) for watch in here)
+
+
+def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:
+    most, amount = threshold(limit), used(limit, state)
+    said = "unlimited" if most is None else "reached" if trips(limit, amount) else ALLOWED
+    saw: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": UNITS[type(limit)]}
+    return Opinion(
+        who=f"limit:{name_of(limit)}",
+        place=place,
+        before=before,
+        said=(said,),
+        saw=saw if most is None else {**saw, "value": most},
+    )
+
+
+def _of_guard(watch: Watch, state: RunState, place: Place, before: int) -> Opinion:
+    if watch.guard is None or watch.blind:
+        said: tuple[str, ...] = (f"blind: {watch.blind}",)
+        return Opinion(who=watch.name, place=place, before=before, version=watch.version, said=said)
+    judgements = judged(watch, state, place)
+    return Opinion(
+        who=watch.name,
+        place=place,
+        before=before,
+        version=watch.version,
+        said=tuple(f"{type(one).__name__.lower()}:{one.code}" for one in judgements) or (ALLOWED,),
+        saw={key: value for one in judgements for key, value in one.saw.items()},
+        own=msgspec.to_builtins(watch.own),
+    )

@@ -1,0 +1,83 @@
+"""Windows made of letters, and what a plan of a history pass makes of a window, by the plainest means."""
+
+from collections.abc import Sequence
+
+from refold.reducers.history import Plan, Scene, Shortening
+from refold.reducers.history.cutting import lengths
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, refs, resized
+
+ROLES = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
+
+# With `{removed}` in them their lengths are known: 10 and its digits, so that cuts can be told by hand.
+TEXTS = dict.fromkeys(("trimmed", "aged", "cleared", "preview"), "-" * 10 + "{removed}")
+
+
+def window(
+    spec: str,
+    tokens: dict[int, int] | None = None,
+    chars: dict[int, int] | None = None,
+    preview: dict[int, int] | None = None,
+) -> Window:
+    """A window from letters: s, u, a and t; results belong to the answer before them. Ten tokens each, no characters."""
+    built, unit = Window(), 0
+    for number, letter in enumerate(spec, 1):
+        unit = unit if letter == "t" else number
+        ref = MessageRef(
+            number=number,
+            role=ROLES[letter],
+            seq=number,
+            unit=unit,
+            chars=(chars or {}).get(number, 0),
+            tokens=(tokens or {}).get(number, 10),
+            digest=str(number),
+            preview=(preview or {}).get(number, 0),
+        )
+        built = append(built, ref)
+    return built
+
+
+def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
+    """The window once the plan is carried out; what it puts in gets this number, which must be free."""
+    if plan is None:
+        return scene.window
+    if plan.summary is not None:
+        gone = [ref for ref in refs(scene.window) if ref.number in plan.summary.numbers]
+        kept = only(scene.window, {ref.number for ref in refs(scene.window) if ref not in gone})
+        covers = sum(max(1, ref.covers) for ref in gone)
+        made = _made(number, "summary", plan.summary.role, covers, plan.summary.tokens, ())
+        return insert(kept, made, plan.summary.after)
+    after = scene.window if plan.keep is None else only(scene.window, plan.keep)
+    for shorter in plan.shorter:
+        after = _shortened(scene, after, shorter)
+    if plan.marker is None:
+        return after
+    marker = plan.marker
+    made = _made(number, marker.text, marker.role, marker.covers, marker.covered_tokens, marker.sources)
+    return insert(after, made, marker.after)
+
+
+def _shortened(scene: Scene, window: Window, shorter: Shortening) -> Window:
+    chars, reasoning = lengths(scene, shorter)
+    ref = next(ref for ref in refs(window) if ref.number == shorter.number)
+    shown = Shown(text=shorter.text, values=shorter.values, cuts=shorter.cuts)
+    tokens = -(-(chars + reasoning + ref.arguments) // 4)
+    return resized(window, ref.number, tokens, chars, f"{ref.digest}{chars:x}", shown, reasoning)
+
+
+def _made(
+    number: int, cause: str, role: Role, covers: int, tokens: int, sources: Sequence[MessageRef]
+) -> MessageRef:
+    return MessageRef(
+        number=number,
+        role=role,
+        seq=number,
+        unit=number,
+        chars=40,
+        tokens=10,
+        digest=f"{number:x}",
+        cause=cause,
+        covers=covers,
+        covered_tokens=tokens,
+        sources=tuple(sources),
+    )

@@ -1,0 +1,110 @@
+"""One guard by itself: events are shown to it, states are made for it, and what it says is asked for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.reducers import codec
+from refold.reducers.arguments import is_object
+from refold.reducers.checkpoint import encoded
+from refold.reducers.events import (
+    Answer,
+    Call,
+    CallRefused,
+    Event,
+    InputReceived,
+    MessageInjected,
+    ModelResponded,
+    Output,
+    RunForked,
+    ToolReturned,
+)
+from refold.reducers.guards import Judgement, Place
+from refold.reducers.state import Batch, CallState, LastAnswer, RunState, Setup
+from refold.reducers.vocabulary import Refusal, Role, StopReason, ToolError
+from refold.reducers.window import MessageRef, append
+from support.scenario import TOOLS
+
+Made = tuple[str, str]  # a tool's name, and arguments as JSON text
+
+
+class Watching:
+    """What a guard has seen, and a state as it would be asked about: its tools, its open batch, its last answer."""
+
+    def __init__(self, guard: Any, tools: Any = TOOLS, guards: Any = ()) -> None:
+        self.guard = guard
+        self.own = guard.start()
+        self.state = RunState(setup=Setup(tools=tools), guards=guards)
+        self.made = 0
+
+    def see(self, event: Event) -> None:
+        """Show an event, if the guard wants its kind, as it would be read from a log."""
+        if type(event) in self.guard.observes:
+            one = codec.encode(event)
+            self.own = self.guard.observe(self.own, codec.decode(one.kind, one.body, one.content))
+        assert encoded(self.own)
+
+    def answer(self, text: str = "", *calls: Made, stop: StopReason = StopReason.END_TURN) -> list[str]:
+        """The model answers; the ids of its calls."""
+        ids = [f"c{self.made + place}" for place in range(1, len(calls) + 1)]
+        self.made += len(calls)
+        listed = tuple(
+            Call(id=call, name=name, complete=is_object(written))
+            for call, (name, written) in zip(ids, calls, strict=True)
+        )
+        states = tuple(
+            CallState(id=call.id, name=call.name, number=place + 1, position=place)
+            for place, call in enumerate(listed)
+        )
+        answer = LastAnswer(seq=1, step=1, stop=stop, blank=not text.strip(), calls=len(calls))
+        batch = Batch(seq=1, calls=states, open=len(states)) if states else None
+        self.state = replace(self.state, answer=answer, batch=batch)
+        said = Answer(text=text, arguments=tuple(written for _, written in calls))
+        self.see(ModelResponded(at=1, request=1, stop=stop, calls=listed, blank=answer.blank, content=said))
+        return ids
+
+    def result(self, call: str, output: str = "ok", error: ToolError | None = None) -> None:
+        self._ended(call)
+        content = Output(output=output)
+        self.see(ToolReturned(at=1, call=call, error=error, chars=len(output), content=content))
+
+    def refuse(self, call: str) -> None:
+        self._ended(call)
+        self.see(CallRefused(call=call, why=Refusal.SKIPPED, guard="g", version=1, text="refused:guard"))
+
+    def _ended(self, call: str) -> None:
+        batch = self.state.batch
+        assert batch is not None
+        ref = MessageRef(number=1, role=Role.TOOL, seq=1, unit=1, chars=1, tokens=1, digest="", call=call)
+        calls = tuple(replace(each, result=ref) if each.id == call else each for each in batch.calls)
+        left = sum(each.result is None for each in calls)
+        batch = replace(batch, calls=calls, open=left) if left else None
+        self.state = replace(self.state, batch=batch, window=append(self.state.window, ref))
+
+    def round(
+        self, *calls: Made, output: str = "ok", error: ToolError | None = None, text: str = ""
+    ) -> list[str]:
+        """An answer with these calls, and a result for each."""
+        ids = self.answer(text, *calls)
+        for call in ids:
+            self.result(call, output, error)
+        return ids
+
+    def say(self) -> None:
+        self.see(InputReceived(at=1))
+
+    def fork(self) -> None:
+        self.see(RunForked(at=1, run="r2", rules=1, parent="r", parent_seq=1, parent_hash=""))
+
+    def tell(self, cause: str) -> None:
+        """The harness said something for this cause."""
+        self.see(MessageInjected(role=Role.USER, text=cause, cause=cause, chars=1, tokens=1))
+
+    def says(self, place: Place) -> list[Judgement]:
+        assert place in self.guard.places
+        said: Iterable[Judgement] = self.guard.judge(self.own, self.state, place)
+        return list(said)
+
+    def speaks(self, place: Place) -> bool:
+        return bool(self.says(place))
