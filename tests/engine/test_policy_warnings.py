@@ -32,3 +32,21 @@ def test_a_window_that_cannot_hold_the_task_does_not_start() -> None:
     agent.start("t" * 40)
     with pytest.raises(PolicyError, match=r"history\[0\]\.budget: 10 tokens cannot hold the task"):
         agent.start("t" * 41)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param([{"type": "step", "value": 2}], 1, id="steps do not flow down"),
+        pytest.param([{"type": "token", "value": 1000}], 0, id="tokens do"),
+    ],
+)
+def test_agents_that_hand_on_in_a_circle(
+    limits: list[dict[str, object]], expected: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a limit that flows down such a family could grow without end, and that is said."""
+    agent = Agent(model=ScriptedModel([say("done")]), name="a", policy={"limits": limits})
+    agent.add_handoffs(agent)
+    with caplog.at_level(logging.WARNING, logger="refold.policy"):
+        agent.run_sync("go")
+    assert expected == sum("hand on in a circle" in said for said in caplog.messages)

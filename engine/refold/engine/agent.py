@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from refold.engine import entropy
-from refold.engine.children import AgentTool, Errand, never_alone, takes_task
+from refold.engine.children import AgentTool, Errand, circles, never_alone, reachable, takes_task
 from refold.engine.clock import Clock, SystemClock
 from refold.engine.fitting import context_of, refuse_unmeasured, refuse_unpriced
 from refold.engine.guards import installed_guards
@@ -171,9 +171,8 @@ class Agent:
         said = [*self._system(), *messages, Message(role=Role.USER, text=task)]
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
-        self._warn(
-            opening(composing.started(fact, said, b""))
-        )  # refuses what cannot work, now rather than later
+        # Refuses what cannot work, now rather than later.
+        self._warn((*opening(composing.started(fact, said, b"")), *circles(self)))
         return Run(fact.run, self._setting(seed), _started(fact, said))
 
     def resume(self, run_id: str) -> Run:
@@ -304,7 +303,7 @@ class Agent:
         return [] if self.system is None else [Message(role=Role.SYSTEM, text=self.system)]
 
     def _refuse_cost_without_price(self) -> None:
-        models = (each for agent in _reachable(self, []) for each in (agent.model, *agent.models.values()))
+        models = (each for agent in reachable(self) for each in (agent.model, *agent.models.values()))
         refuse_unpriced(self.policy, models)
 
     def _digest(self) -> str:
@@ -336,16 +335,6 @@ def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
             raise WrongUse(f"two tools are called {tool.name!r}; give one another name")
         named[tool.name] = tool
     return named
-
-
-def _reachable(agent: Agent, found: list[Agent]) -> list[Agent]:
-    """The agent, and all that its runs may hand a task on to, directly or not."""
-    if agent not in found:
-        found.append(agent)
-        for tool in agent.tools.values():
-            if isinstance(tool, AgentTool):
-                _reachable(tool.owner, found)
-    return found
 
 
 def _started(fact: RunStarted, said: Sequence[Message]) -> Maker:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from refold.reducers.composing_approvals import Answer
+from refold.reducers.composing_approvals import ANSWERS, Answer
 from refold.reducers.errors import WrongUse
 
 Edit = tuple[Literal["edit"], Mapping[str, Any] | str]
@@ -13,7 +13,10 @@ Answers = Mapping[str, Answer | Edit]
 
 
 def words_of(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:
-    """The words, and the new arguments as JSON text, by call id. Raises `WrongUse` for arguments that are no JSON."""
+    """The words, and the new arguments as JSON text, by call id.
+
+    Raises `WrongUse` for another word, and for arguments that are no JSON.
+    """
     words: dict[str, Answer] = {}
     arguments: dict[str, str] = {}
     for call, answer in answers.items():
@@ -21,6 +24,8 @@ def words_of(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:
             words[call] = answer
         else:
             words[call], arguments[call] = answer[0], _text(call, answer[1])
+        if words[call] not in ANSWERS:
+            raise WrongUse(f"call {call}: expected one of {', '.join(ANSWERS)}, got {words[call]!r}")
     return words, arguments
 
 

@@ -20,10 +20,12 @@ from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated, Update
 from refold.engine.world import Maker, World, said, told
 from refold.reducers import codec
+from refold.reducers.checking import Complaint
 from refold.reducers.children import child_run_id
 from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ChildEnded, Fact, Parent, RunStarted
+from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.state import RunState, Spent
 from refold.reducers.vocabulary import ToolError
@@ -251,3 +253,28 @@ def _too_deep(state: RunState) -> str:
         f"run {state.setup.run} is the {GENERATIONS}th in a chain of agents that handed their tasks on, and the "
         "chain may not be longer; do the task with what is here, or say what is missing"
     )
+
+
+def reachable(agent: "Agent") -> list["Agent"]:
+    """The agent, and all that its runs may hand a task on to, directly or not."""
+    found: list[Agent] = []
+    waiting = [agent]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.append(each)
+            waiting += (tool.owner for tool in each.tools.values() if isinstance(tool, AgentTool))
+    return found
+
+
+def circles(agent: "Agent") -> tuple[Complaint, ...]:
+    """The warning that agents hand on in a circle, and nothing that flows down from one to the next bounds them."""
+    costly = (TimeLimit, TokenLimit, CostLimit)
+    if any(isinstance(limit, costly) and limit.value is not None for limit in agent.policy.limits):
+        return ()
+    for each in reachable(agent):
+        owners = [tool.owner for tool in each.tools.values() if isinstance(tool, AgentTool)]
+        if any(each in reachable(owner) for owner in owners):
+            said = "agents hand on in a circle, and no limit of time, tokens or cost, which flow down, bounds them"
+            return (Complaint("handoffs", said),)
+    return ()
