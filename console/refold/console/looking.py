@@ -184,7 +184,7 @@ def _event(screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool) 
         said = describing.described(event) if event else problem
         side = describing.side(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first))
-        head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<18}"
+        head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL
 
