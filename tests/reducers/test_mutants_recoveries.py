@@ -48,21 +48,22 @@ def test_a_failure_of_another_class_is_no_broken_stream() -> None:
     assert "" == scenario.events(RetryScheduled)[-1].model
 
 
-def test_a_grace_request_after_a_hard_step_waits_as_after_a_first_failure() -> None:
-    """Failures of the step before it, counted by class, take nothing from its own attempts."""
-    scenario = Scenario(
-        {
-            "limits": [{"type": "step", "value": 1}],
-            "grace": {"on": ["step"]},
-            "retry": {"jitter": {"add": 0}, "by_class": {"rate_limit": {"attempts": 9}}},
-        }
-    )
-    for wait in (1, 2):
-        scenario.fail(LIMITED)
-        scenario.clock(wait)
-    scenario.step()
-    scenario.fail(BUSY)
-    assert SECOND == scenario.events(RetryScheduled)[-1].delay
+def test_a_model_that_an_amended_policy_asks_again_begins_with_a_first_failure() -> None:
+    """What it failed before, of a class that is counted by itself, takes nothing from its new attempts."""
+
+    def retry(*models: str) -> dict[str, Any]:
+        fallback = {"models": models, "when": ["exhausted"]}
+        return {"retry": {"jitter": {"add": 0}, "by_class": {LIMITED: {"attempts": 1}}, "fallback": fallback}}
+
+    scenario = Scenario(retry("m2", "m3"))
+    for failure in (LIMITED, LIMITED, LIMITED, BUSY):
+        scenario.fail(failure)
+        if scenario.state.model == "m3":
+            scenario.amend(retry("m3", "m2"))
+        scenario.clock(0)
+    assert [("m2", 1, 0), ("m3", 1, 0), ("m2", 1, 0), ("m2", 2, SECOND)] == [
+        (event.model, event.attempt, event.delay) for event in scenario.events(RetryScheduled)
+    ]
 
 
 def test_past_a_limit_nothing_remains() -> None:
