@@ -32,7 +32,7 @@ def test_bounds(last: dict[str, Any], beyond: dict[str, Any]) -> None:
         parse(beyond)
 
 
-@pytest.mark.parametrize("hash64", [0, 2**64 - 1], ids=["the least chance", "the most"])
+@pytest.mark.parametrize("hash64", [0, 2**63, 2**64 - 1], ids=["the least chance", "half", "the most"])
 def test_full_jitter_from_0_seconds(hash64: int) -> None:
     """`full: 0` waits from nothing up to the base, and never less than nothing."""
     retry = Retry(initial=1, jitter=Jitter(full=0))

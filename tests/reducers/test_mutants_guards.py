@@ -7,9 +7,12 @@ import pytest
 
 from refold.reducers.events import CallRefused
 from refold.reducers.guards import BUILTIN, Guard, Place, Remind
-from refold.reducers.guards.duty import OWN, versions_of
+from refold.reducers.guards.approvals import Approval
+from refold.reducers.guards.duty import NO_CONTENT, OWN, judged, versions_of
+from refold.reducers.guards.repetition import Repetition
 from refold.reducers.guards.stall import Stall
 from refold.reducers.parsing import parse
+from refold.reducers.state import NEW, Watch
 from refold.reducers.vocabulary import ToolError
 from support.scenario import Scenario
 from support.watching import Watching
@@ -79,3 +82,16 @@ def test_failures_push_no_result_out_of_the_64_that_are_remembered() -> None:
     for number in range(64):
         look(watching, f'{{"other":{number}}}', ToolError.RAISED)
     assert [2] == look(watching, "{}")
+
+
+@pytest.mark.parametrize(
+    ("guard", "place", "codes"),
+    [
+        pytest.param(Approval(), Place.ON_APPROVAL, ["guard_failed"], id="approvals let nothing by unread"),
+        pytest.param(Repetition(), Place.ON_REPETITION, [], id="another guard says nothing"),
+    ],
+)
+def test_a_guard_that_could_not_read(guard: Guard, place: Place, codes: list[str]) -> None:
+    """Where content was not read only the guard that answers for a person ends the run."""
+    watch = Watch(name="g", kind=guard.kind, guard=guard, blind=NO_CONTENT)
+    assert codes == [said.code for said in judged(watch, NEW, place)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.events import ModelRequested, RetryScheduled
+from refold.reducers.events import GuardTripped, ModelRequested, RetryScheduled
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, Scenario
 
@@ -85,3 +85,31 @@ def test_a_tier_that_stands_in_a_result_looks_at_the_last_message_of_all() -> No
         scenario.step()
     assert len(scenario.state.window.chunks) > 1
     assert ["warning"] == [text.tier for text in scenario.events(ModelRequested)[-1].request_only]
+
+
+def test_each_empty_answer_has_its_number() -> None:
+    """The warning says which empty answer in a row it is, from 1."""
+    scenario = Scenario({"empty": {"again": 2}})
+    scenario.answer()
+    scenario.answer()
+    assert [1, 2] == [event.saw["empty"] for event in scenario.events(GuardTripped)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        pytest.param([{"type": "time", "value": 60}], " 00:00:00 of 00:01:00.", id="a limit"),
+        pytest.param([], " 00:00:00.", id="none"),
+    ],
+)
+def test_progress_says_of_how_much(limits: list[dict[str, Any]], said: str) -> None:
+    """With `show_limit` the limit stands behind the time, and where there is none nothing does."""
+    scenario = Scenario({"limits": limits, "progress": {"every": 1, "show_limit": True}})
+    assert scenario.seen()[-1][1].endswith(said)
+
+
+def test_the_warning_of_a_near_limit_has_version_1() -> None:
+    """Logs have recorded it so."""
+    scenario = Scenario({"limits": [{"type": "token", "value": 16}], "near": {"reserve_tokens": 1}})
+    scenario.answer("", ("look", "{}"))
+    assert [("near:budget", 1)] == [(event.guard, event.version) for event in scenario.events(GuardTripped)]
