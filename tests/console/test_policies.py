@@ -10,15 +10,16 @@ import pytest
 from console.conftest import Refold
 from refold.console import hostile
 from refold.console.main import main
-from refold.console.policies import PolicyFileError, chosen_policy, read_policy
+from refold.console.policies import PolicyFileError, chosen_policy
 from refold.console.policy_commands import SENTENCES
 from refold.console.policy_writing import Language
 from refold.engine import call, say
 from refold.engine.prune_log import LOGGER
 from refold.reducers.errors import PolicyError
-from refold.reducers.guards import BUILTIN
+from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import StepLimit
 from refold.reducers.parsing import parse
+from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 
 Scripted = Callable[[list[Any]], None]
@@ -28,6 +29,11 @@ GOOD = {
     "p.yml": "{schema: refold/v1, limits: [{type: step, max: 3}]}\n",
     "p.json": '{"schema": "refold/v1", "limits": [{"type": "step", "value": 3}]}',
 }
+
+
+def read_policy(path: Path, registry: Registry) -> Policy:
+    """The policy that a file says, with no variable set."""
+    return chosen_policy(path, registry, {})[0]
 
 
 @pytest.mark.parametrize(("name", "text"), GOOD.items(), ids=GOOD)

@@ -38,13 +38,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, fold
-from refold.reducers.history import Pass, Scene, prune
+from refold.reducers.history import Pass, Scene
 from refold.reducers.machine import TERMINAL
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
 from refold.reducers.window import MessageRef, Window, append, only, refs
 from support.any_policy import policies
+from support.plans import prune
 from support.strategies import MARKER, Driver, choices, drive, each, events, runs, stored
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,8 +1,9 @@
 """Windows made of letters, and what a plan of a history pass makes of a window, by the plainest means."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from refold.reducers.history import Plan, Scene, Shortening
+from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
 from refold.reducers.history.cutting import lengths
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, refs, resized
@@ -81,3 +82,18 @@ def _made(
         covered_tokens=tokens,
         sources=tuple(sources),
     )
+
+
+class Pruning(NamedTuple):
+    """What a pass did: the window after it, and whether it could not keep its budget."""
+
+    window: Window
+    over_budget: bool
+
+
+def prune(window: Window, step: Pass) -> Pruning | None:
+    """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
+    plan = planned(Scene(window=window), step)
+    if plan is None or plan.keep is None:
+        return None
+    return Pruning(window=only(window, plan.keep), over_budget=plan.over_budget)

@@ -33,11 +33,6 @@ class PolicyFileError(WrongUse):
         return f"{self.file}: {self.problem}"
 
 
-def read_policy(path: Path, registry: Registry) -> Policy:
-    """The policy in a file, by its suffix. Raises `PolicyFileError`, naming the file and the key, line or column."""
-    return chosen_policy(path, registry, {})[0]
-
-
 def chosen_policy(
     chosen: Path | None, registry: Registry, environment: Mapping[str, str]
 ) -> tuple[Policy, tuple[str, ...]]:

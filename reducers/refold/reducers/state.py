@@ -25,7 +25,8 @@ class _Value(
 class Setup(_Value, frozen=True, kw_only=True):
     """What a run was started with. Changes only by a fork or an amendment.
 
-    `offer` is a digest of what stands beside the messages of every request: the model, its settings, the tools.
+    `offer` is a digest of what stands beside the messages of every request: the model, its settings, the tools;
+    `tools_tokens` the estimate of what the tools weigh there.
     """
 
     run: str = ""
@@ -40,6 +41,7 @@ class Setup(_Value, frozen=True, kw_only=True):
     agent: str = ""
     parent: Parent | None = None
     context: int | None = None
+    tools_tokens: int = 0
 
 
 class Spent(_Value, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ pinned stays; a unit (a reply with its calls and their results) is kept or dropp
 once; no change is no plan.
 """
 
-from refold.reducers.history.passes import Pruning, planned, prune
+from refold.reducers.history.passes import planned
 from refold.reducers.history.preview_results import previewed
 from refold.reducers.history.registry import Pass
 from refold.reducers.history.scene import Covering, Marker, Plan, Scene, Shortening
@@ -18,7 +18,6 @@ __all__ = [
     "Marker",
     "Pass",
     "Plan",
-    "Pruning",
     "Scene",
     "Share",
     "Shortening",
@@ -27,5 +26,4 @@ __all__ = [
     "When",
     "planned",
     "previewed",
-    "prune",
 ]

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from refold.reducers.history.registry import Pass
 from refold.reducers.history.scene import Marker, Plan, Scene
 from refold.reducers.history.strategy import numbers, weight, whole_units
@@ -46,18 +44,3 @@ def _marker(window: Window, cause: str, dropped: Sequence[MessageRef], after: in
     tokens = weight(window, said) + sum(ref.covered_tokens for ref in dropped)
     values: dict[str, str | int] = {"count": count, "tokens": tokens}
     return Marker(text=cause, after=after, values=values, covers=count, covered_tokens=tokens)
-
-
-class Pruning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: the window after it, and whether it could not keep its budget."""
-
-    window: Window
-    over_budget: bool
-
-
-def prune(window: Window, step: Pass) -> Pruning | None:
-    """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
-    plan = planned(Scene(window=window), step)
-    if plan is None or plan.keep is None:
-        return None
-    return Pruning(window=only(window, plan.keep), over_budget=plan.over_budget)

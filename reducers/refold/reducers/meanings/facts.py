@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.checkpoint import offer_digest
 from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import (
     CancelRequested,
     ChildEnded,
     ClockRead,
     DoubtResolved,
     InputReceived,
+    Manifest,
     ModelFailed,
     ModelResponded,
     PolicyAmended,
@@ -61,6 +63,7 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
         agent=event.agent,
         parent=event.parent,
         context=event.context,
+        tools_tokens=_weight(event.policy.estimator, event.tools),
     )
     # The task that is named is the one that is pinned; else it is the first message of a person.
     window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
@@ -102,6 +105,7 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
         tools=tools,
         offer=offer_digest(model, settings, tools),
         seed=old.seed if event.seed is None else event.seed,
+        tools_tokens=_weight((event.policy or old.policy).estimator, tools),
     )
     mark = Mark(at=state.at, spent=state.spent)
     return replace(state, setup=setup, origin=mark, turn=mark)
@@ -118,7 +122,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
     empty = not calls and (event.blank or (grace and event.hollow))
     silent, told = empty and event.usage == _NOTHING, any(text.tier for text in request.texts)
-    before, fallback = state.answer, state.policy.retry.fallback
+    before = state.answer
     answer = LastAnswer(
         seq=state.seq,
         step=request.step,
@@ -137,9 +141,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         offered=request.tools,
         ignored=calls > 0 and event.blank if told else before is not None and before.ignored,
     )
-    stays = silent or (fallback is not None and fallback.sticky)
-    parts = () if grace else state.parts
-    state = replace(state, request=None, answer=answer, model=state.model if stays else "", parts=parts)
+    state = replace(state, request=None, answer=answer, parts=() if grace else state.parts)
     if empty:
         return state
     ref = MessageRef(
@@ -330,6 +332,11 @@ def _open_request(state: RunState, kind: str, seq: int) -> Request:
     if state.request is None or state.request.seq != seq:
         raise UnexpectedEvent(kind, f"no request made at event {seq} is open")
     return state.request
+
+
+def _weight(estimator: str, tools: tuple[Manifest, ...]) -> int:
+    weigh = ESTIMATORS[estimator].tool
+    return sum(weigh(tool.name, tool.description, tool.schema) for tool in tools)
 
 
 def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 0) -> Spent:

@@ -1,5 +1,7 @@
 """Limits at work: which are looked at where, and how each ends the run, or grants one last request first."""
 
+from typing import Literal
+
 import msgspec
 
 from refold.reducers.events import Fact, GuardTripped, StateChanged
@@ -143,14 +145,14 @@ def _freed(state: RunState, names: list[str]) -> Flow:
     return state
 
 
-def limit_move(state: RunState, reached: str = "") -> StateChanged:
+def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChanged:
     """The decision to end by the limit that tripped."""
     found = granted_by(state)
     trigger, code = ENDS[found.type, found.measure]
     reason = (
         f"limit {found.name!r} was reached: {found.used} {found.unit} used, and {found.op} {found.value} ends"
     )
-    return move(state, trigger, code, reason, outcome="grace" if reached == "grace" else "")
+    return move(state, trigger, code, reason, outcome=outcome)
 
 
 def _tripped(limit: Limit, state: RunState, verdict: Verdict = Verdict.STOP) -> GuardTripped:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
-from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import (
     Fact,
     HistoryPruned,
@@ -22,6 +21,7 @@ from refold.reducers.messages import Message
 from refold.reducers.policy import text_of
 from refold.reducers.rules.ending import injected, move, warned
 from refold.reducers.rules.flow import Flow, one, settled
+from refold.reducers.rules.requesting import model_next
 from refold.reducers.state import RunState, Summarising
 from refold.reducers.texts import render
 from refold.reducers.usage import call_deadline
@@ -85,13 +85,12 @@ def _forced(state: RunState) -> Iterator[Pass]:
 
 def _scene(state: RunState, *, forced: bool) -> Scene:
     setup = state.setup
-    tool = ESTIMATORS[state.policy.estimator].tool
     return Scene(
         window=state.window,
         step=state.spent.steps + 1,
-        model=state.model or setup.model,
+        model=model_next(state) or setup.model,
         context=setup.context,
-        tools=sum(tool(tool_.name, tool_.description, tool_.schema) for tool_ in setup.tools),
+        tools=setup.tools_tokens,
         turn_start=state.spent.steps == state.turn.spent.steps,
         forced=forced,
         single=state.failure is not None and state.failure.single,
@@ -119,8 +118,10 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
         state = yield _marked(state, plan.marker)
         kept = None if kept is None else kept | {state.messages}
     if kept is not None:
-        over = not step.fits(only(state.window, kept), _scene(state, forced=forced))
-        state = yield _pruned(state, step.name, _reason(step, forced=forced), kept, before, over=over)
+        after = only(state.window, kept)
+        # A marker weighs something too: the plan was judged without it.
+        over = plan.over_budget if plan.marker is None else not step.fits(after, _scene(state, forced=forced))
+        state = yield _pruned(step.name, _reason(step, forced=forced), before, after, over=over)
     return state
 
 
@@ -128,10 +129,8 @@ def _reason(step: Pass, *, forced: bool) -> str:
     return "overflow" if forced else step.reason
 
 
-def _pruned(
-    state: RunState, name: str, reason: str, kept: frozenset[int], before: Window, *, over: bool
-) -> HistoryPruned:
-    after = only(state.window, kept)  # with the message that stands for what leaves; `before` is without it
+def _pruned(name: str, reason: str, before: Window, after: Window, *, over: bool) -> HistoryPruned:
+    # `after` is with the message that stands for what leaves, `before` without it.
     return HistoryPruned(
         name=name,
         reason=reason,
@@ -232,7 +231,7 @@ def _replaced(state: RunState, pending: Summarising) -> Flow:
         tokens=pending.tokens,
     )
     kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
-    return (yield _pruned(state, pending.name, "summary", kept, before, over=False))
+    return (yield _pruned(pending.name, "summary", before, only(state.window, kept), over=False))
 
 
 def _failed(state: RunState, pending: Summarising) -> Flow:

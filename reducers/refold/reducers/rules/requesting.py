@@ -19,7 +19,7 @@ def request(state: RunState, fact: Fact) -> Flow:
     """P10: ask the model, as the next step."""
     texts = reminders(state)
     step = state.spent.steps + 1
-    return one(_requested(state, step, 1, texts, tools=offered(state, texts), model=state.model))
+    return one(_requested(state, step, 1, texts, tools=offered(state, texts), model=model_next(state)))
 
 
 def request_again(state: RunState, fact: Fact) -> Flow:
@@ -45,7 +45,16 @@ def request_grace(state: RunState) -> ModelRequested:
     """At a limit: one more request, without tools, in which the model says what was done."""
     found = granted_by(state)
     text = reminder(state, "grace", "grace", {"limit": found.name, "max": found.value})
-    return _requested(state, state.spent.steps, 1, (text,), tools=(), model=state.model, purpose="grace")
+    return _requested(
+        state, state.spent.steps, 1, (text,), tools=(), model=model_next(state), purpose="grace"
+    )
+
+
+def model_next(state: RunState) -> str:
+    """The model of the next request, "" for the run's own: a success returns to that one, unless the policy stays."""
+    fallback, answer = state.policy.retry.fallback, state.answer
+    failed = state.failure is not None or (answer is not None and answer.silent)
+    return state.model if failed or (fallback is not None and fallback.sticky) else ""
 
 
 def granted_by(state: RunState) -> LimitHit:
