@@ -277,3 +277,10 @@ def test_a_switch_that_is_neither_on_nor_off(
     ran = refold("run", "Go", "--store", store)
     assert 2 == ran.code
     assert "REFOLD_PRUNE_LOG: expected one of 1, true," in ran.err
+
+
+def test_a_folder_hides_no_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that happens to have a preset's name is no policy file: the preset is meant."""
+    (tmp_path / "utah").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert parse({"preset": "utah"}) == read_policy(Path("utah"), BUILTIN)

@@ -106,7 +106,7 @@ def _run(
     return anyio.run(run_command, _screen(context, output), places.store_place(store), request)
 
 
-@app.command("resume")
+@app.command("resume", short_help="Go on with a run where its log ends.")
 def _resume(
     context: typer.Context,
     run: WholeRun,
@@ -165,7 +165,7 @@ def _show(
     return anyio.run(show_command, screen, place, run)
 
 
-@app.command("state")
+@app.command("state", short_help="Show the state after an event.")
 def _state(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
     """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
     from refold.console.inspecting import state_command
@@ -173,7 +173,7 @@ def _state(context: typer.Context, run: Address, store: StorePath = None, output
     return anyio.run(state_command, _screen(context, output), places.store_place(store), run)
 
 
-@app.command("view")
+@app.command("view", short_help="Show what the model saw at a turn.")
 def _view(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
     """Show exactly what the model saw at a turn, by default the last, checked against what was sent."""
     from refold.console.inspecting import view_command
@@ -181,7 +181,7 @@ def _view(context: typer.Context, run: Address, store: StorePath = None, output:
     return anyio.run(view_command, _screen(context, output), places.store_place(store), run)
 
 
-@app.command("why")
+@app.command("why", short_help="Show what limits and guards saw and said.")
 def _why(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
     """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
     from refold.console.explaining import why_command

@@ -86,7 +86,7 @@ def _reject(
     return anyio.run(answer_command, screen_of(context, output), places.store_place(store), request)
 
 
-@approval_app.command("edit")
+@approval_app.command("edit", short_help="Let a call run with other arguments.")
 def _edit(
     context: typer.Context,
     run: WholeRun,

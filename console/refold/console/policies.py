@@ -40,7 +40,7 @@ def chosen_policy(
 
     Raises `PolicyFileError`, or `PolicyError` for a variable that is no value.
     """
-    if chosen is None or (str(chosen) in PRESETS and not chosen.exists()):
+    if chosen is None or (str(chosen) in PRESETS and not chosen.is_file()):
         return parse_with({"preset": chosen and str(chosen)}, environment, registry)
     try:
         data = _data(chosen)
