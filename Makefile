@@ -7,12 +7,13 @@
 BIN := .venv/bin
 ARGS ?=
 CASES ?= tests/conformance/cases
+SECONDS ?= 60
 
 # What an activated environment left behind must not reach ours.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo bench clean
+.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo bench big storm fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -54,8 +55,20 @@ format: setup ## Format the sources, and mend what the linter can
 demo: setup ## Watch a real model drive recorded, audited runs, no key needed: PRESET=hermes for a preset's
 	$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
 
-bench: setup ## Measure decode, fold, audit, decide and append against their anchors
+bench: setup ## Measure decode, fold, audit, decide, append and open against their anchors
 	$(BIN)/python tests/bench/run.py $(ARGS)
+
+storm: setup ## Kill the workers of 200 runs at random, and count what is lost or done twice: SECONDS=60
+	$(BIN)/python tests/storm/run.py --seconds $(SECONDS) $(ARGS)
+
+big: setup ## Do everything to a run of 340,000 events and 1 GB: seconds, peak memory; ARGS="--folder DIR"
+	$(BIN)/python tests/bench/big.py $(ARGS)
+
+fuzz: setup ## Break logs, files, bundles and policies at random, 80 times as many as in a build: half an hour
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n auto tests/fuzz $(ARGS)
+
+soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new seeds; the last line has the figures
+	$(BIN)/python tests/simulation/run.py --soak $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, caches and builds
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build

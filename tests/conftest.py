@@ -6,10 +6,21 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """`-m "not slow"` leaves out what takes up to a minute: tests with real processes."""
+    config.addinivalue_line("markers", "slow: takes up to a minute")
+
+
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The event loop that an async test runs on: each runs on both."""
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine whose store fails tries again at once: no test waits for a disk to recover."""
+    monkeypatch.setattr("refold.engine.loop.AGAIN", (0.0, 0.0, 0.0))
 
 
 # One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.

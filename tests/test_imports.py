@@ -54,6 +54,7 @@ EXTRAS = {
     "models": {"anthropic", "genai_prices", "httpx", "openai", "pydantic", "pydantic_ai", "pydantic_core"},
     "local": {"pip", "platformdirs", "xllamacpp"},
     "cli": {"rich", "typer", "yaml"},
+    "seal": {"cryptography"},
     "dev": {"_pytest", "hypothesis", "pytest", "trio"},
 }
 

@@ -122,10 +122,14 @@ def test_an_init_only_re_exports() -> None:
     assert not guilty, "\n".join(guilty)
 
 
+# It travels in every bundle as one file, for people who have nothing else of refold.
+TRAVELS = "store/refold/store/verify_bundle.py"
+
+
 def test_no_module_is_too_long() -> None:
     """Past 400 lines there is a second idea in a module: find it."""
     lengths = {named(path): len(path.read_bytes().splitlines()) for path in sources()}
-    assert {} == {name: lines for name, lines in lengths.items() if lines > 400}
+    assert {} == {name: lines for name, lines in lengths.items() if lines > 400 and name != TRAVELS}
 
 
 # Each is an example of what would tie the project to the machine or the place where it was written.

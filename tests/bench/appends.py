@@ -1,8 +1,10 @@
-"""One run's durable appends against the plain sqlite3 module doing the same inserts in-line.
+"""Durable appends against the plain sqlite3 module doing the same inserts in-line.
 
-The log arrives as an engine writes it: a fact and its decisions are one append, awaited before the next. The plain
-module writes the same columns and bytes to the same table in one transaction a fact, with no thread between; it
-computes no hash chain, checks no head and no lease, and has no triggers.
+One run: the log arrives as an engine writes it, a fact and its decisions are one append, awaited before the next. Many
+runs at once: each append is a whole step, and the appends of all runs that wait at one moment share a commit.
+
+The plain module writes the same columns and bytes to the same table in the same transactions, with no thread between;
+it computes no hash chain, checks no head and no lease, and has no triggers. Of the many runs it has the rows ready.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -18,10 +21,14 @@ import aiosqlite
 from bench.timing import Case
 from bench.workload import SALT, START, Group
 from refold.reducers import codec
+from refold.reducers.events import ModelResponded
 from refold.store import SqliteStore
-from refold.store.protocol import Record
+from refold.store.protocol import Lease, Record, Store
 
 Durability = Literal["fsync", "process"]
+Row = tuple[object, ...]
+
+RUNS = 64
 
 SYNCHRONOUS: dict[Durability, str] = {"fsync": "FULL", "process": "NORMAL"}
 _TABLE = """
@@ -48,6 +55,26 @@ def append_cases(folder: Path, log: Sequence[list[Record]], durability: Durabili
     }
 
 
+def steps(groups: Sequence[Group]) -> list[list[Record]]:
+    """Each step as the records of one append: an answer, its results, and the decisions between."""
+    log = list[list[Record]]()
+    for group, records in zip(groups, batches(groups), strict=True):
+        if not log or isinstance(group[0], ModelResponded):
+            log.append([])
+        log[-1] += records
+    return log
+
+
+def shared_cases(
+    folder: Path, log: Sequence[list[Record]], durability: Durability, waited: list[float]
+) -> dict[str, Case]:
+    """So many runs write the log at once, each awaits its own appends: wall seconds. Latencies go into `waited`."""
+    return {
+        "plain": lambda: _plain_groups(_new(folder), log, durability),
+        "store": lambda: asyncio.run(_stored_at_once(_new(folder), log, durability, waited)),
+    }
+
+
 def _record(place: int, event: codec.Encoded) -> Record:
     salt = SALT if event.content is not None else b""
     return Record(at=START + place, kind=event.kind, body=event.body, content=event.content, salt=salt)
@@ -58,24 +85,48 @@ def _new(folder: Path) -> Path:
 
 
 def _plain(path: Path, log: Sequence[list[Record]], durability: Durability) -> float:
+    with closing(_opened(path, durability)) as connection:
+        key, begun = 1 << 32, time.perf_counter()
+        for records in log:
+            rows = [_row(key + place, record) for place, record in enumerate(records, 1)]
+            _commit(connection, rows)
+            key += len(records)
+        return time.perf_counter() - begun
+
+
+def _plain_groups(path: Path, log: Sequence[list[Record]], durability: Durability) -> float:
+    groups, seq = list[list[Row]](), 0
+    for records in log:
+        groups.append(
+            [
+                _row((run << 32) + seq + n, each)
+                for run in range(1, RUNS + 1)
+                for n, each in enumerate(records, 1)
+            ]
+        )
+        seq += len(records)
+    with closing(_opened(path, durability)) as connection:
+        begun = time.perf_counter()
+        for rows in groups:
+            _commit(connection, rows)
+        return time.perf_counter() - begun
+
+
+def _opened(path: Path, durability: Durability) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
     connection.execute(_TABLE)
-    key, begun = 1 << 32, time.perf_counter()
-    for records in log:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(
-            _INSERT, [_row(key + place, record) for place, record in enumerate(records, 1)]
-        )
-        connection.execute("COMMIT")
-        key += len(records)
-    taken = time.perf_counter() - begun
-    connection.close()
-    return taken
+    return connection
 
 
-def _row(key: int, record: Record) -> tuple[object, ...]:
+def _commit(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(_INSERT, rows)
+    connection.execute("COMMIT")
+
+
+def _row(key: int, record: Record) -> Row:
     said = record.content is not None
     hash_ = bytes(32)
     content = record.content.decode() if record.content is not None else None
@@ -101,7 +152,27 @@ async def _hopped(times: int) -> float:
 
 async def _stored(path: Path, log: Sequence[list[Record]], durability: Durability) -> float:
     async with await SqliteStore.open(path, durability=durability) as store:
-        lease, seq, begun = await store.lease("bench"), 0, time.perf_counter()
+        lease, seq, begun = await store.lease("bench", holder="bench"), 0, time.perf_counter()
         for records in log:
             seq = (await store.append("bench", seq, lease, records)).seq
         return time.perf_counter() - begun
+
+
+async def _stored_at_once(
+    path: Path, log: Sequence[list[Record]], durability: Durability, waited: list[float]
+) -> float:
+    async with await SqliteStore.open(path, durability=durability) as store:
+        leases = [await store.lease(f"run-{number}", holder="bench") for number in range(RUNS)]
+        begun = time.perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            for lease in leases:
+                tasks.create_task(_live(store, lease, log, waited))
+        return time.perf_counter() - begun
+
+
+async def _live(store: Store, lease: Lease, log: Sequence[list[Record]], waited: list[float]) -> None:
+    seq = 0
+    for records in log:
+        begun = time.perf_counter()
+        seq = (await store.append(lease.run, seq, lease, records)).seq
+        waited.append(time.perf_counter() - begun)

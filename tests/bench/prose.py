@@ -25,10 +25,10 @@ _PARAGRAPHS = (
     '{problem}")\ntests/test_close.py:29:    assert close(march).total == Decimal("18220.75")',
 )
 _ALL = "\n\n".join(_PARAGRAPHS)
-_DOUBLED = _ALL + "\n\n" + _ALL
+_REPEATED = "\n\n".join([_ALL] * 13)
 
 
 def prose(chars: int, place: int) -> str:
-    """So many characters of text, different for each place. At most 3,000."""
+    """So many characters of text, different for each place. At most 20,000."""
     start = place * 397 % len(_ALL)
-    return f"[{place}] {_DOUBLED[start : start + chars]}"
+    return f"[{place}] {_REPEATED[start : start + chars]}"

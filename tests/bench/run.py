@@ -17,9 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
 
-from bench.appends import SYNCHRONOUS, append_cases, batches  # noqa: E402
+from bench.appends import RUNS, SYNCHRONOUS, append_cases, batches, shared_cases, steps  # noqa: E402
 from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
 from bench.imports import imported  # noqa: E402
+from bench.resume import resume_cases  # noqa: E402
 from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
 from bench.workload import GUARDS, POLICIES, STRATEGIES, opening, recorded, step, stored  # noqa: E402
 from refold.reducers import RunState  # noqa: E402
@@ -29,6 +30,9 @@ MICRO = 1e6
 LONG = 12_000
 """Steps until an unpruned window holds 30,000 messages."""
 APPENDED = 200
+SHARED = 40
+RESUMED = (1_000, 10_000, 100_000)
+"""Events of a run that is opened again."""
 _STEP = ("decide", "compose and decide")
 
 
@@ -42,6 +46,8 @@ def main() -> None:
     _print_guards(min(options.steps), options.rounds)
     _print_steps(STRATEGIES, options.steps, options.rounds)
     _print_appends(options.rounds)
+    _print_shared_appends(options.rounds)
+    _print_resumes(options.rounds)
     _print_imports()
 
 
@@ -164,6 +170,41 @@ def _print_appends(rounds: int) -> None:
         print(
             f"{durability:8} | plain {MICRO / us['plain']:6.0f}/s ({us['plain']:5.0f} us) | a hop {us['hop']:5.0f} us "
             f"| store {MICRO / us['store']:6.0f}/s ({us['store']:5.0f} us) | {times.ratio('plain', 'store'):5.2f}x"
+        )
+
+
+def _print_resumes(rounds: int) -> None:
+    print(
+        "\nOpening a run to its next effect; milliseconds by the clock, against plain sqlite3 reading its rows"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for events in RESUMED:
+            times = interleaved(resume_cases(Path(folder), events), rounds=rounds, timer=told_seconds)
+            ms = {name: times.median(name) * 1000 for name in ("scan", "folded", "snapshot")}
+            print(
+                f"{events:6} events | scan {ms['scan']:6.1f} | folded {ms['folded']:7.1f} {times.ratio('scan', 'folded'):5.2f}x "
+                f"| from a snapshot {ms['snapshot']:6.1f} {times.ratio('scan', 'snapshot'):5.2f}x"
+            )
+
+
+def _print_shared_appends(rounds: int) -> None:
+    _, groups = recorded("default", SHARED)
+    log = steps(groups)
+    size = sum(len(each.body) + len(each.content or b"") for records in log for each in records) / len(log)
+    events = sum(map(len, log)) / len(log)
+    print(f"\nAppends of {RUNS} runs at once, {events:.1f} events and {size / 1000:.1f} KB each; wall time,")
+    print("against plain sqlite3 in-line, committing the same groups with the rows ready")
+    for durability in SYNCHRONOUS:
+        waited = list[float]()
+        with tempfile.TemporaryDirectory(dir=ROOT / ".benchmarks") as folder:
+            cases = shared_cases(Path(folder), log, durability, waited)
+            times = interleaved(cases, rounds=2 * rounds, timer=told_seconds)
+        us = {name: times.median(name) * MICRO / len(log) / RUNS for name in cases}
+        waited.sort()
+        p50, p99 = (waited[len(waited) * each // 100] * 1000 for each in (50, 99))
+        print(
+            f"{durability:8} | plain {us['plain']:5.0f} us | store {us['store']:5.0f} us | {times.ratio('plain', 'store'):5.2f}x "
+            f"| an append waits {p50:.1f} ms, at p99 {p99:.1f} ms"
         )
 
 

@@ -29,6 +29,7 @@ from refold.reducers.vocabulary import Replay, Role, StopReason
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
 SALT = b"0123456789abcdef"
+RUN = "bench"
 
 _STEPS: Mapping[str, Any] = {"type": "step", "value": 1_000_000}
 _TAIL: Mapping[str, Any] = {
@@ -132,8 +133,12 @@ def recorded(policy: str, steps: int) -> tuple[RunState, list[Group]]:
 def opening(policy: str) -> tuple[RunState, Group]:
     """A run begins, with a system prompt and a task; `policy` names one of `POLICIES`, `GUARDS` or `STRATEGIES`."""
     meant = POLICIES.get(policy) or GUARDS.get(policy)
-    meant = meant or {"limits": [_STEPS], "history": STRATEGIES[policy]}
-    fact = RunStarted(at=START, run="bench", rules=RULES, policy=parse(meant), model="m", tools=_TOOLS)
+    return begun(meant or {"limits": [_STEPS], "history": STRATEGIES[policy]})
+
+
+def begun(meant: Mapping[str, Any]) -> tuple[RunState, Group]:
+    """A run begins under this policy, with a system prompt and a task."""
+    fact = RunStarted(at=START, run=RUN, rules=RULES, policy=parse(meant), model="m", tools=_TOOLS)
     said = (
         Message(role=Role.SYSTEM, text=prose(2_000, 0)),
         Message(role=Role.USER, text=prose(600, 1)),
@@ -200,12 +205,12 @@ def answered(state: RunState, number: int) -> Fact:
     return composing.responded(state, fact, Answer(text=prose(1_200, number)), calls, SALT)
 
 
-def returned(state: RunState, number: int) -> Fact:
-    """The result of the first call that has none."""
+def returned(state: RunState, number: int, chars: int = 2_000) -> Fact:
+    """The result of the first call that has none: so many characters."""
     assert state.batch is not None
     call = next(call for call in state.batch.calls if call.result is None)
     fact = ToolReturned(at=state.at + SECOND // 10, call=call.id, duration=SECOND // 10)
-    return composing.returned(state, fact, prose(2_000, number + call.position), call.name, "0" * 64, SALT)
+    return composing.returned(state, fact, prose(chars, number + call.position), call.name, "0" * 64, SALT)
 
 
 def stored(groups: Sequence[Group]) -> list[Encoded]:

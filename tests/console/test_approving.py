@@ -175,7 +175,7 @@ def test_escalate(refold: Refold, scripted: Scripted, store: Path, tmp_path: Pat
         pytest.param(["edit", "RUN", "c1", "--arguments", "[1]"], "one JSON object", id="a list"),
         pytest.param(["edit", "RUN", "c1"], "--arguments", id="no arguments"),
         pytest.param(["reject", "RUN", "c1", "--escalate", "--terminate"], "expected one of them", id="two ways"),
-        pytest.param(["resume", "RUN", "--message", "Go on"], "answer() says so", id="a message"),
+        pytest.param(["resume", "RUN", "--message", "Go on"], "c1 c2` says so, not a message", id="a message"),
         pytest.param(["approvals", "RUN@e1"], "expected a whole run", id="a place in a run"),
     ],
 )  # fmt: skip

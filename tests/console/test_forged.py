@@ -15,6 +15,7 @@ from console.conftest import Ran, Refold, record
 from console.test_looking import tamper
 from refold.engine import call, say
 from refold.reducers.errors import RefoldError, WrongUse
+from refold.reducers.numbers import MOST_DIGITS
 from refold.store import SqliteStore
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
 
@@ -32,7 +33,7 @@ def forged(store: Path, run: str, target: Path, edit: Callable[[list[Record]], l
                 async for chunk in read.read(run)
                 for each in chunk
             ]
-            await write.append(run, 0, await write.lease(run), edit(records))
+            await write.append(run, 0, await write.lease(run, holder="a forger"), edit(records))
 
     anyio.run(copy)
 
@@ -40,13 +41,13 @@ def forged(store: Path, run: str, target: Path, edit: Callable[[list[Record]], l
 def numbers_grown(records: list[Record]) -> list[Record]:
     """Durations, costs, sizes and counts of tokens are as long as they can be, and their sums are longer."""
     fields = rb'"(duration|size|chars|tokens|input|output|cost_nanousd|input_tokens)":\d+'
-    return [replace(each, body=re.sub(fields, rb'"\1":' + b"9" * 4300, each.body)) for each in records]
+    return [replace(each, body=re.sub(fields, rb'"\1":' + b"9" * MOST_DIGITS, each.body)) for each in records]
 
 
 def waiting_for_ever(records: list[Record]) -> list[Record]:
-    """The first model failed, and the next attempt is 1e300 s later."""
+    """The first model failed, and the next attempt is 1e290 s later."""
     failed = b'{"kind":"model_failed","at":%d,"request":2,"failure":"overloaded"}' % records[2].at
-    delay = 10**309
+    delay = 10 ** (MOST_DIGITS - 1)
     later = b'{"kind":"retry_scheduled","attempt":2,"failure":"overloaded","delay":%d,"until":%d}'
     later %= (delay, delay + records[2].at)
     made = [("model_failed", failed), ("retry_scheduled", later)]
@@ -165,18 +166,16 @@ def test_a_run_that_cannot_be_read(
     assert "" == ran.err
 
 
-@pytest.mark.parametrize(
-    ("command", "module"), [("ls", "looking"), ("verify", "judging"), ("audit", "judging")], ids=["ls", "verify", "audit"]
-)  # fmt: skip
+@pytest.mark.parametrize("command", ["verify", "audit"])
 def test_a_bad_plugin_damages_no_log(
-    command: str, module: str, refold: Refold, store: Path, finished: str, monkeypatch: pytest.MonkeyPatch
+    command: str, refold: Refold, store: Path, finished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is wrong with this installation is said once, and of no run."""
 
     def taken() -> None:
         raise WrongUse("the guard 'mine' has a name that is taken")
 
-    monkeypatch.setattr(f"refold.console.{module}.installed_guards", taken)
+    monkeypatch.setattr("refold.console.judging.installed_guards", taken)
     ran = refold(*_all(command), "--store", store)
     assert (2, "", "refold: the guard 'mine' has a name that is taken\n") == ran
 

@@ -169,7 +169,7 @@ def changed(source: Path, target: Path, run: str, seq: int, old: bytes, new: byt
                     records.append(
                         Record(at=each.at, kind=each.kind, body=body, content=each.content, salt=each.salt)
                     )
-            await write.append(run, 0, await write.lease(run), records)
+            await write.append(run, 0, await write.lease(run, holder="a forger"), records)
 
     anyio.run(copy)
 

@@ -69,12 +69,14 @@ async def test_a_whole_run_reads_like_a_transcript() -> None:
     assert seen == [
         "1 run_started",
         "2 model_requested",
-        "  2> I was",
+        "  2> I ",
+        "  2> was",
         "  2| finished",
         "3 model_failed",
         "4 retry_scheduled",
         "5 clock_read",
         "6 model_requested",
+        "  6> …",
         "  6> …",
         "  6| finished",
         "7 model_responded",
@@ -238,26 +240,40 @@ async def everything(subscription: Subscription) -> list[Update]:
 
 
 async def test_a_slow_subscriber_holds_nobody_up_and_is_told_what_it_missed() -> None:
-    """A subscriber without room misses updates, never the end of a stream, and is told how many."""
+    """A subscriber without room misses updates, never the end of a stream that it saw begin, and is told how many."""
     subscription = Subscription(room=2)
     event: Event = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
     for update in (
         Recorded(1, event),
+        Streamed(1, TextDelta("a")),
         Recorded(2, event),
-        Streamed(2, TextDelta("a")),
-        Streamed(2, TextDelta("b")),
-        Finished(2),
+        Streamed(1, TextDelta("b")),
+        Finished(1),
         Recorded(3, event),
+        Streamed(3, TextDelta("c")),
+        Finished(3),
     ):
         subscription.put(update)
     subscription.close()
     assert [
         "1 model_requested",
-        "2 model_requested",
+        "  1> a",
         "  (2 missed)",
-        "  2| finished",
-        "  (1 missed)",
+        "  1| finished",
+        "  (3 missed)",
     ] == [short(update) for update in await everything(subscription)]
+
+
+async def test_a_subscriber_that_takes_nothing_does_not_grow() -> None:
+    """However many streams pass a subscriber by, it holds no more than it has room for."""
+    subscription = Subscription(room=2)
+    for number in range(1000):
+        subscription.put(Streamed(number, TextDelta("a")))
+        subscription.put(Finished(number))
+    subscription.close()
+    assert ["  0> a", "  0| finished", "  (1998 missed)"] == [
+        short(update) for update in await everything(subscription)
+    ]
 
 
 async def test_a_subscriber_that_takes_its_time_loses_nothing() -> None:

@@ -45,6 +45,7 @@ from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
 from refold.reducers.window import MessageRef, Window, append, only, refs
 from support.any_policy import policies
+from support.once import Once
 from support.plans import prune
 from support.strategies import MARKER, Driver, choices, drive, each, events, runs, stored
 
@@ -195,6 +196,15 @@ def test_a_live_run_has_something_to_do_or_waits_for_a_person(run: Driver) -> No
     """No run is stuck: it has ended, an effect is pending, or a person is asked."""
     for state in run.states:
         assert state.ended or next_effects(state) or state.asked_at is not None
+
+
+@given(run=runs())
+def test_nothing_runs_twice_that_must_not(run: Driver) -> None:
+    """After a crash a call of a tool that may not be repeated runs only if somebody said that it did not happen."""
+    state, calls = NEW, Once()
+    for event in run.log:
+        before, state = state, evolve(state, event)
+        calls.take(event, before, state)
 
 
 @given(run=runs())

@@ -38,6 +38,7 @@ from refold.replay.audit import Auditor
 from support.any_policy import policies
 from support.ledger import overshot
 from support.naive import Transcript, refused_by_a_provider, rendered
+from support.once import Once
 from support.scenario import Scenario
 from support.strategies import each
 from support.world import MARKER, World
@@ -75,7 +76,8 @@ def _parallel(world: World, first: int, place: int) -> bool:
 class AnyRun(RuleBasedStateMachine):
     """A run that a hostile world drives, under a policy of any knobs; what it logs goes into lists of whole messages.
 
-    After each step the views are those of the lists, and no decision says what somebody said. In the end the log
+    After each step the views are those of the lists, no decision says what somebody said, and no call is to run that may
+    have run already and must not twice. In the end the log
     audits clean, its bodies are enough, no limit was overshot by more than its bound, and it would be the same if
     parallel results had come in another order.
     """
@@ -87,6 +89,7 @@ class AnyRun(RuleBasedStateMachine):
         self.quiet = True  # nothing has happened since something unasked did
         self.once: set[str] = set()  # texts of one request
         self.states: list[RunState] = []
+        self.calls = Once()
 
     @initialize(
         policy=policies(), earlier=st.booleans(), context=st.sampled_from([None, 100]), seed=st.integers(0, 3)
@@ -127,7 +130,8 @@ class AnyRun(RuleBasedStateMachine):
         world = self.world
         for event in world.log[self.folded.seq :]:
             assert not self.folded.ended or isinstance(event, Annotation)
-            self.folded = evolve(self.folded, event)
+            before, self.folded = self.folded, evolve(self.folded, event)
+            self.calls.take(event, before, self.folded)
             self.states.append(self.folded)
             self.naive.take(self.folded.seq, event, self.folded.policy.texts)
             if isinstance(event, Decision):

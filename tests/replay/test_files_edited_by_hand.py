@@ -205,16 +205,16 @@ async def test_a_cut_off_tail_is_not_claimed_to_be_absent(scratch: Path, written
 
 
 @pytest.mark.parametrize("seq", [seq for seq, line in enumerate(runs.TRANSCRIPT, 1) if "returned" in line])
-async def test_an_erased_output_still_verifies_and_audits_clean(
-    scratch: Path, written: bytes, seq: int
-) -> None:
-    """Where the words of a tool were erased with their salt, the chain holds, and no decision needed them."""
+async def test_an_erased_output_still_audits_clean(scratch: Path, written: bytes, seq: int) -> None:
+    """Where the words of a tool were taken, no decision needed them; that no notice says so is what is wrong."""
     path = scratch / "output.db"
     with edited(path, written) as raw:
         write_cell(raw, seq, "content", None)
         write_cell(raw, seq, "salt", None)
     found = await verified(path)
-    assert (True, 1, EVENTS) == (found.whole, found.erased, found.events)
+    assert (seq, 1, EVENTS) == (problem_of(found), found.erased, found.events)
+    assert found.problem is not None
+    assert "no notice of an erasure names it" in found.problem.problem
     async with await SqliteStore.open(path, readonly=True) as store:
         assert (await audit(store, runs.RUN)).clean
 
@@ -228,7 +228,7 @@ async def test_where_an_answer_was_erased_the_guard_that_read_it_is_blind(
         write_cell(raw, 18, "content", None)
         write_cell(raw, 18, "salt", None)
     async with await SqliteStore.open(path, readonly=True) as store:
-        assert (await verify(store, runs.RUN)).whole
+        assert 18 == problem_of(await verify(store, runs.RUN))
         found = await audit(store, runs.RUN)
     assert ("repetition: content erased or not read",) == found.blind
     assert (0, [(26, "unreplayable")]) == (

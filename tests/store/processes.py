@@ -5,6 +5,7 @@ import sys
 import anyio
 
 from refold.store import Conflict, SqliteStore
+from refold.store.protocol import Held, LeaseLost
 from refold.store.testing import append, records
 
 
@@ -15,7 +16,7 @@ async def main(path: str, run: str, count: int) -> None:
             while True:
                 try:
                     head = await append(store, run, records(2))
-                except Conflict:
+                except (Conflict, Held, LeaseLost):
                     continue
                 break
             print(head.seq, flush=True)

@@ -1,7 +1,8 @@
 """Both stores keep every promise of a store, on asyncio and on trio."""
 
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,15 @@ from refold.store.testing import StoreConformance
 
 
 class TestMemoryStore(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def clock(self) -> None:
+        self.now = 1000.0
+
     def open_store(self) -> AbstractAsyncContextManager[Store]:
-        return MemoryStore()
+        return MemoryStore(lambda: self.now)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class TestSqliteStore(StoreConformance):
@@ -25,3 +33,8 @@ class TestSqliteStore(StoreConformance):
     async def open_store(self) -> AsyncGenerator[Store]:
         async with await SqliteStore.open(self.path, durability="process") as store:
             yield store
+
+    def pass_time(self, seconds: float) -> None:
+        # The clock is the machine's. That it went on is the same as that everything was written earlier.
+        with closing(sqlite3.connect(self.path)) as other, other:
+            other.execute("UPDATE claim SET until = until - ?", (round(seconds * 1000),))

@@ -3,6 +3,7 @@
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from refold.store import (
     Head,
     NotAStore,
     Record,
+    Snapshot,
     SqliteStore,
     Store,
     StoreUnavailable,
@@ -32,7 +34,8 @@ from refold.store import (
 from refold.store.bridge import bridge
 from refold.store.database import Database
 from refold.store.opening import Durability
-from refold.store.testing import append, events, records
+from refold.store.testing import append, events, records, take
+from refold.store.testing.evidence import heads, seal
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +93,10 @@ async def problems(store: Store, run: str) -> list[str]:
     "statement",
     [
         "UPDATE event SET body = '{}'",
-        "UPDATE event SET content = NULL, salt = NULL WHERE key & 1 = 0",
+        "UPDATE event SET content = NULL, salt = NULL WHERE key & 1 = 1",
+        "UPDATE event SET content = NULL WHERE key & 1 = 0",
+        "UPDATE event SET content = NULL, salt = NULL, content_digest = NULL WHERE key & 1 = 0",
+        "UPDATE event SET content = NULL, salt = NULL, body = '{}' WHERE key & 1 = 0",
         "UPDATE event SET key = key + 100",
         "DELETE FROM event",
         "INSERT OR REPLACE INTO event SELECT * FROM event LIMIT 1",
@@ -102,13 +108,21 @@ async def problems(store: Store, run: str) -> list[str]:
         "DELETE FROM run",
         "INSERT OR REPLACE INTO run SELECT * FROM run",
         "INSERT OR REPLACE INTO run (number, id) VALUES (99, 'r')",
+        "UPDATE sealed_head SET seq = 2",
+        "DELETE FROM sealed_head",
+        "REPLACE INTO sealed_head SELECT * FROM sealed_head",
+        "UPDATE seal SET at = 2",
+        "DELETE FROM seal",
+        "REPLACE INTO seal SELECT * FROM seal",
         "UPDATE log SET body = ''",
         "DELETE FROM log",
     ],
 )
 async def test_a_shell_cannot_edit_a_log(filled: Path, statement: str) -> None:
     """Plain SQL that would change, delete or replace an event or a run is refused, and changes nothing."""
-    everything = "SELECT * FROM event JOIN run"
+    async with await SqliteStore.open(filled) as store:
+        await store.add_seal(heads(1, 1), seal(1))
+    everything = "SELECT * FROM event JOIN run JOIN sealed_head JOIN seal"
     before = by_hand(filled, everything)
     with pytest.raises(sqlite3.DatabaseError):
         by_hand(filled, statement)
@@ -198,7 +212,7 @@ def make_directory(path: Path) -> None:
             id="other program",
         ),
         pytest.param(make_other_database, "another program's database", id="other tables"),
-        pytest.param(make_newer, "schema 99, this refold knows 1: a newer one wrote it", id="newer schema"),
+        pytest.param(make_newer, "schema 99, this refold knows 2: a newer one wrote it", id="newer schema"),
         pytest.param(make_directory, "is a directory", id="directory"),
     ],
 )
@@ -232,6 +246,22 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
         assert 1 == (await append(store, "r", records(1))).seq
 
 
+async def test_a_file_left_half_made(path: Path) -> None:
+    """What a power cut left of a file that was being made is rolled back by who may write; a reader says so."""
+    other = path.with_name("other.db")
+    with closing(sqlite3.connect(other, isolation_level=None)) as raw:
+        raw.execute("PRAGMA cache_size = 1")
+        raw.execute("BEGIN")
+        raw.execute("CREATE TABLE half (made)")
+        raw.execute("INSERT INTO half VALUES (zeroblob(100000)), (zeroblob(100000))")
+        for suffix in ("", "-journal"):
+            shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
+    with pytest.raises(StoreUnavailable, match="left half-made"):
+        await SqliteStore.open(path, readonly=True)
+    async with await SqliteStore.open(path) as store:
+        assert 1 == (await append(store, "r", records(1))).seq
+
+
 @pytest.mark.parametrize("name", ["a b", "100%25?mode=ro#x&immutable=1", "ß", "':memory:", ":memory:"])
 async def test_any_file_name(tmp_path: Path, name: str) -> None:
     """A name is a name, whatever it means in a URI."""
@@ -246,6 +276,38 @@ async def test_opening_again_changes_nothing(filled: Path) -> None:
     async with await SqliteStore.open(filled) as store:
         assert 6 == len(await events(store, "r"))
     assert before == filled.read_bytes()
+
+
+FIRST = (
+    *schema.MIGRATIONS[0],
+    "PRAGMA user_version = 1",
+    "INSERT INTO run (id) VALUES ('r'), ('s')",
+    "INSERT INTO event SELECT column1, 0, 'k', x'00', NULL, NULL, '{}', NULL FROM (VALUES (4294967297), (8589934593))",
+)
+
+
+async def test_a_store_of_the_first_schema(path: Path) -> None:
+    """It is migrated with its events, and each of its runs is due once: nobody knows which were abandoned."""
+    by_hand(path, *FIRST)
+    with pytest.raises(NotAStore, match="has schema 1, to be read it needs 2"):
+        await SqliteStore.open(path, readonly=True)
+    async with await SqliteStore.open(path) as store:
+        assert {"r", "s"} == set(await store.due(9))
+        lease = await store.lease("r", holder="one")
+        await store.append("r", 1, lease, records(1))
+        await store.release(lease)
+        assert ["s"] == list(await store.due(9))
+    async with await SqliteStore.open(path) as store:
+        assert ["s"] == list(await store.due(9))
+
+
+async def test_a_snapshot_of_another_log(filled: Path) -> None:
+    """A snapshot whose event has another hash by now, by whoever's hand, is none."""
+    async with await SqliteStore.open(filled) as store:
+        await store.save_snapshot("r", Snapshot(seq=3, version="1", data=b"state"))
+        assert await store.snapshot("r", "1") is not None
+        by_hand(filled, "UPDATE snapshot SET hash = zeroblob(32)")
+        assert await store.snapshot("r", "1") is None
 
 
 async def test_readonly(filled: Path) -> None:
@@ -508,7 +570,7 @@ async def test_runs_out_of_order_come_to_an_end(filled: Path) -> None:
         await append(store, "s", records(1))
         await append(store, "t", records(1))
     by_hand(filled, FORGED.replace("1 << 32", "(9 << 32) + 1"))
-    rekeyed(filled, b"\x05\x01\x04\x00\x0f\x09r", b"\x05\x09\x04\x00\x0f\x09r")
+    rekeyed(filled, b"\x06\x01\x04\x00\x0f\x01r", b"\x06\x09\x04\x00\x0f\x01r")
     async with await SqliteStore.open(filled, readonly=True) as store:
         with anyio.fail_after(10), pytest.raises(DamagedStore, match="out of order"):
             await listed(store)
@@ -526,7 +588,7 @@ async def test_an_append_that_is_silently_dropped(filled: Path) -> None:
         by_hand(
             filled, "CREATE TRIGGER more BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END", "SELECT 1"
         )
-        with pytest.raises(DamagedStore, match="takes no event"):
+        with pytest.raises(DamagedStore, match="take nothing"):
             await append(store, "r", records(1))
 
 
@@ -571,6 +633,9 @@ def remade(path: Path, sql: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_flipped_bytes(filled: Path, seed: int, readonly: bool) -> None:
     """However a byte or two of the file are flipped, it opens and reads, or raises an error of the store."""
+    async with await SqliteStore.open(filled, durability="process") as store:
+        await store.save_snapshot("r", Snapshot(seq=3, version="1", data=b"state"))
+        await store.add_seal(heads(1, 2), seal(2))
     whole, chance = filled.read_bytes(), random.Random(seed)
     for _ in range(60):
         flipped = bytearray(whole)
@@ -585,8 +650,20 @@ async def test_flipped_bytes(filled: Path, seed: int, readonly: bool) -> None:
         filled.write_bytes(flipped)
         with suppress(NotAStore, DamagedStore, StoreUnavailable):
             async with await SqliteStore.open(filled, durability="process", readonly=readonly) as store:
-                await problems(store, "r")
-                await listed(store)
+                for look in (problems(store, "r"), listed(store), beside_the_log(store)):
+                    with suppress(DamagedStore):
+                        await look
+
+
+async def beside_the_log(store: Store) -> None:
+    """Look at everything that is no event."""
+    await store.snapshot("r", "1")
+    await store.due(9)
+    await store.claim("r")
+    async for _ in store.sealed_heads():
+        pass
+    async for _ in store.seals():
+        pass
 
 
 async def test_two_stores_on_one_file(path: Path) -> None:
@@ -595,7 +672,7 @@ async def test_two_stores_on_one_file(path: Path) -> None:
         await append(one, "r", records(2))
         await append(other, "r", records(2))
         with pytest.raises(Conflict):
-            await one.append("r", 2, await one.lease("r"), records(1))
+            await one.append("r", 2, await take(one, "r"), records(1))
         await append(one, "r", records(2))
         assert await one.head("r") == await other.head("r")
         assert [] == await problems(other, "r")

@@ -241,6 +241,8 @@ _KNOBS: dict[str, st.SearchStrategy[Any]] = {
     | st.sampled_from([{"preset": "ci"}, {"preset": "dev"}, {"preset": "prod"}])
     | _any({"chain": st.lists(_APPROVERS, min_size=1, max_size=3)}),
     "batch": st.sampled_from(["parallel", "in_order"]),
+    "redact": st.just([r"zqx-\d{4}"]),
+    "doubt": st.sampled_from(["tell", "ask"]),
 }
 _OFF = {"truncation": None, "stream": None, "empty": None}
 

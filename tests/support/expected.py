@@ -293,6 +293,29 @@ EXPECTED: dict[str, list[str]] = {
         "guard_tripped guard=approvals verdict=stop code=approval_terminated",
         "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",
     ],
+    # 600 s, of which neither 30 s without an engine nor the day that a person took is one. c1 may run only once, c2
+    # reads only, c3 can be reconciled.
+    "in_doubt_and_resolved": [
+        "run_started",
+        requested(1, "[1 2]", deadline=600),
+        "model_responded",
+        "tools_dispatched calls=[c1 c2 c3] deadline=+600s",
+        TO_TOOLS,
+        "run_resumed",
+        "tool_returned",
+        # Its own tool says that c3 did not happen: it runs once more.
+        "doubt_resolved",
+        "tool_returned",
+        # Now all is back but c1.
+        "state_changed from=WAITING_FOR_TOOL to=WAITING_FOR_INPUT trigger=ask code=in_doubt",
+        "doubt_resolved",
+        "state_changed from=WAITING_FOR_INPUT to=WAITING_FOR_TOOL trigger=answered code=answered",
+        "tool_returned",
+        FROM_TOOLS,
+        requested(2, "[1 6]", deadline=87030),
+        "model_responded",
+        "state_changed from=RUNNING to=COMPLETED trigger=complete code=end_turn",
+    ],
     "stall_warned_stubbed_and_stopped": [
         "run_started",
         requested(1, "[1 2]"),
@@ -339,5 +362,6 @@ NUMBERS = {
     "preset_utah": (5, 6, 4, 50, 25, 0, 11),
     "preset_tirea": (4, 5, 3, 85, 15, 0, 11),
     "approvals_with_a_person": (2, 2, 4, 20, 10, 0, 8),
+    "in_doubt_and_resolved": (2, 2, 3, 20, 10, 0, 7),
     "stall_warned_stubbed_and_stopped": (6, 6, 6, 60, 30, 0, 14),
 }

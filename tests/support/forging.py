@@ -24,7 +24,9 @@ async def records_of(store: Store, run: str) -> list[Record]:
 
 async def write(store: Store, run: str, records: Sequence[Record]) -> None:
     """Write a whole log into a store that lacks it."""
-    await store.append(run, 0, await store.lease(run), records)
+    lease = await store.lease(run, holder="a forger")
+    await store.append(run, 0, lease, records)
+    await store.release(lease)
 
 
 def event_of(record: Record) -> Event:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec, composing
 from refold.reducers.composing_approvals import approved
-from refold.reducers.effects import CallModel, RunTool, Settle, WaitUntil, doubtful, next_effects
+from refold.reducers.doubts import underway
+from refold.reducers.effects import CallModel, Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     KINDS,
     Answer,
@@ -24,6 +25,7 @@ from refold.reducers.events import (
     Event,
     Fact,
     InputReceived,
+    Manifest,
     MessageInjected,
     ModelFailed,
     ModelResponded,
@@ -41,11 +43,13 @@ from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+from support import scenario
 from support.any_policy import policies
-from support.scenario import TOOLS as MANIFEST
 
 START = 1_700_000_000 * 1_000_000_000
+
+MANIFEST = (*scenario.TOOLS, Manifest(name="book", replay=Replay.RECONCILABLE))
 
 # Stands in everything that a model, a tool or a person says here, and nowhere else.
 MARKER = "qzv"
@@ -138,7 +142,7 @@ def _plain(info: Any) -> st.SearchStrategy[Any]:
 
 choices = st.lists(st.integers(0, 999), min_size=1, max_size=40)
 
-TOOLS = ("look", "act", "set", "missing")
+TOOLS = ("look", "act", "set", "missing", "book")
 _ARGUMENTS = ("{}", '{"q":"qzv"}', '{"n":1}', "qzv broken", "")
 _TEXTS = ("", " ", "qzv", "qzv says a little more than that", "qzv " * 12, "<think>qzv</think>", "qzv done")
 _COMPLAINTS = ("qzv", "qzv much too long", "qzv one message")
@@ -174,7 +178,8 @@ class Driver:
             return
         effects = next_effects(self.state)
         if not effects or self.state.asked_at is not None:
-            self.feed(self._input(choice // 10))
+            asks_of_doubts = self.state.batch is not None and self.state.approval is None
+            self.feed(self._found_out(choice) if asks_of_doubts else self._input(choice // 10))
             return
         self._carry_out(effects[choice % len(effects)], choice // 10)
 
@@ -192,7 +197,9 @@ class Driver:
             case CallModel() | Settle(call=None):
                 failed = isinstance(effect, Settle) or choice % 5 == 4
                 self.feed(self._failure(effect.seq, choice) if failed else self._answer(effect.seq, choice))
-            case RunTool(call=str(call)) | Settle(call=str(call)):
+            case Reconcile() if choice % 4:
+                self.feed(self._found_out(choice, tool="book"))
+            case Reconcile(call=str(call)) | RunTool(call=str(call)) | Settle(call=str(call)):
                 self.feed(self._result(call, choice))
             case WaitUntil(at=instant):
                 self.at = max(self.at, instant)
@@ -213,8 +220,8 @@ class Driver:
             case "resume":
                 doubted = doubtful(self.state)
                 self.feed(RunResumed(at=self.at, in_doubt=doubted, downtime=0))
-                if doubted:
-                    self.feed(DoubtResolved(at=self.at, call=doubted[0], doubt=Doubt.UNKNOWN, by="ann"))
+                if doubted and choice % 3 == 0:
+                    self.feed(self._found_out(choice))
             case "amend":
                 amended = msgspec.structs.replace(
                     self.state.policy, end_of_turn=("complete", "wait")[choice % 2]
@@ -233,7 +240,7 @@ class Driver:
     def _answer(self, seq: int, choice: int) -> ModelResponded:
         calls = [
             composing.CallMade(
-                name=TOOLS[(choice + place) % 4], arguments=_ARGUMENTS[choice % 5], provider_id="call_0"
+                name=TOOLS[(choice + place) % 5], arguments=_ARGUMENTS[choice % 5], provider_id="call_0"
             )
             for place in range(choice % 4)
         ]
@@ -266,6 +273,17 @@ class Driver:
     def _result(self, call: str, choice: int) -> ToolReturned:
         fact = ToolReturned(at=self.at, call=call, error=(None, *ToolError)[choice % 7])
         return composing.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
+
+    def _found_out(self, choice: int, tool: str = "") -> DoubtResolved:
+        doubted = [call.id for call in underway(self.state) if call.in_doubt]
+        fact = DoubtResolved(
+            at=self.at,
+            call=doubted[choice % len(doubted)],
+            doubt=list(Doubt)[choice // 3 % 3],
+            by=tool or "ann",
+            reconciled=bool(tool),
+        )
+        return composing.resolved(self.state, fact, MARKER, self.salt)
 
     def _input(self, choice: int) -> InputReceived:
         asked = self.state.approval

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec, composing
 from refold.reducers.composing_approvals import approved
-from refold.reducers.effects import RunTool, Settle, WaitUntil, doubtful, next_effects
+from refold.reducers.doubts import may_be_said, underway
+from refold.reducers.effects import Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     Answer,
     CancelRequested,
@@ -22,7 +23,6 @@ from refold.reducers.events import (
     Manifest,
     ModelFailed,
     ModelResponded,
-    Note,
     PolicyAmended,
     RunForked,
     RunResumed,
@@ -48,9 +48,10 @@ TOOLS = (
     Manifest(name="look", replay=Replay.READ_ONLY, schema='{"type":"object"}'),
     Manifest(name="act", description="acts", replay=Replay.AT_MOST_ONCE),
     Manifest(name="set", replay=Replay.IDEMPOTENT),
+    Manifest(name="book", replay=Replay.RECONCILABLE),
     Manifest(name="transfer_to_bob", agent="bob"),
 )
-_NAMES = st.sampled_from(["look", "look", "look", "act", "act", "set", "transfer_to_bob", "missing"])
+_NAMES = st.sampled_from(["look", "look", "look", "act", "act", "set", "book", "transfer_to_bob", "missing"])
 _ARGUMENTS = st.sampled_from(
     ['{"q":"zqx"}', '{"q":"zqx"}', "{}", "", '{"n":1.0,"q":"zqx"}', "zqx broken", '{"q":']
 )
@@ -136,6 +137,21 @@ class World:
         return [effect.call for effect in self._effects(RunTool)] + settled
 
     @property
+    def reconciled(self) -> list[str]:
+        """The calls in doubt whose tools are asked."""
+        return [effect.call for effect in self._effects(Reconcile)]
+
+    @property
+    def doubted(self) -> list[str]:
+        """The calls in doubt."""
+        return [call.id for call in underway(self.state) if call.in_doubt]
+
+    def may_say(self, call: str) -> list[Doubt]:
+        """What may still be said of a call in doubt."""
+        (found,) = (each for each in underway(self.state) if each.id == call)
+        return [doubt for doubt in Doubt if may_be_said(found, doubt)]
+
+    @property
     def waits(self) -> bool:
         """Whether a clock is to be read at some instant."""
         return bool(self._effects(WaitUntil))
@@ -150,6 +166,7 @@ class World:
         ways = [self.answer, self.answer, self.failure] if self.asks_model else []
         ways += [self.summary] if self.asks_summary else []
         ways += [self.result, self.results] if self.running else []
+        ways += [self.reconcile] if self.reconciled else []
         ways += [self.person] if self.asked else []
         if self.waits and (not ways or data.draw(st.integers(0, 9)) == 0):
             self.wait()
@@ -160,8 +177,8 @@ class World:
         """Until the next answer with calls has all its results, or there is nothing that can go well."""
         if self.asks_model:
             self.answer(data, 0, well=True)
-        while self.running:
-            self.result(data, 0, well=True)
+        while self.running or self.reconciled:
+            (self.reconcile if self.reconciled else self.result)(data, 0, well=True)
         if self.asks_summary and not self._effects(Settle):
             self.summary(data, 0, well=True)
         elif self.asked:
@@ -244,6 +261,21 @@ class World:
         returned = ToolReturned(at=self.at, call=call, error=error)
         self.feed(composing.returned(self.state, returned, data.draw(_OUTPUT), self._name(call), "", SALT))
 
+    def reconcile(self, data: Any, after: int, *, well: bool = False) -> None:
+        """A tool says what became of a call in doubt and, if it happened, with which result."""
+        self.at += after * SECOND
+        call = data.draw(st.sampled_from(self.reconciled))
+        doubt = Doubt.HAPPENED if well else data.draw(st.sampled_from(self.may_say(call)))
+        self._resolve(call, doubt, by="tool:book", reconciled=True)
+        crashes = not well and data.draw(st.integers(0, 3)) == 0
+        if doubt is Doubt.HAPPENED and not crashes and call in self.doubted:
+            returned = ToolReturned(at=self.at, call=call)
+            self.feed(composing.returned(self.state, returned, data.draw(_OUTPUT), "book", "", SALT))
+
+    def _resolve(self, call: str, doubt: Doubt, *, by: str, reconciled: bool = False) -> None:
+        fact = DoubtResolved(at=self.at, call=call, doubt=doubt, by=by, reconciled=reconciled)
+        self.feed(composing.resolved(self.state, fact, "zqx looked", SALT))
+
     def _name(self, call: str) -> str:
         calls = self.state.batch.calls if self.state.batch else ()
         return next(each.name for each in calls if each.id == call)
@@ -257,6 +289,10 @@ class World:
     def person(self, data: Any, after: int) -> None:
         """A person says something, or decides about some of the calls that they are asked about."""
         self.at += after * SECOND
+        if self.state.batch is not None and self.state.approval is None:
+            call = data.draw(st.sampled_from(self.doubted))
+            self._resolve(call, data.draw(st.sampled_from(self.may_say(call))), by="ann")
+            return
         fact = InputReceived(at=self.at, by="ann")
         if self.state.approval is None:
             self.feed(composing.received(self.state, fact, data.draw(_TEXT), SALT))
@@ -292,9 +328,9 @@ class World:
         down = data.draw(st.sampled_from([0, 0, 3])) * SECOND
         self.at += down
         self.feed(RunResumed(at=self.at, worker="w", in_doubt=doubted, downtime=down))
-        if doubted and data.draw(st.booleans()):
-            fact = DoubtResolved(at=self.at, call=doubted[0], doubt=Doubt.HAPPENED, by="ann")
-            self.feed(composing.sealed(fact, Note(note="zqx it did"), SALT))
+        if self.doubted and data.draw(st.booleans()):
+            call = data.draw(st.sampled_from(self.doubted))
+            self._resolve(call, data.draw(st.sampled_from(self.may_say(call))), by="ann")
 
     def _amend(self, data: Any) -> None:
         policy = parse(data.draw(policies()))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -17,13 +18,25 @@ import msgspec
 import pytest
 
 from refold.engine.tools.decorator import as_text, tool
-from refold.engine.tools.protocol import BadArguments, CallContext, Tool
+from refold.engine.tools.protocol import BadArguments, CallContext, DidNot, Happened, Tool, Unknown
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import Replay
 
 pytestmark = pytest.mark.anyio
 
 CALL = CallContext(run="r", call="c1", key="k1")
+
+
+def print_nothing() -> None:
+    """Does nothing."""
+
+
+def takes_to(to: str) -> None:
+    """A reconciler that takes an argument."""
+
+
+def takes_all(*rest: str) -> None:
+    """A reconciler that takes any."""
 
 
 class Colour(enum.Enum):
@@ -343,14 +356,32 @@ class Thing:
         pytest.param(
             lambda: "",
             {"name": "f", "replay": "twice"},
-            "tool f: replay: expected one of read_only, idempotent, at_most_once, got 'twice'",
+            "tool f: replay: expected one of read_only, idempotent, reconcilable, at_most_once, got 'twice'",
             id="replay",
         ),
         pytest.param(
             lambda: "",
             {"name": "f", "replay": "reconcilable"},
-            "got 'reconcilable'",
+            "tool f: has no reconcile: a tool is replay='reconcilable' together with a function reconcile=",
             id="nobody to ask what happened",
+        ),
+        pytest.param(
+            lambda: "",
+            {"name": "f", "replay": "idempotent", "reconcile": lambda: None},
+            "tool f: is idempotent and has a reconcile",
+            id="somebody to ask whom nobody asks",
+        ),
+        pytest.param(
+            lambda: "",
+            {"name": "f", "replay": "reconcilable", "reconcile": takes_to},
+            r"tool f: reconcile: parameter to: str: expected arguments of the tool by their names \(it has none\)",
+            id="a reconcile that takes what the tool does not",
+        ),
+        pytest.param(
+            lambda: "",
+            {"name": "f", "replay": "reconcilable", "reconcile": takes_all},
+            r"tool f: reconcile: parameter \*rest: str: expected",
+            id="a reconcile that takes whatever there is",
         ),
     ],
 )
@@ -504,3 +535,58 @@ def test_schema_and_digest_do_not_depend_on_the_hash_seed() -> None:
         for seed in ("1", "2", "3")
     }
     assert 1 == len(outputs)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "in a thread"])
+async def test_a_reconcile_gets_what_the_tool_got(asynchronous: bool) -> None:
+    """It takes those of the tool's arguments that it names, validated and with defaults, and the call's context."""
+    seen: list[object] = []
+
+    def look(day: date, context: CallContext, times: int = 7) -> Happened:
+        seen.extend((day, context, times))
+        return Happened({"at": day})
+
+    async def look_there(day: date, context: CallContext, times: int = 7) -> Happened:
+        return look(day, context, times)
+
+    @tool(replay="reconcilable", reconcile=look_there if asynchronous else look)
+    def book(day: date, seat: str, times: int = 2) -> str:
+        """Book."""
+        return ""
+
+    assert book.reconcile is not None
+    found = await book.reconcile('{"day": "2026-11-21", "seat": "12A"}', CALL)
+    assert [date(2026, 11, 21), CALL, 2] == seen
+    assert Happened('{"at":"2026-11-21"}') == found
+
+
+async def test_a_reconcile_that_says_nothing_known() -> None:
+    """What is none of the three answers is an error of the tool's; arguments that the tool refuses never got to it."""
+
+    @tool(replay="reconcilable", reconcile=lambda: "yes")
+    def book(seat: int) -> str:
+        """Book."""
+        return ""
+
+    assert book.reconcile is not None
+    with pytest.raises(TypeError, match="expected Happened, DidNot or Unknown, got str"):
+        await book.reconcile('{"seat": 1}', CALL)
+    refused = await book.reconcile('{"seat": "x"}', CALL)
+    assert isinstance(refused, DidNot)
+    assert "seat" in refused.note
+
+
+def test_the_digest_covers_the_reconcile() -> None:
+    """A tool whose reconcile was edited is another version of it."""
+
+    def shrug() -> Unknown:
+        return Unknown()
+
+    def shrug_and_say() -> Unknown:
+        return Unknown(note="no idea")
+
+    one, other = (
+        tool(name="f", replay="reconcilable", reconcile=each)(print_nothing)
+        for each in (shrug, shrug_and_say)
+    )
+    assert one.digest != other.digest

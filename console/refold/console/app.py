@@ -12,9 +12,11 @@ import typer
 
 from refold.console import places
 from refold.console.approval_commands import approval_app
+from refold.console.evidence_commands import evidence_app
 from refold.console.options import (
     Address,
     BaseUrl,
+    Detach,
     Everything,
     Output,
     Root,
@@ -26,6 +28,7 @@ from refold.console.options import (
 from refold.console.options import screen_of as _screen
 from refold.console.policy_commands import policy_app
 from refold.console.screen import Screen
+from refold.console.worker_commands import worker_app
 
 app = typer.Typer(
     name="refold",
@@ -41,6 +44,8 @@ app = typer.Typer(
 model_app = typer.Typer(help="The embedded models' weights.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model_app, name="model")
 app.add_typer(approval_app)
+app.add_typer(evidence_app)
+app.add_typer(worker_app)
 app.add_typer(policy_app, name="policy")
 
 
@@ -69,6 +74,7 @@ def _options(
 def _run(
     context: typer.Context,
     task: Annotated[str, typer.Argument(help="What the agent is to do.")],
+    *,
     model: Annotated[
         str | None,
         typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
@@ -83,6 +89,7 @@ def _run(
     label: Annotated[
         list[str] | None, typer.Option("--label", help="name=value, recorded with the run.")
     ] = None,
+    detach: Detach = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
@@ -102,6 +109,7 @@ def _run(
         tools=tools,
         system=system,
         labels=labels_of(label or []),
+        detach=detach,
     )
     return anyio.run(run_command, _screen(context, output), places.store_place(store), request)
 
@@ -110,19 +118,23 @@ def _run(
 def _resume(
     context: typer.Context,
     run: WholeRun,
+    *,
     message: Annotated[
         str | None, typer.Option("--message", help="Answer for a run that waits for one.")
     ] = None,
     root: Root = None,
     tools: Tools = None,
     base_url: BaseUrl = None,
+    detach: Detach = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
     from refold.console.running import ResumeRequest, resume_command
 
-    request = ResumeRequest(run=run, message=message, base_url=base_url, root=root, tools=tools)
+    request = ResumeRequest(
+        run=run, message=message, base_url=base_url, root=root, tools=tools, detach=detach
+    )
     return anyio.run(resume_command, _screen(context, output), places.store_place(store), request)
 
 
@@ -187,22 +199,6 @@ def _why(context: typer.Context, run: Address, store: StorePath = None, output: 
     from refold.console.explaining import why_command
 
     return anyio.run(why_command, _screen(context, output), places.store_place(store), run)
-
-
-@app.command("verify")
-def _verify(
-    context: typer.Context,
-    runs: Runs = None,
-    *,
-    everything: Everything = False,
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """Check that logs are whole and unedited. With -o json: one line a run."""
-    from refold.console.judging import judge_command, verify_run
-
-    judge = partial(judge_command, everything=everything)
-    return anyio.run(judge, _screen(context, output), places.store_place(store), runs or [], verify_run)
 
 
 @app.command("audit")

@@ -6,22 +6,46 @@ import anyio
 import typer
 
 from refold.console import places
-from refold.console.options import BaseUrl, Output, Root, StorePath, Tools, WholeRun, screen_of
+from refold.console.options import (
+    BaseUrl,
+    By,
+    Detach,
+    Note,
+    Output,
+    Root,
+    StorePath,
+    Tools,
+    WholeRun,
+    screen_of,
+)
 
 approval_app = typer.Typer(rich_markup_mode=None)
 
 Calls = Annotated[list[str] | None, typer.Argument(help="Calls, as `refold approvals RUN` lists them.")]
 EveryCall = Annotated[bool, typer.Option("--all", help="All calls that wait.")]
-Note = Annotated[str, typer.Option("--note", help="Why: recorded with the answer, not shown to the model.")]
-By = Annotated[str | None, typer.Option("--by", help="Who says so.", show_default="your login name")]
 
 
 @approval_app.command("approvals")
-def _approvals(context: typer.Context, run: WholeRun, store: StorePath = None, output: Output = None) -> int:
-    """Show which calls of a run wait for approval. With -o json: one document, or null."""
+def _approvals(
+    context: typer.Context,
+    run: Annotated[
+        str | None, typer.Argument(help="RUN or @last; without: all that waits for a person.")
+    ] = None,
+    store: StorePath = None,
+    output: Output = None,
+) -> int:
+    """Show which calls of a run wait for approval, or all in the store that waits for a person.
+
+    With -o json: one document; of a run of which no call waits, null.
+    """
+    screen, place = screen_of(context, output), places.store_place(store)
+    if run is None:
+        from refold.console.asked import asked_command
+
+        return anyio.run(asked_command, screen, place)
     from refold.console.approving import approvals_command
 
-    return anyio.run(approvals_command, screen_of(context, output), places.store_place(store), run)
+    return anyio.run(approvals_command, screen, place, run)
 
 
 @approval_app.command("approve")
@@ -36,6 +60,7 @@ def _approve(
     root: Root = None,
     tools: Tools = None,
     base_url: BaseUrl = None,
+    detach: Detach = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
@@ -43,7 +68,7 @@ def _approve(
     from refold.console.approving import AnswerRequest, answer_command
     from refold.console.running import ResumeRequest
 
-    taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools)
+    taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools, detach=detach)
     request = AnswerRequest(
         taking_up=taking_up, answer="approve", calls=calls or [], everything=everything, note=note, by=by
     )
@@ -66,6 +91,7 @@ def _reject(
     root: Root = None,
     tools: Tools = None,
     base_url: BaseUrl = None,
+    detach: Detach = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
@@ -76,7 +102,7 @@ def _reject(
     if escalate and terminate:
         raise typer.BadParameter("--escalate and --terminate: expected one of them")
     request = AnswerRequest(
-        taking_up=ResumeRequest(run=run, base_url=base_url, root=root, tools=tools),
+        taking_up=ResumeRequest(run=run, base_url=base_url, root=root, tools=tools, detach=detach),
         answer="escalate" if escalate else "terminate" if terminate else "reject",
         calls=calls or [],
         everything=everything,
@@ -98,6 +124,7 @@ def _edit(
     root: Root = None,
     tools: Tools = None,
     base_url: BaseUrl = None,
+    detach: Detach = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
@@ -105,6 +132,6 @@ def _edit(
     from refold.console.approving import AnswerRequest, answer_command
     from refold.console.running import ResumeRequest
 
-    taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools)
+    taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools, detach=detach)
     request = AnswerRequest(taking_up=taking_up, answer=("edit", arguments), calls=[call], note=note, by=by)
     return anyio.run(answer_command, screen_of(context, output), places.store_place(store), request)

@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from refold.console import figures, hostile
+from refold.console.leaving import say_and_leave
 from refold.console.places import Place
 from refold.console.running import ResumeRequest, look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
-from refold.engine import NotWaiting
+from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of
 from refold.reducers.composing_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
@@ -64,7 +65,7 @@ async def approvals_command(screen: Screen, place: Place, typed: str) -> int:
 
 
 async def answer_command(screen: Screen, place: Place, request: AnswerRequest) -> int:
-    """Record what a person says of calls that wait, and go on with the run. The exit code.
+    """Record what a person says of calls that wait, and go on with the run or leave it to a worker. The exit code.
 
     Raises `NotWaiting`, and `WrongUse` for a call that nobody is asked about, an answer that comes too late, and
     new arguments that are no JSON object: before anything is written.
@@ -72,9 +73,15 @@ async def answer_command(screen: Screen, place: Place, request: AnswerRequest) -
     state, _ = await look(place, request.taking_up.run)
     answers: Answers = dict.fromkeys(_meant(state, request), request.answer)
     approved(state, InputReceived(at=state.at), *words_of(answers), request.note, b"")
+
+    def say(run: Run) -> None:
+        run.answer(answers, by=request.by or login(), note=request.note)
+
+    if request.taking_up.detach:
+        return await say_and_leave(screen, place, state.setup.run, say)
     async with AsyncExitStack() as stack:
         run = await taken_up(stack, place, state, request.taking_up)
-        run.answer(answers, by=request.by or _login(), note=request.note)
+        say(run)
         return await stay(screen, place, run)
 
 
@@ -123,7 +130,8 @@ def _tell(screen: Screen, place: Place, waiting: Waiting) -> None:
         note(hostile.line(f"next    refold {word} {waiting.run} {calls}{place.option}"))
 
 
-def _login() -> str:
+def login() -> str:
+    """Who types here, as far as the system knows."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a process without a name

@@ -109,7 +109,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     watching = watcher(screen, run.id)
     here = Place(store, "--store")
     try:
-        result, interrupted = await drive(run, watching, f"refold resume {run.id}{here.option}")
+        result, interrupted = await drive(run, watching, here)
     finally:
         watching.close()
     if interrupted:

@@ -7,6 +7,8 @@ from refold.reducers.events import (
     CallRefused,
     CancelRequested,
     ClockRead,
+    ContentErased,
+    DoubtResolved,
     Event,
     InputReceived,
     ModelFailed,
@@ -58,6 +60,9 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return f"{event.by}: {told}{f': {short(said)}' if said != '' else ''}"
         case InputReceived():
             return f"{event.by}: {short(event.content.text if event.content else None)}"
+        case DoubtResolved():
+            said = event.content.note if event.content else None
+            return f"{remark(event)}{f': {short(said)}' if said != '' else ''}"
         case CancelRequested():
             said = event.content.reason if event.content else ""
             return f"by {event.by}{f': {short(said)}' if said else ''}"
@@ -69,6 +74,9 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return event.state[:16]
         case ClockRead():
             return figures.clock(event.due)
+        case ContentErased():
+            seqs = ", ".join(f"e{seq}" for seq in event.seqs)
+            return f"{seqs}, by {event.by}: {short(event.why)}"
         case NoteAdded():
             return f"{event.by}: {short(event.content.text if event.content else None)}"
         case _:

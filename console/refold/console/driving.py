@@ -7,7 +7,8 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from refold.console import hostile
+from refold.console import claiming, hostile
+from refold.console.places import Place
 from refold.console.watching import Watcher
 from refold.engine import Run, RunResult
 from refold.reducers.errors import WorldFailed
@@ -44,7 +45,7 @@ class Interrupts:
         self._run, self._watcher = run, watcher
         self.count = 0
 
-    def __call__(self) -> None:
+    def __call__(self, _: signal.Signals) -> None:
         """One more."""
         self.count += 1
         if self.count == 1 and self._run.state.approval is None:
@@ -58,15 +59,16 @@ class Interrupts:
             os._exit(INTERRUPTED)
 
 
-async def drive(run: Run, watcher: Watcher, resume: str) -> tuple[RunResult, bool]:
+async def drive(run: Run, watcher: Watcher, place: Place) -> tuple[RunResult, bool]:
     """Watch a run until it has ended or waits, and say whether somebody pressed Ctrl-C.
 
-    Raises what stops an engine; a failure of the world as `StoppedHalfway`, which says how to go on.
+    Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
+    `StoppedHalfway`, which says how to go on.
     """
     interrupts = Interrupts(run, watcher)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_listen, interrupts)
+        await tasks.start(listen, interrupts, signal.SIGINT)
         try:
             async for update in run.updates():
                 watcher.take(update, run.state)
@@ -75,18 +77,28 @@ async def drive(run: Run, watcher: Watcher, resume: str) -> tuple[RunResult, boo
         tasks.cancel_scope.cancel()
     watcher.close()
     if isinstance(failure, WorldFailed):
-        raise StoppedHalfway(run.id, run.state.seq, resume, str(failure)) from failure
+        raise _halfway(run, failure, place) from failure
     if failure is not None:
         raise failure
     return await run.result(), interrupts.count > 0
 
 
-async def _listen(heard: Callable[[], None], *, task_status: anyio.abc.TaskStatus[None]) -> None:
+def _halfway(run: Run, failure: WorldFailed, place: Place) -> WorldFailed:
+    resume = f"refold resume {run.id}{place.option}"
+    return claiming.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
+
+
+async def listen(
+    heard: Callable[[signal.Signals], None],
+    *awaited: signal.Signals,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    """Call `heard` for each of these signals, until cancelled."""
     try:
-        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(*awaited) as signals:
             task_status.started()
-            async for _ in signals:
-                heard()
+            async for each in signals:
+                heard(each)
     except (NotImplementedError, RuntimeError, ValueError):
         # No signals here (Windows, a thread): Ctrl-C then ends the process as a crash does.
         task_status.started()

@@ -5,18 +5,21 @@ from typing import Literal
 import msgspec
 
 from refold.console import addresses, figures, hostile, places
+from refold.console.looking import NO_GUARDS
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.world import request_for, sent_digest
+from refold.engine.outcomes import sent_digest
+from refold.engine.world import request_for
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded
 from refold.reducers.messages import Message
-from refold.reducers.state import RunState
+from refold.reducers.state import NEW, RunState
 from refold.replay import events, state_at
-from refold.replay.turns import request_of
+from refold.replay.reading import event_of, folded, words_of
+from refold.replay.turns import NoSuchTurn
 from refold.store.protocol import Store
 
 Sent = Literal["agrees", "differs", "unknown"]
@@ -55,7 +58,7 @@ async def view_command(screen: Screen, place: Place, typed: str) -> int:
     """Show what the model saw at a turn, by default the last. Exit code 1 if that is not what was sent, else 0."""
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, typed)
-        found = await _view(store, run, upto if upto is not None else await request_of(store, run))
+        found = await _view(store, run, upto)
     if screen.json:
         screen.document(found)
     else:
@@ -63,40 +66,44 @@ async def view_command(screen: Screen, place: Place, typed: str) -> int:
     return 1 if found.sent == "differs" else 0
 
 
-async def _view(store: Store, run: str, at: int) -> View:
-    seq = await _last_request(store, run, at)
-    state, contents = await state_at(store, run, seq, installed_guards())
+async def _view(store: Store, run: str, upto: int | None) -> View:
+    state = await _asked(store, run, upto)
     effect = next((each for each in next_effects(state) if isinstance(each, CallModel)), None)
     if effect is None:
-        raise DamagedLog(run, seq, "a model was asked here, and the state before it asks none")
-    request = request_for(effect, state, contents)
+        raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
+    request = request_for(effect, state, await words_of(store, run, state))
     return View(
         run=run,
-        seq=seq,
+        seq=state.seq,
         step=effect.step,
         attempt=effect.attempt,
         model=state.setup.model,
         request=request,
-        sent=await _sent(store, run, seq, request),
+        sent=await _sent(store, run, state.seq, request),
     )
 
 
-async def _last_request(store: Store, run: str, upto: int) -> int:
-    """The last request at or before an event."""
-    found = 0
+async def _asked(store: Store, run: str, upto: int | None) -> RunState:
+    """The state right after the last request at or before event `upto`. No guard has a say in what a model sees."""
+    state, asked = NEW, None
     async for stored, event in events(store, run, upto):
-        found = stored.seq if isinstance(event, ModelRequested) else found
-    if not found:
-        raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
-    return found
+        state = folded(state, stored, event, NO_GUARDS)
+        asked = state if isinstance(event, ModelRequested) else asked
+    if asked is not None:
+        return asked
+    if upto is None:
+        raise NoSuchTurn(run, None, 0)
+    raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
 
 
 async def _sent(store: Store, run: str, seq: int, request: ModelRequest) -> Sent:
-    async for stored, event in events(store, run):
-        if isinstance(event, ModelResponded) and event.request == seq:
-            if stored.content is None or not event.sent:
-                return "unknown"
-            return "agrees" if sent_digest(stored.salt, request) == event.sent else "differs"
+    async for chunk in store.read(run, after=seq):
+        for stored in chunk:
+            event = event_of(stored)
+            if isinstance(event, ModelResponded) and event.request == seq:
+                if stored.content is None or not event.sent:
+                    return "unknown"
+                return "agrees" if sent_digest(stored.salt, request) == event.sent else "differs"
     return "unknown"
 
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, figures, hostile, places
 from refold.console.places import Place
-from refold.console.screen import Screen
+from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.replay import Audit, Finding, Verification, audit, verify
@@ -40,15 +40,22 @@ async def judge_command(
 
     A run that cannot even be listed is told after the others: raises `Damaged`.
     """
-    if bool(typed) == everything:
-        raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
+    check_choice(typed, everything=everything)
     async with places.reading(place) as store:
         named = [await addresses.run_of(store, each) for each in typed]
-        runs, damage = await _all(store) if everything else (named, None)
-        codes = [await _judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+        runs, damage = await all_runs(store) if everything else (named, None)
+        codes = [await judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+    if everything and not runs:
+        note(f"{hostile.line(str(place.path))} has no runs")
     if damage is not None:
         raise damage
     return worst(codes)
+
+
+def check_choice(typed: Sequence[str], *, everything: bool) -> None:
+    """Runs are named, or all are meant, and not both. Raises `WrongUse`."""
+    if bool(typed) == everything:
+        raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -58,13 +65,16 @@ def worst(codes: Sequence[int]) -> int:
 
 async def verify_run(screen: Screen, place: Place, store: Store, run: str) -> int:
     """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot prove."""
-    found = await verify(store, run, installed_guards())
-    code = 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
+    return tell_verification(screen, place, await verify(store, run, installed_guards()))
+
+
+def tell_verification(screen: Screen, place: Place, found: Verification) -> int:
+    """Say what was found. The exit code."""
     if screen.json:
         screen.document(found)
     else:
         _tell_verification(screen, place, found)
-    return code
+    return 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
 
 
 async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int:
@@ -79,7 +89,7 @@ async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int
     return 1 if found.differences else CannotJudge.exit_code if found.unreplayable else 0
 
 
-async def _all(store: Store) -> tuple[list[str], Damaged | None]:
+async def all_runs(store: Store) -> tuple[list[str], Damaged | None]:
     """All runs that can be listed, and what is wrong with the others."""
     runs: list[str] = []
     try:
@@ -90,7 +100,8 @@ async def _all(store: Store) -> tuple[list[str], Damaged | None]:
     return runs, None
 
 
-async def _judged(screen: Screen, place: Place, store: Store, run: str, judge: Judge) -> int:
+async def judged(screen: Screen, place: Place, store: Store, run: str, judge: Judge) -> int:
+    """Judge a run. The exit code; what cannot be read or judged is said, and raises nothing."""
     try:
         return await judge(screen, place, store, run)
     except CannotJudge as error:
@@ -112,7 +123,9 @@ async def _judged(screen: Screen, place: Place, store: Store, run: str, judge: J
 def _tell_verification(screen: Screen, place: Place, found: Verification) -> None:
     verdict = "whole" if found.whole else "written by a newer refold" if found.newer else "DAMAGED"
     screen.heading(f"run {found.run}: {verdict}")
-    checked = f"{figures.count(found.events)} events, {figures.count(found.contents)} with content"
+    checked = (
+        f"{figures.count(found.events)} events, {figures.count(found.contents + found.erased)} with content"
+    )
     rows = [
         (
             "  checked",
@@ -124,14 +137,19 @@ def _tell_verification(screen: Screen, place: Place, found: Verification) -> Non
         ),
         ("  state", found.agent_state),
     ]
+    if found.sealed is not None:
+        upto = f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
+        rows.append(("  sealed", upto if found.sealed else "no event of it"))
     if found.problem is not None:
         rows.insert(
             0, ("  wrong", f"event {found.problem.seq} ({found.problem.kind}): {found.problem.problem}")
         )
     rows += [("  unproved" if not place_ else "", text) for place_, text in enumerate(found.cannot_prove)]
     screen.pairs(rows)
-    if found.problem is not None and found.problem.seq > 1:
-        screen.say(f"  the state before it: refold state {found.run}@e{found.problem.seq - 1}{place.option}")
+    # What is wrong may be that events are gone: the one before the first of them can be, too.
+    before = min(found.problem.seq - 1, found.events) if found.problem else 0
+    if before:
+        screen.say(f"  the state before it: refold state {found.run}@e{before}{place.option}")
 
 
 def _tell_audit(screen: Screen, place: Place, found: Audit) -> None:

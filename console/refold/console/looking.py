@@ -1,29 +1,38 @@
 """`refold ls` and `refold show`: the runs of a store, and what happened in one."""
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from types import MappingProxyType
 
 import anyio
 import msgspec
 
 from refold.console import addresses, describing, figures, hostile, places
+from refold.console.claiming import Claimed, claimed
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
-from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
+from refold.reducers.guards import Registry
 from refold.reducers.machine import TERMINAL
 from refold.replay.reading import event_of
-from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline
+from refold.replay.timeline import CallRow, Summary, Timeline, TurnRow, summary, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70
+_MOVED = "state_changed"
+_TURNS = 1000  # of one table
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+NO_GUARDS: Registry = MappingProxyType({})
+"""For what no guard has a say in: what the guards decided stands in the log, and they are half of what folding costs."""
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run in `ls` as JSON. Instants are nanoseconds since the epoch, `tokens` input and output together.
 
-    `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
+    `engine` says who drives it, or that it waits for a worker. `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
     """
 
     run: str
@@ -38,6 +47,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     tokens: int = 0
     cost_nanousd: int = 0
+    engine: Claimed | None = None
     problem: str = ""
 
 
@@ -65,24 +75,30 @@ async def ls_command(screen: Screen, place: Place, prefix: str, most: int) -> in
 
 async def show_command(screen: Screen, place: Place, typed: str) -> int:
     """Show a run, a row a turn, and how it ended. Exit code 3 if the log is damaged, else 0."""
-    told = await shown(screen, place, typed)
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, typed)
+        told, last = await _show(screen, store, run, upto)
     if screen.live:
-        if told.turns:
-            note(f"next    refold view {told.run}@t{told.turns[-1].step}{place.option}   what the model saw")
-        note(f"next    refold audit {told.run}{place.option}")
+        if last is not None:
+            note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
+        note(f"next    refold audit {run}{place.option}")
     return Damaged.exit_code if told.damaged else 0
 
 
-async def shown(screen: Screen, place: Place, typed: str) -> Timeline:
-    """The timeline of a run, printed."""
+async def shown(screen: Screen, place: Place, run: str) -> Timeline:
+    """The timeline of a run, printed; all of it is in memory."""
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
-        told, state = await timeline(store, run, upto, installed_guards())
+        await _show(screen, store, run, None)
+        return (await timeline(store, run))[0]
+
+
+async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tuple[Summary, TurnRow | None]:
+    """Print a run, and tell what it is and its last turn. The log is read twice: for the whole, for the turns."""
+    told, state = await summary(store, run, upto, NO_GUARDS)
+    rows = turns(store, run, told.events)
     if screen.json:
-        screen.document(told)
-    else:
-        tell(screen, told, ", ".join(figures.spent(state)))
-    return told
+        return told, await _document(screen, told, rows)
+    return told, await _text(screen, told, rows, ", ".join(figures.spent(state)))
 
 
 async def events_command(screen: Screen, place: Place, typed: str, *, raw: bool, follow: bool) -> int:
@@ -103,24 +119,47 @@ async def events_command(screen: Screen, place: Place, typed: str, *, raw: bool,
             await anyio.sleep(_POLL)
 
 
-def tell(screen: Screen, told: Timeline, spent: str) -> None:
-    """Print a timeline: what was asked, the turns, the end."""
+async def _document(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
+    """One JSON document, a line a turn: as it is read, for a long run has a hundred thousand of them."""
+    last, between = None, b" "
+    screen.document(msgspec.Raw(_ENCODER.encode(told)[:-1] + b',"turns":['))
+    async for last in rows:
+        screen.document(msgspec.Raw(between + _ENCODER.encode(last)))
+        between = b","
+    screen.document(msgspec.Raw(b"]}"))
+    return last
+
+
+async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spent: str) -> TurnRow | None:
+    """What was asked, the turns, the end."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
-    rows = [("run", told.run), ("model", told.model), ("task", describing.short(told.task))]
-    rows += [("labels", labels)] if labels else []
-    rows += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
-    rows += [("started", figures.clock(told.started))]
-    screen.pairs(rows)
+    pairs = [("run", told.run), ("model", told.model), ("task", describing.short(told.task))]
+    pairs += [("labels", labels)] if labels else []
+    pairs += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
+    screen.pairs([*pairs, ("started", figures.clock(told.started))])
     screen.say()
-    if told.turns:
-        screen.table(_COLUMNS, [row for turn in told.turns for row in _rows(turn)])
-        screen.say()
+    last = await _table(screen, rows)
     ending = f": {told.reason} ({told.code})" if told.code else ""
     screen.heading(f"{told.agent_state}{ending}")
-    rows = [("limit", figures.hit(told.limit))] if told.limit else []
-    rows += [("spent", spent), ("events", f"1 to {told.events}")]
-    rows += [("damaged", told.damaged)] if told.damaged else []
-    screen.pairs(rows)
+    pairs = [("limit", figures.hit(told.limit))] if told.limit else []
+    pairs += [("spent", spent), ("events", f"1 to {told.events}")]
+    screen.pairs(pairs + ([("damaged", told.damaged)] if told.damaged else []))
+    return last
+
+
+async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
+    """The turns as a table; of a long run as one for so many turns each, for a table must be known to be set."""
+    last, waiting = None, list[TurnRow]()
+    async for last in rows:
+        waiting.append(last)
+        if len(waiting) == _TURNS:
+            screen.table(_COLUMNS, [row for turn in waiting for row in _rows(turn)])
+            waiting.clear()
+    if waiting:
+        screen.table(_COLUMNS, [row for turn in waiting for row in _rows(turn)])
+    if last is not None:
+        screen.say()
+    return last
 
 
 _COLUMNS = (
@@ -164,7 +203,7 @@ def _call(call: CallRow) -> str:
 
 
 def _result(call: CallRow) -> str:
-    if call.result in ("open", "refused"):
+    if call.result in ("open", "refused", "doubted", "happened", "unknown"):
         return call.result
     return f"{call.result} {figures.size(call.size)}{' cut' if call.cut else ''}"
 
@@ -172,10 +211,11 @@ def _result(call: CallRow) -> str:
 def _event(screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool) -> tuple[int, bool]:
     """Print an event; the turn after it, and whether it ends the run."""
     problem, event = "", None
-    try:
-        event = event_of(stored)
-    except (Damaged, CannotJudge) as error:
-        problem = str(error)
+    if not raw or stored.kind == _MOVED:  # what is printed as it stands need not be read
+        try:
+            event = event_of(stored)
+        except (Damaged, CannotJudge) as error:
+            problem = str(error)
     if isinstance(event, ModelRequested):
         turn = event.step
     if raw:
@@ -215,7 +255,7 @@ def _as_json(data: bytes) -> object:
 
 async def _run_line(store: Store, run: str) -> RunLine:
     try:
-        told, _ = await timeline(store, run, registry=installed_guards())
+        told, _ = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
         return RunLine(run=run, problem=str(error))
     return RunLine(
@@ -231,6 +271,7 @@ async def _run_line(store: Store, run: str) -> RunLine:
         steps=told.steps,
         tokens=told.usage.input + told.usage.output,
         cost_nanousd=told.cost_nanousd,
+        engine=None if told.code else await claimed(store, run),
         problem=told.damaged,
     )
 
@@ -254,6 +295,8 @@ def _listed(screen: Screen, place: Place, runs: list[RunLine], *, others: bool) 
 
 def _cells(run: RunLine) -> list[str]:
     state = f"{run.state} ({run.code})" if run.code and run.state != "COMPLETED" else run.state
+    if run.engine is not None:
+        state = f"{state}, {run.engine}"
     if run.problem:
         state = "cannot be read whole"
     numbers = [str(run.steps), figures.count(run.tokens), figures.dollars(run.cost_nanousd)]

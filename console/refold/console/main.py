@@ -112,12 +112,13 @@ def _dispatched(words: list[str]) -> int:
 
 def _explain(error: RefoldError, words: Sequence[str]) -> None:
     from refold.console.addresses import NoSuchRun
+    from refold.console.claiming import Elsewhere
     from refold.console.driving import StoppedHalfway
     from refold.console.screen import OutputClosed
 
     if isinstance(error, OutputClosed) and error.quiet:
         return
-    lines = error.lines if isinstance(error, NoSuchRun | StoppedHalfway) else [str(error)]
+    lines = error.lines if isinstance(error, Elsewhere | NoSuchRun | StoppedHalfway) else [str(error)]
     _complain(*lines, words=words)
 
 
@@ -127,7 +128,7 @@ def _complain(*lines: str, words: Sequence[str] = ()) -> None:
 
     if "--debug" in words:
         _trace()
-    told = "\n".join(map(line, lines))
+    told = "\n".join(line(_redacted(text)) for text in lines)
     with contextlib.suppress(OSError):
         print(f"refold: {told}", file=sys.stderr, flush=True)
 
@@ -136,7 +137,14 @@ def _trace() -> None:
     from refold.console.hostile import block
 
     with contextlib.suppress(OSError):
-        print(indent(block(traceback.format_exc()), "  "), file=sys.stderr, flush=True)
+        print(indent(block(_redacted(traceback.format_exc())), "  "), file=sys.stderr, flush=True)
+
+
+def _redacted(text: str) -> str:
+    # A provider's complaint about a key may quote it, and what is on a terminal is copied into reports.
+    from refold.engine.secrets import redactor_of
+
+    return redactor_of().text(text)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ Tools = Annotated[
         show_default="todos, and files with --root",
     ),
 ]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Record it and leave the run to a worker: see `refold worker`.")
+]
+Note = Annotated[str, typer.Option("--note", help="Why: recorded with the answer, not shown to the model.")]
+By = Annotated[str | None, typer.Option("--by", help="Who says so.", show_default="your login name")]
 WholeRun = Annotated[str, typer.Argument(help="RUN or @last; a prefix of an id will do.")]
 
 

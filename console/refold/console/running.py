@@ -8,13 +8,15 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, claiming, figures, places
 from refold.console.driving import INTERRUPTED, drive
+from refold.console.leaving import leave, say_and_leave, wake
 from refold.console.log_lines import follow
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
 from refold.console.toolbox import chosen_tools, rebuilt_tools
+from refold.console.waiting import asked_about, next_words, waits_for
 from refold.console.watching import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool, resolve_model
 from refold.engine.guards import installed_guards
@@ -25,7 +27,6 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState, Spent
 from refold.replay import state_at
-from refold.store.protocol import Store
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,16 +41,18 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: str | None = None
     system: str | None = None
     labels: dict[str, str] = {}
+    detach: bool = False
 
 
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold resume`."""
+    """What a person typed after `refold resume`; `detach`: what was said is recorded, and a worker goes on."""
 
     run: str
     message: str | None = None
     base_url: str | None = None
     root: Path | None = None
     tools: str | None = None
+    detach: bool = False
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
@@ -67,7 +70,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 async def run_command(screen: Screen, place: Place, request: RunRequest) -> int:
-    """Start a run and stay with it to its end. The exit code."""
+    """Start a run and stay with it to its end, or leave it to a worker. The exit code."""
     follow(os.environ)
     registry = installed_guards()
     policy, chosen = chosen_policy(request.policy, registry, os.environ)
@@ -82,38 +85,89 @@ async def run_command(screen: Screen, place: Place, request: RunRequest) -> int:
         agent = Agent(model=model, tools=tools, policy=checking.policy, system=request.system, store=store)
         environment = (*request.environment, *chosen)
         run = agent.start(request.task, labels=request.labels, environment=environment)
+        if request.detach:
+            return await leave(screen, place, run)
         return await stay(screen, place, run)
 
 
 async def resume_command(screen: Screen, place: Place, request: ResumeRequest) -> int:
     """Take a run up where its log ends, or answer one that waits for a person. The exit code."""
+    state, contents = await look(place, request.run)
+    if request.message is not None:
+        _refuse_message(state)
+    elif state.ended or _waits(state):
+        note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
+        return _told(screen, place, result_of(state, contents), state, interrupted=False)
+    if request.detach:
+        return await _left(screen, place, state, request.message)
     async with AsyncExitStack() as stack:
-        state, contents = await look(place, request.run)
-        run_id = state.setup.run
-        waiting = state.agent_state is AgentState.WAITING_FOR_INPUT and not overdue(state)
-        if state.ended or (waiting and request.message is None):
-            if request.message is not None:
-                raise NotWaiting(run_id, state.agent_state)
-            waits = f"waits for {'approval' if state.approval else 'a message'}"
-            note(f"run {run_id} {'has ended' if state.ended else waits}")
-            return _told(screen, place, result_of(state, contents), state, interrupted=False)
-        if request.message is not None and state.agent_state is not AgentState.WAITING_FOR_INPUT:
-            raise NotWaiting(run_id, state.agent_state)
         run = await taken_up(stack, place, state, request)
         if request.message is not None:
-            await run.result()  # the log is read; nothing happens before somebody answers
+            with claiming.told(place):
+                await run.result()  # the log is read; nothing happens before somebody answers
             run.send(request.message)
         return await stay(screen, place, run)
 
 
+async def _left(screen: Screen, place: Place, state: RunState, message: str | None) -> int:
+    if message is None:
+        return await wake(screen, place, state)
+    return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message))
+
+
+def _waits(state: RunState) -> bool:
+    return state.agent_state is AgentState.WAITING_FOR_INPUT and not overdue(state)
+
+
+def _refuse_message(state: RunState) -> None:
+    run = state.setup.run
+    if state.agent_state is not AgentState.WAITING_FOR_INPUT:
+        raise NotWaiting(run, state.agent_state)
+    calls = state.approval.calls if state.approval is not None else asked_about(state)
+    if calls:
+        asks = "whether they may run" if state.approval is not None else "how they ended"
+        raise WrongUse(
+            f"run {run} asks about the calls {', '.join(calls)}, {asks}: "
+            f"`refold {next_words(state)[0]}` says so, not a message"
+        )
+
+
+class Models:
+    """Models by name and address, each made once and closed with `stack`: one that runs here is loaded only once."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._made: dict[tuple[str, str | None], Model] = {}
+
+    def get(self, name: str, base_url: str | None = None) -> Model:
+        """The model. Raises `WrongUse`, as for a missing key."""
+        if (name, base_url) not in self._made:
+            model = self._made[name, base_url] = resolve_model(name, base_url=base_url)
+            _closing(self._stack, model)
+        return self._made[name, base_url]
+
+
 async def taken_up(stack: AsyncExitStack, place: Place, state: RunState, request: ResumeRequest) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
-    names = [tool.name for tool in state.setup.tools]
-    tools = rebuilt_tools(state.setup.run, names, request.tools, request.root)
-    model = resolve_model(state.setup.model, base_url=places.base_url(request.base_url, state.setup.model))
-    _closing(stack, model)
+    tools = offered_tools(state, request.tools, request.root)
+    url = places.base_url(request.base_url, state.setup.model)
+    agent = agent_of(state, Models(stack), tools, url)
     store = await stack.enter_async_context(places.writing(place))
-    return _agent(model, tools, state, store).resume(state.setup.run)
+    return agent.resume(state.setup.run, store=store)
+
+
+def offered_tools(state: RunState, words: str | None, root: Path | None) -> list[Tool]:
+    """The tools that a run was started with. Raises `WrongUse` that says what to add to the command."""
+    return rebuilt_tools(state.setup.run, [tool.name for tool in state.setup.tools], words, root)
+
+
+def agent_of(state: RunState, models: Models, tools: list[Tool], base_url: str | None) -> Agent:
+    """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
+    agent = Agent(model=models.get(state.setup.model, base_url), tools=tools, name=state.setup.agent)
+    # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
+    fallback = state.policy.retry.fallback
+    agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
+    return agent
 
 
 def overdue(state: RunState) -> bool:
@@ -147,11 +201,6 @@ async def look(place: Place, typed: str) -> tuple[RunState, dict[int, Event]]:
         return await state_at(store, run, registry=installed_guards())
 
 
-def _agent(model: Model, tools: list[Tool], state: RunState, store: Store) -> Agent:
-    # The policy that counts is the run's own, from its log: an agent for resuming needs none.
-    return Agent(model=model, tools=tools, store=store, name=state.setup.agent)
-
-
 def _closing(stack: AsyncExitStack, model: Model) -> None:
     async def close() -> None:
         with anyio.CancelScope(shield=True):
@@ -165,7 +214,7 @@ async def stay(screen: Screen, place: Place, run: Run) -> int:
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:
-        result, interrupted = await drive(run, watching, f"refold resume {run.id}{place.option}")
+        result, interrupted = await drive(run, watching, place)
     finally:
         watching.close()
     return _told(screen, place, result, run.state, interrupted=interrupted)
@@ -184,7 +233,7 @@ def _told(screen: Screen, place: Place, result: RunResult, state: RunState, *, i
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
-    for command in _next(result, state):
+    for command in next_words(state):
         note(f"next    refold {command}{place.option}")
     return code
 
@@ -201,12 +250,3 @@ def _line(result: RunResult, state: RunState, code: int) -> ResultLine:
         events=state.seq,
         exit_code=code,
     )
-
-
-def _next(result: RunResult, state: RunState) -> list[str]:
-    if state.approval is not None:
-        calls = " ".join(state.approval.calls)
-        return [f"approvals {result.run}", f"approve {result.run} {calls}", f"reject {result.run} {calls}"]
-    if result.state is AgentState.WAITING_FOR_INPUT:
-        return [f"resume {result.run} --message TEXT", f"show {result.run}"]
-    return [f"show {result.run}", f"audit {result.run}"]

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import yaml
 
-from refold.console.syntax import BadSyntax
+from refold.console.syntax import DEEPEST, BadSyntax
 
 
 def load(text: str) -> Any:
@@ -14,17 +14,25 @@ def load(text: str) -> Any:
         loaded: Any = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
         raise BadSyntax(f"is no YAML: {error.problem}{_place(error.problem_mark)}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two of numbers and of `"\\U…"`
         raise BadSyntax(f"is no YAML: {error}") from error
     return {} if loaded is None else loaded
 
 
 class _Strict(yaml.SafeLoader):
+    depth = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias = cast("yaml.AliasEvent", self.peek_event())  # type: ignore[no-untyped-call]
             raise BadSyntax(f"has an alias; write its value out{_place(alias.start_mark)}")
-        return super().compose_node(parent, index)
+        if self.depth == DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise BadSyntax(f"is nested too deeply to be a policy{_place(mark)}")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(
         self,

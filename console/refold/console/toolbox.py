@@ -45,9 +45,12 @@ def rebuilt_tools(run: str, offered: Sequence[str], words: str | None, root: Pat
 
     A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
     """
-    asked = _split(words) if words is not None else _recorded(offered, root)
+    asked = _recorded(offered, root) if words is None else _split(words)
     tools = [tool for word in asked for tool in _tools(word, root)]
     missing = [name for name in offered if name not in {tool.name for tool in tools}]
+    if "write_todos" in missing:
+        tools += todos()
+        missing.remove("write_todos")
     if missing:
         raise WrongUse(
             f"run {run} was started with the tools {', '.join(missing)}, which are not there now; "
@@ -61,8 +64,7 @@ def _split(words: str) -> list[str]:
 
 
 def _recorded(offered: Sequence[str], root: Path | None) -> list[str]:
-    names = set(offered)
-    words = ["todos"] if "write_todos" in names else []
+    names, words = set(offered), list[str]()
     if root is not None and names & WRITING:
         words.append("files")
     elif root is not None and names & READING:

@@ -1,27 +1,44 @@
 """The engine: agents and their runs, models, tools, and the loop that does what the log says is pending."""
 
 from refold.engine.agent import Agent
+from refold.engine.halting import halt, unattended
 from refold.engine.models.protocol import Model, ModelFailed, ModelRequest, Reply
 from refold.engine.models.resolve import resolve_model
 from refold.engine.models.scripted import ScriptedModel, ScriptError, call, calls, fail, say
 from refold.engine.recording import Recording
 from refold.engine.result import LimitReached, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
-from refold.engine.tools import BadArguments, CallContext, Tool, files, shell, todos, tool
+from refold.engine.tools import (
+    BadArguments,
+    CallContext,
+    DidNot,
+    Happened,
+    Reconciled,
+    Tool,
+    Unknown,
+    files,
+    shell,
+    todos,
+    tool,
+)
 from refold.engine.updates import Delegated, Finished, Missed, Recorded, Streamed, Update
+from refold.engine.worker import Worker
 
 __all__ = [
     "Agent",
     "BadArguments",
     "CallContext",
     "Delegated",
+    "DidNot",
     "Finished",
+    "Happened",
     "LimitReached",
     "Missed",
     "Model",
     "ModelFailed",
     "ModelRequest",
     "NotWaiting",
+    "Reconciled",
     "Recorded",
     "Recording",
     "Reply",
@@ -32,14 +49,18 @@ __all__ = [
     "ScriptedModel",
     "Streamed",
     "Tool",
+    "Unknown",
     "Update",
+    "Worker",
     "call",
     "calls",
     "fail",
     "files",
+    "halt",
     "resolve_model",
     "say",
     "shell",
     "todos",
     "tool",
+    "unattended",
 ]

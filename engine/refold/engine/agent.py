@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import json
 import logging
+import math
 import os
 import platform
 import socket
@@ -16,15 +17,26 @@ import msgspec
 from refold.engine import entropy
 from refold.engine.children import AgentTool, Errand, circles, never_alone, reachable, takes_task
 from refold.engine.clock import Clock, SystemClock
-from refold.engine.fitting import context_of, refuse_unmeasured, refuse_unpriced
+from refold.engine.fitting import (
+    address_of,
+    context_of,
+    refuse_blind,
+    refuse_other_model,
+    refuse_other_tools,
+    refuse_unmeasured,
+    refuse_unpriced,
+)
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import Model
 from refold.engine.models.resolve import resolve_model
+from refold.engine.outcomes import Maker
 from refold.engine.result import RunResult
-from refold.engine.run import Run, Setting
+from refold.engine.run import Run
+from refold.engine.secrets import redactor_of, refuse_secret
+from refold.engine.setting import Setting
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
-from refold.engine.world import Maker, World
+from refold.engine.world import World
 from refold.reducers import composing
 from refold.reducers.checking import Complaint, opening
 from refold.reducers.children import bounded, child_seed
@@ -37,10 +49,12 @@ from refold.reducers.numbers import nano
 from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
+from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import Replay, Role
 from refold.store import MemoryStore
+from refold.store.protocol import LEASE_SECONDS, Store
 
 _LOGGER = logging.getLogger("refold.policy")
 
@@ -53,7 +67,8 @@ class Agent:
     as long as the agent lives. `settings` are sampling settings, recorded and handed to the model. `guards` are
     classes of further guards that the policy may name. `handoffs` are agents to whom a task can be handed on: each
     is offered as a tool `transfer_to_<name>`. `models` are those that the policy's `retry.fallback` names, where the
-    name alone does not say enough. `clock` makes a run's clock.
+    name alone does not say enough. `clock` makes a run's clock. `lease` is for how many seconds a run belongs to an
+    engine that gives no sign of life: after that, others take it over.
 
     Raises `PolicyError` and `WrongUse` for what cannot work, before anything is started.
     """
@@ -72,7 +87,11 @@ class Agent:
         models: Mapping[str, Model] | None = None,
         name: str = "",
         clock: Callable[[], Clock] = SystemClock,
+        lease: float = LEASE_SECONDS,
     ) -> None:
+        if not 0 < lease < math.inf:
+            raise WrongUse(f"lease: expected seconds above 0, got {lease!r}")
+        self.lease = lease
         self.model = resolve_model(model) if isinstance(model, str) else model
         self.tools = _by_name(tools)
         self.registry: Registry = {**installed_guards(), **(guards or {})}
@@ -86,6 +105,9 @@ class Agent:
         self.settings = {
             _text(key, "settings"): _setting(key, value) for key, value in (settings or {}).items()
         }
+        # Once, here: what the environment says later is not looked for.
+        self.redactor = redactor_of()
+        self._refuse_secrets()
         self._clock = clock
         self._warned: set[Complaint] = set()
         fallback = self.policy.retry.fallback
@@ -96,6 +118,14 @@ class Agent:
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
         self.add_handoffs(*handoffs)
+
+    def _refuse_secrets(self) -> None:
+        """Refuse secrets in what is recorded as it is, for the model and the rules need it so."""
+        way_out = "write what it looks like, or put it into an environment variable"
+        refuse_secret(self.redactor, "policy", msgspec.json.encode(self.policy).decode(), way_out)
+        redactor = self.redactor.under(self.policy.redact)
+        for key, value in self.settings.items():
+            refuse_secret(redactor, f"settings[{key!r}]", value, "give it to the model's own constructor")
 
     def add_handoffs(self, *agents: "Agent") -> None:
         """Let runs of this agent, from now on, hand tasks on to these agents: for agents that know each other.
@@ -172,17 +202,22 @@ class Agent:
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
         # Refuses what cannot work, now rather than later.
-        self._warn((*opening(composing.started(fact, said, b"")), *circles(self)))
-        return Run(fact.run, self._setting(seed), _started(fact, said))
+        self._warn((*opening(composing.started(fact, said, b"", self.redactor)), *circles(self)))
+        return Run(fact.run, self._setting(seed), _started(fact, said, self.redactor))
 
-    def resume(self, run_id: str) -> Run:
+    def resume(
+        self, run_id: str, *, take_over: bool = False, store: Store | None = None, lease: float | None = None
+    ) -> Run:
         """A run from its log: it goes on where the log ends, under the policy that it was started with.
 
-        Calls that were started and must not be repeated are told to the model as in doubt. A run that has ended
-        is not changed. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, or `WrongUse` where
-        this agent has another model, or lacks a tool or a guard of the run's.
+        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed. With
+        `take_over` an engine that drives the run now is fenced out, and stops. `store` and `lease` stand in
+        for the agent's own. Raises, when it is awaited,
+        `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent
+        has another model, or lacks a tool or a guard of the run's.
         """
-        return Run(run_id, self._setting(None), None)
+        setting = msgspec.structs.replace(self._setting(None, store), lease=lease or self.lease)
+        return Run(run_id, setting, None, take_over=take_over)
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
@@ -207,7 +242,7 @@ class Agent:
             rules=RULES,
             policy=self.policy,
             model=self.model.name,
-            address=_address(self.model),
+            address=address_of(self.model),
             settings=self.settings,
             tools=tuple(map(_manifest, self.tools.values())),
             seed=seed,
@@ -232,13 +267,15 @@ class Agent:
                 models=self.models,
                 clocks=clocks,
                 repeatable=seed is not None,
+                redactor=self.redactor,
             ),
             store=self.store if store is None else store,
             registry=self.registry,
             salts=entropy.salts(seed),
-            worker=f"{socket.gethostname()}:{os.getpid()}",
+            worker=worker_name(),
             versions=versions(),
             check=self._check,
+            lease=self.lease,
         )
 
     def _child(self, errand: Errand) -> Run:
@@ -249,9 +286,9 @@ class Agent:
             parent=errand.origin,
         )
         said = [*self._system(), Message(role=Role.USER, text=errand.task)]
-        return Run(fact.run, self._child_setting(errand), _started(fact, said))
+        return Run(fact.run, self._child_setting(errand), _started(fact, said, self.redactor))
 
-    def _child_taken_up(self, errand: Errand) -> Run:
+    def _child_taken_up(self, errand: Errand, *, take_over: bool = False) -> Run:
         def check(state: RunState) -> None:
             if state.setup.parent != errand.origin:
                 raise WrongUse(
@@ -260,44 +297,25 @@ class Agent:
                 )
             self._check(state)
 
-        return Run(errand.run, msgspec.structs.replace(self._child_setting(errand), check=check), None)
+        setting = msgspec.structs.replace(self._child_setting(errand), check=check)
+        return Run(errand.run, setting, None, take_over=take_over)
 
     def _child_setting(self, errand: Errand) -> Setting:
         seed = child_seed(errand.parent.setup.seed, errand.call) if errand.repeatable else None
-        return self._setting(seed, errand.store, errand.clock)
+        setting = self._setting(seed, errand.store, errand.clock)
+        return msgspec.structs.replace(setting, lease=errand.lease)
 
     def _check(self, state: RunState) -> None:
         """Refuse to go on with a run that this agent would not go on with as it was begun."""
-        run = state.setup.run
-        if state.ended:
-            return
-        rules_of(state)
-        if self.model.name != state.setup.model:
-            raise WrongUse(
-                f"run {run} was started with the model {state.setup.model}, and this agent has {self.model.name}; "
-                "resume it with that model"
-            )
-        if _address(self.model) != state.setup.address:
-            raise WrongUse(
-                f"run {run} asked its model at {state.setup.address or 'the usual address'}, and this agent would ask "
-                f"at {_address(self.model) or 'the usual one'}: what was said there would go elsewhere; give the same "
-                "base_url (--base-url)"
-            )
-        for manifest in state.setup.tools:
-            tool = self.tools.get(manifest.name)
-            if tool is None:
-                raise WrongUse(
-                    f"run {run} was offered the tool {manifest.name}, which this agent lacks; add it"
-                )
-            now = _manifest(tool)
-            if (now.schema, now.replay, now.agent) != (manifest.schema, manifest.replay, manifest.agent):
-                raise WrongUse(
-                    f"run {run}: the tool {manifest.name} has another schema, replay class or agent now than it was "
-                    "offered with; resume it with the tool as it was"
-                )
-        for watch in state.guards:
-            if watch.guard is None:
-                raise WrongUse(f"run {run}: its guard {watch.name} is {watch.blind}; install it as it was")
+        if not state.ended:
+            rules_of(state)
+            refuse_other_model(state, self.model)
+            redactor = self.redactor.under(state.policy.redact)
+            offered = {
+                name: composing.offered(_manifest(tool), redactor) for name, tool in self.tools.items()
+            }
+            refuse_other_tools(state, offered)
+            refuse_blind(state)
 
     def _system(self) -> list[Message]:
         return [] if self.system is None else [Message(role=Role.SYSTEM, text=self.system)]
@@ -323,6 +341,11 @@ def _in_event_loop() -> bool:
     return True
 
 
+def worker_name() -> str:
+    """Who drives runs here: recorded with each resumption."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 def versions() -> dict[str, str]:
     """What ran: recorded with each run."""
     return {"refold": importlib.metadata.version("refold"), "python": platform.python_version()}
@@ -337,15 +360,11 @@ def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     return named
 
 
-def _started(fact: RunStarted, said: Sequence[Message]) -> Maker:
+def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:
     def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-        return composing.started(msgspec.structs.replace(fact, at=at), said, salt)
+        return composing.started(msgspec.structs.replace(fact, at=at), said, salt, redactor)
 
     return make
-
-
-def _address(model: Model) -> str:
-    return str(getattr(model, "address", ""))
 
 
 def _text(value: object, place: str) -> str:

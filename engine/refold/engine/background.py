@@ -7,7 +7,9 @@ and everything that it starts lives in a task group inside it. Whoever cancels a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import anyio
@@ -51,11 +53,42 @@ class Background:
             with self._scope:
                 await self._work()
         except BaseException as error:
-            self._error = _first(error)
+            self._error = first(error)
             if isinstance(self._error, anyio.get_cancelled_exc_class()):
                 raise
         finally:
             self._over.set()
+
+
+# An event loop holds its tasks weakly: one that nobody joins would be collected in the middle of its work.
+_ASIDE: set[Awaitable[None]] = set()
+
+
+def aside(work: Work) -> None:
+    """Start work that nobody waits for, and that raises nothing; also from a callback, where no task runs."""
+    task = _spawn(work)
+    if isinstance(task, asyncio.Task):
+        _ASIDE.add(task)
+        task.add_done_callback(_ASIDE.discard)
+
+
+def inlet() -> Callable[[Callable[[], object]], None]:
+    """A way for any thread to have a function called in this event loop; once the loop is gone, nothing happens."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        token = trio.lowlevel.current_trio_token()
+        return partial(_called, trio.RunFinishedError, token.run_sync_soon)
+    return partial(_called, RuntimeError, loop.call_soon_threadsafe)
+
+
+def _called(
+    gone: type[Exception], soon: Callable[[Callable[[], object]], object], function: Callable[[], object]
+) -> None:
+    with suppress(gone):
+        soon(function)
 
 
 def _spawn(work: Work) -> Awaitable[None] | None:
@@ -70,9 +103,9 @@ def _spawn(work: Work) -> Awaitable[None] | None:
     return loop.create_task(work())
 
 
-def _first(error: BaseException) -> BaseException:
+def first(error: BaseException) -> BaseException:
     """What stopped the task: of several failures in one moment the first, but nothing before an interrupt."""
     inside: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     if not inside:
         return error
-    return _first(next((each for each in inside if not isinstance(each, Exception)), inside[0]))
+    return first(next((each for each in inside if not isinstance(each, Exception)), inside[0]))

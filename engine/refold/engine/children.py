@@ -7,6 +7,7 @@ it spent and the hash of its last event, then the call's result.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -14,11 +15,14 @@ import msgspec
 from msgspec import Meta
 
 from refold.engine.clock import Clock, Stopwatch
+from refold.engine.journal import Overtaken
+from refold.engine.outcomes import Maker, said, told
 from refold.engine.result import RunResult
+from refold.engine.tenure import LOOK, Tenure
 from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated, Update
-from refold.engine.world import Maker, World, said, told
+from refold.engine.world import World
 from refold.reducers import codec
 from refold.reducers.checking import Complaint
 from refold.reducers.children import child_run_id
@@ -27,9 +31,10 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import ChildEnded, Fact, Parent, RunStarted
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
+from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState, Spent
 from refold.reducers.vocabulary import ToolError
-from refold.store.protocol import Store
+from refold.store.protocol import Held, LeaseLost, Store
 
 if TYPE_CHECKING:
     from refold.engine.agent import Agent  # who is run, and what drives a run: both import this
@@ -46,7 +51,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     """What a child run is for, and where it takes place: in the store of its parent, by the same clocks.
 
     `parent` is the state of the run that made the call. `repeatable`: its seed was chosen, for logs that are the
-    same each time.
+    same each time. `lease` is in seconds, as that of the parent.
     """
 
     task: str
@@ -55,6 +60,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Callable[[], Clock]
     repeatable: bool
+    lease: float
 
     @property
     def run(self) -> str:
@@ -77,7 +83,7 @@ class AgentTool(Tool, frozen=True, kw_only=True):
     owner: "Agent"
     takes: Accepts
     begin: Callable[[Errand], "Run"]
-    take_up: Callable[[Errand], "Run"]
+    take_up: Callable[..., "Run"]
 
 
 def takes_task(tool: str) -> Accepts:
@@ -102,7 +108,8 @@ class Delegation:
     """One call that starts a child run, from its beginning to its end.
 
     `scope` is cancelled by whoever wants the call settled; `aside` is called when the child waits for a person, and
-    nothing more can be done for now; `live` has the child's run under its id while it goes on; `tell` tells who watches.
+    nothing more can be done for now; `live` has the child's run under its id while it goes on; `tell` tells who watches;
+    `tenure` is the engine's hold on the parent: the child's is alike.
     """
 
     def __init__(
@@ -114,8 +121,10 @@ class Delegation:
         aside: Callable[[], None],
         live: "dict[str, Run]",
         tell: Callable[[Update], None],
+        tenure: Tenure,
     ) -> None:
         self._tool, self._effect, self._world = tool, effect, world
+        self._tenure = tenure
         self._scope, self._aside, self._live, self._tell = scope, aside, live, tell
         self._cut = anyio.Event()
 
@@ -133,6 +142,7 @@ class Delegation:
             store=store,
             clock=self._world.clocks,
             repeatable=self._world.repeatable,
+            lease=self._tenure.seconds,
         )
         known = (await store.head(errand.run)).seq > 0
         if not known and self._scope.cancel_called:
@@ -142,7 +152,8 @@ class Delegation:
         result = await self._seen_through(errand, known=known)
         ended = await _child_ended(errand, result)
         reported = known and await _reported(errand)
-        return (*(() if reported else (ended,)), self._result(result, stopwatch))
+        redactor = self._world.redactor_of(state)
+        return (*(() if reported else (ended,)), self._result(result, stopwatch, redactor))
 
     def _task(self, arguments: str, state: RunState) -> str:
         context = CallContext(run=state.setup.run, call=self._effect.call, key=self._effect.key)
@@ -153,16 +164,36 @@ class Delegation:
         result: RunResult | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, errand)
-            result = await self._driven(errand, self._tool.take_up if known else self._tool.begin)
+            result = await self._had(errand, self._tool.take_up if known else self._tool.begin)
             if result.state not in TERMINAL:
                 if not self._scope.cancel_called:
                     self._aside()
                 await self._cut.wait()
                 # A person's engine may have had it in the meantime: so once more from its log.
-                result = await self._driven(errand, self._tool.take_up)
+                result = await self._driven(errand, partial(self._tool.take_up, take_over=True))
             tasks.cancel_scope.cancel()
         assert result is not None  # else the group has raised
         return result
+
+    async def _had(self, errand: Errand, had: "Callable[..., Run]") -> RunResult:
+        """Drive the child. While another engine has it, wait: whoever has a run has the right to its children, not at once.
+
+        Only one that took its run over by force takes them over too.
+        """
+        await self._tenure.confirm()  # or the child of a run that was cancelled elsewhere would be nobody's
+        while True:
+            try:
+                return await self._driven(errand, had)
+            except Held as error:
+                if self._tenure.take_over or self._cut.is_set():  # to be stopped, whoever has it
+                    return await self._driven(errand, partial(self._tool.take_up, take_over=True))
+                wait = min(error.seconds, LOOK)
+            except (LeaseLost, Overtaken):  # somebody has taken it over, or ended it
+                wait = 0.0
+            with anyio.move_on_after(wait):
+                await self._cut.wait()
+            await anyio.sleep(0.05)
+            had = self._tool.take_up
 
     async def _driven(self, errand: Errand, had: "Callable[[Errand], Run]") -> RunResult:
         child = self._live[errand.run] = had(errand)
@@ -184,16 +215,16 @@ class Delegation:
         if errand.run in self._live:
             self._live[errand.run].cancel(by=f"parent {errand.parent.setup.run}")
 
-    def _result(self, result: RunResult, stopwatch: Stopwatch) -> Maker:
+    def _result(self, result: RunResult, stopwatch: Stopwatch, redactor: Redactor) -> Maker:
         outcome = result.outcome
         if result.state is AgentState.COMPLETED:
-            return said(self._effect, outcome.text, stopwatch)
+            return said(self._effect, redactor.text(outcome.text), stopwatch)
         if result.state is AgentState.CANCELLED and self._cut.is_set():
             return told(self._effect, ToolError.CANCELLED, {}, stopwatch)
         ended = f"the agent {self._tool.agent} did not complete the task: its run {result.run} ended {result.state}"
         last = f". The last it said: {outcome.text}" if outcome.text else ""
         problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
-        return told(self._effect, ToolError.RAISED, {"problem": problem}, stopwatch)
+        return told(self._effect, ToolError.RAISED, {"problem": redactor.text(problem)}, stopwatch)
 
 
 async def _child_ended(errand: Errand, result: RunResult) -> Maker:

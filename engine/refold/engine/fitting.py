@@ -1,18 +1,25 @@
-"""Policies that a model cannot follow: refused before there is a run."""
+"""What does not fit: policies that a model cannot follow, and agents that a run was not begun with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from refold.engine.models.protocol import Model
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.events import Manifest
 from refold.reducers.history.when import Share
 from refold.reducers.limits import CostLimit
 from refold.reducers.policy import Policy
+from refold.reducers.state import RunState
 
 
 def context_of(model: Model) -> int | None:
     """The tokens that the model holds; None if it does not say, which it need not."""
     context: int | None = getattr(model, "context", None)
     return context
+
+
+def address_of(model: Model) -> str:
+    """Where the model is asked, scheme and host; "" for the usual place."""
+    return str(getattr(model, "address", ""))
 
 
 def refuse_unpriced(policy: Policy, models: Iterable[Model]) -> None:
@@ -36,4 +43,43 @@ def refuse_unmeasured(policy: Policy, model: Model) -> None:
                 f"history[{place}].when.tokens",
                 f"a share of the model's context, and nobody knows that of {model.name}; write a number of "
                 "tokens instead, or give the model its context",
+            )
+
+
+def refuse_other_model(state: RunState, model: Model) -> None:
+    """Raise `WrongUse` for another model than the run's, or one that would be asked elsewhere."""
+    run, setup = state.setup.run, state.setup
+    if model.name != setup.model:
+        raise WrongUse(
+            f"run {run} was started with the model {setup.model}, and this agent has {model.name}; "
+            "resume it with that model"
+        )
+    if address_of(model) != setup.address:
+        raise WrongUse(
+            f"run {run} asked its model at {setup.address or 'the usual address'}, and this agent would ask "
+            f"at {address_of(model) or 'the usual one'}: what was said there would go elsewhere; give the same "
+            "base_url (--base-url)"
+        )
+
+
+def refuse_other_tools(state: RunState, offered: Mapping[str, Manifest]) -> None:
+    """Raise `WrongUse` where a tool of the run's is missing, or another one now."""
+    run = state.setup.run
+    for manifest in state.setup.tools:
+        now = offered.get(manifest.name)
+        if now is None:
+            raise WrongUse(f"run {run} was offered the tool {manifest.name}, which this agent lacks; add it")
+        if (now.schema, now.replay, now.agent) != (manifest.schema, manifest.replay, manifest.agent):
+            raise WrongUse(
+                f"run {run}: the tool {manifest.name} has another schema, replay class or agent now than it was "
+                "offered with; resume it with the tool as it was"
+            )
+
+
+def refuse_blind(state: RunState) -> None:
+    """Raise `WrongUse` where a guard of the run's cannot do its work: what it would have said is unknown."""
+    for watch in () if state.ended else state.guards:
+        if watch.guard is None:
+            raise WrongUse(
+                f"run {state.setup.run}: its guard {watch.name} is {watch.blind}; install it as it was"
             )

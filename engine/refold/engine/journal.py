@@ -1,16 +1,22 @@
 """The engine's hold on one run's log: events out as records, and back into a state and the words it needs."""
 
+import importlib.metadata
 from collections.abc import Sequence
+from functools import cache
 
 from refold.engine import prune_log
-from refold.reducers import codec
+from refold.engine.tenure import Tenure
+from refold.reducers import codec, snapshots
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
-from refold.reducers.views import remembered
-from refold.store.protocol import Conflict, Lease, Record, Store, Stored, UnknownRun
+from refold.reducers.views import needed_to_go_on, remembered
+from refold.store.protocol import Conflict, Held, Record, Snapshot, Store, Stored, StoreError
+
+SNAPSHOT_EVERY = 256
+"""Events between two snapshots: fewer are folded again in a few milliseconds."""
 
 
 class RunExists(WrongUse):
@@ -24,44 +30,97 @@ class RunExists(WrongUse):
         return f"there is a run {self.run!r} in this store already; take another id, or resume it"
 
 
+class Overtaken(StoreError):
+    """Another engine took the run on while this one waited for a person. Nothing of ours was written."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"run {self.run} was taken on by another engine; `refold show {self.run}` tells how it stands"
+
+
 class Journal:
     """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
 
     `contents` has the events of the window and of the open batch, by their numbers.
     """
 
-    def __init__(self, store: Store, run: str) -> None:
-        self.store, self._run = store, run
-        self._lease: Lease | None = None
+    def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
+        self.store, self._run, self.tenure = store, run, tenure
         self.contents: dict[int, Event] = {}
+        self._kept = 0  # the event of the last snapshot
 
     async def load(self, registry: Registry) -> RunState:
-        """The state that the log says. Raises `UnknownRun`, or `Damaged` naming the event that cannot stand."""
-        state = NEW
-        async for chunk in self.store.read(self._run):
+        """The state that the log says: from its last snapshot, if there is one, else from its first event.
+
+        `NEW` for a run without events. Raises `Damaged`, naming the event that cannot stand.
+        """
+        self.contents = {}
+        state = await self._from_snapshot(registry)
+        self._kept = state.seq
+        async for chunk in self.store.read(self._run, after=state.seq):
             for stored in chunk:
                 state = self._folded(state, stored, registry)
-        if state.seq == 0:
-            raise UnknownRun(self._run)
         return state
 
     async def append(self, before: RunState, after: RunState, events: Sequence[Event], salt: bytes) -> None:
-        """Write one fact and what followed from it: on disk when this returns, or nothing of it is."""
-        if self._lease is None:
-            self._lease = await self.store.lease(self._run)
+        """Write one fact and what followed from it: on disk when this returns, or nothing of it is.
+
+        Raises what `Tenure.hold` and `Store.append` raise, and `RunExists`.
+        """
         records = [record(event, max(before.at, after.at), salt) for event in events]
         try:
-            await self.store.append(self._run, before.seq, self._lease, records)
-        except Conflict as error:
+            await self.store.append(self._run, before.seq, await self.tenure.hold(), records)
+        except (Conflict, Held) as error:
+            if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
+                raise  # somebody is about to begin it, or died before
             if before.seq == 0:
                 raise RunExists(self._run) from error
-            raise
+            raise Overtaken(self._run) from error
+        self.keep(before, after, events)
+
+    def keep(self, before: RunState, after: RunState, events: Sequence[Event]) -> None:
+        """Remember what was said in events that are on disk, the first of them right after `before`."""
         prune_log.tell(self._run, before.seq + 1, after, events)
         for place, event in enumerate(events):
             self._keep(before.seq + 1 + place, event, after)
 
+    def snapshot_due(self, state: RunState) -> bool:
+        """Whether so much has happened since the last snapshot that another one pays."""
+        # A snapshot is as large as the window: a window that only grows must not make each event dearer.
+        return state.seq - self._kept >= max(SNAPSHOT_EVERY, state.window.count)
+
+    async def snapshot(self, state: RunState) -> None:
+        """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is folded."""
+        self._kept = state.seq
+        data = snapshots.encode(state)
+        if data is None:
+            return
+        try:
+            await self.store.save_snapshot(self._run, Snapshot(seq=state.seq, version=_version(), data=data))
+        except StoreError:
+            return  # what is wrong with the store, the next append will say
+
+    async def _from_snapshot(self, registry: Registry) -> RunState:
+        kept = await self.store.snapshot(self._run, _version())
+        if kept is None:
+            return NEW
+        try:
+            state = snapshots.decode(kept.data, registry)
+        except snapshots.UnreadableSnapshot:
+            return NEW
+        if state.seq != kept.seq or state.setup.run != self._run:
+            return NEW
+        for stored in await self.store.read_some(self._run, needed_to_go_on(state)):
+            event = _event(stored)
+            if _says_something(event):
+                self.contents[stored.seq] = event
+        return state
+
     def _folded(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
-        event = codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)
+        event = _event(stored)
         if stored.seq != state.seq + 1:
             raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")
         try:
@@ -72,7 +131,7 @@ class Journal:
         return state
 
     def _keep(self, seq: int, event: Event, state: RunState) -> None:
-        if getattr(event, "content", None) is None:
+        if not _says_something(event):
             return
         self.contents[seq] = event
         # Looking through the window costs as much as the window: do it when it pays, not at each event.
@@ -91,3 +150,17 @@ def record(event: Event, at: int, salt: bytes) -> Record:
         content=encoded.content,
         salt=salt if blinded else b"",
     )
+
+
+def _says_something(event: Event) -> bool:
+    # A digest of older messages has no words of its own: it is rendered from theirs.
+    return getattr(event, "content", None) is not None or bool(getattr(event, "sources", ()))
+
+
+@cache
+def _version() -> str:
+    return snapshots.version(importlib.metadata.version("refold"))
+
+
+def _event(stored: Stored) -> Event:
+    return codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)

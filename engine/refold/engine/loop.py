@@ -5,24 +5,39 @@ What is to happen is read off the state, what happened comes through one queue, 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.abc
 import msgspec
 
 from refold.engine.children import AgentTool, Delegation
-from refold.engine.journal import Journal
+from refold.engine.journal import Journal, Overtaken
+from refold.engine.late import LateMaker
 from refold.engine.models.protocol import Delta
+from refold.engine.outcomes import Maker, abandoned, in_doubt
+from refold.engine.resting import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
-from refold.engine.world import Maker, World, abandoned, in_doubt
-from refold.reducers.effects import CallModel, Effect, RunTool, Settle, WaitUntil, next_effects
-from refold.reducers.events import Answer, ClockRead, Input, InputReceived, ModelResponded
+from refold.engine.world import World
+from refold.reducers.doubts import underway
+from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
+from refold.reducers.events import (
+    Annotation,
+    Answer,
+    ClockRead,
+    Event,
+    Fact,
+    Input,
+    InputReceived,
+    ModelResponded,
+)
+from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
 from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent
+from refold.store.protocol import StoreUnavailable
 
 if TYPE_CHECKING:
     from refold.engine.run import Run  # it drives a loop; its children are runs themselves
@@ -34,12 +49,21 @@ Salts = Callable[[int], bytes]
 _PATIENCE = 60 * 1_000_000_000
 """Nanoseconds for which an engine stays for a person."""
 
+AGAIN = (0.05, 0.2, 1.0)
+"""Seconds before a write that failed is tried again: what a tool has done is not to be in doubt for a short lock."""
+
 
 class Queued(msgspec.Struct, frozen=True):
-    """A fact to be, and the effect that it ends (None: nobody asked for it, a person or an engine brings it)."""
+    """A fact to be, and the effect that it belongs to (None: nobody asked for it, a person or an engine brings it).
 
-    make: Maker
+    `ends`: the effect ends with it. Of the two facts that tell what a tool knows of a call in doubt only the last does.
+    `late`: an annotation to be, for which nothing waits; the only thing that is recorded after the end.
+    """
+
+    make: Maker | LateMaker
     effect: Effect | None = None
+    ends: bool = True
+    late: bool = False
 
 
 class Loop:
@@ -53,20 +77,30 @@ class Loop:
         registry: Registry,
         salts: Salts,
         tell: Callable[[Update], None],
+        afterwards: Callable[[LateMaker], None],
+        resumed: Maker | None,
     ) -> None:
         self.state = state
         self.journal, self._world, self._registry = journal, world, registry
-        self._salts, self._tell = salts, tell
+        self._salts, self._tell, self._afterwards, self._resumed = salts, tell, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
         self._in_flight: dict[Effect, anyio.CancelScope] = {}
         self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
+        self._driving = False
+        self._rests = False  # stopped because nothing can be done now
         self.children: dict[str, Run] = {}
+        self.delegated = False  # a call was handed on to a child run
 
-    def put(self, make: Maker, effect: Effect | None = None) -> None:
+    def put(self, make: Maker, effect: Effect | None = None, *, ends: bool = True) -> None:
         """Queue a fact: results, clocks, cancellations and people all come this way."""
-        self._queue.append(Queued(make, effect))
+        self._queue.append(Queued(make, effect, ends))
         self._arrived.set()
+
+    def resume(self) -> None:
+        """Record first that an engine took the run up: calls whose end nobody saw are in doubt then."""
+        if self._resumed is not None and not self.state.ended:
+            self._queue.appendleft(Queued(self._resumed))
 
     @property
     def waiting(self) -> bool:
@@ -75,25 +109,63 @@ class Loop:
 
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
+        self._driving, self._rests = True, False
+        try:
+            await self._drive()
+            while self._queue:  # what came while the last tasks ended
+                await self._drive()
+        finally:
+            self._driving = False
+            for queued in [each for each in self._queue if each.late]:
+                self._queue.remove(queued)
+                self.late(cast("LateMaker", queued.make))
+
+    async def _drive(self) -> None:
         async with anyio.create_task_group() as tasks:
-            resuming = bool(self._queue)
             while True:
-                # A resumption comes first: it may say that an open call must not be started again.
-                if not resuming:
-                    effects = next_effects(self.state)
+                # What is known comes first: a resumption may say that an open call must not be started again, a
+                # cancellation that nothing may.
+                if not self._queue:
+                    if self.state.unattended and self._resumed is not None and not self.state.ended:
+                        self.resume()
+                        continue
+                    effects = () if self.state.unattended else next_effects(self.state)
                     self._let_go(effects)
                     self._start(effects, tasks)
                     if not (self._queue or self._busy()):
                         self._put_aside(tasks)
+                        self._rests = True
                         return
                 queued = await self._next()
                 if queued is not None:
                     await self._record(queued)
-                    resuming = False
+                if self.journal.snapshot_due(self.state):
+                    tasks.start_soon(self.journal.snapshot, self.state)
+
+    async def leave(self) -> None:
+        """Record what is queued, and start nothing: whoever takes the run up goes on."""
+        while self._queue:
+            await self._record(self._queue.popleft())
+
+    @property
+    def due(self) -> float | None:
+        """In how many seconds the run wants an engine, now that this one stops; None: when somebody acts."""
+        return self._rings_in() if self._rests else 0.0
+
+    def _rings_in(self) -> float | None:
+        return rings_in(self.state, self._world.clock.now())
+
+    def late(self, make: LateMaker) -> None:
+        """A result for which nothing waits any more; in the event loop's thread."""
+        if self._driving:
+            self._queue.append(Queued(make, late=True))
+            self._arrived.set()
+        else:
+            self._afterwards(make)
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> None:
         for effect in effects:
-            if effect in self._in_flight:
+            if self._held(effect):
                 continue
             if isinstance(effect, Settle) and self._cut_off(effect):
                 continue
@@ -103,10 +175,20 @@ class Loop:
                     tasks.start_soon(self._ask, effect, scope)
                 case RunTool():
                     tasks.start_soon(self._run, effect, scope)
+                case Reconcile():
+                    tasks.start_soon(self._reconcile, effect, scope)
                 case WaitUntil():
                     tasks.start_soon(self._wait, effect, scope)
                 case Settle():
                     self._settle(effect, tasks)
+
+    def _held(self, effect: Effect) -> bool:
+        # By the call, and not by its deadline: what runs is not begun again because it was given more time.
+        if isinstance(effect, CallModel | RunTool):
+            return any(
+                type(held) is type(effect) and _handle(held) == _handle(effect) for held in self._in_flight
+            )
+        return effect in self._in_flight
 
     def _settle(self, effect: Settle, tasks: anyio.abc.TaskGroup) -> None:
         """Settle what nobody holds. If it is a call that started a child run, that is there, and is to end first."""
@@ -126,17 +208,17 @@ class Loop:
 
     def _cut_off(self, settle: Settle) -> bool:
         for effect, scope in self._in_flight.items():
-            held = isinstance(effect, CallModel | RunTool) and effect.seq == settle.seq
-            if held and getattr(effect, "call", None) == settle.call:
+            if isinstance(effect, CallModel | RunTool | Reconcile) and _handle(effect) == _handle(settle):
                 self._aside.discard(effect)
                 scope.cancel()
                 return True
         return False
 
     def _let_go(self, effects: Sequence[Effect]) -> None:
-        # What calls a model or a tool is never just dropped: it is settled, and reports.
+        # What calls a model or a tool is never just dropped: it is settled, and reports. A question to a tool, and a
+        # settling, may be needless: a person said how the call ended.
         for effect in [held for held in self._in_flight if held not in effects]:
-            if isinstance(effect, WaitUntil):
+            if isinstance(effect, WaitUntil | Reconcile | Settle):
                 self._in_flight.pop(effect).cancel()
 
     def _busy(self) -> bool:
@@ -161,6 +243,9 @@ class Loop:
 
     async def _next(self) -> Queued | None:
         """The next fact; None where nothing came, but a call was put aside."""
+        if not self._queue and self.state.asked_at is not None:
+            # Only a clock runs here: whoever answers from elsewhere must find the run free.
+            await self.journal.tenure.let_go(self._rings_in())
         if not self._queue:
             self._arrived = anyio.Event()
             await self._arrived.wait()
@@ -168,29 +253,72 @@ class Loop:
 
     async def _record(self, queued: Queued) -> None:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
-        before = self.state
-        if queued.effect is None:
-            if before.ended:
-                return  # somebody asked for something after the end
-        elif self._in_flight.pop(queued.effect, None) is None or self._rang_in_vain(queued.effect):
+        if not self._awaited(queued):
             return
-        at = max(before.at, self._world.clock.stamp())
-        salt = self._salts(before.seq + 1)
-        after, events = advance(before, queued.make(before, at, salt), self._registry)
-        await self.journal.append(before, after, events, salt)
-        self.state = after
+        before, events = await self._written(queued)
         for place, event in enumerate(events):
             self._tell(Recorded(before.seq + 1 + place, event))
 
-    def _rang_in_vain(self, effect: Effect) -> bool:
-        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second.
-        return isinstance(effect, WaitUntil) and effect not in next_effects(self.state)
+    async def _written(self, queued: Queued) -> tuple[RunState, Sequence[Event]]:
+        """Bring a fact into the log. Where nobody knows whether that went well, the log is read again, never guessed."""
+        waits = iter(AGAIN)
+        while True:
+            before = self.state
+            at = max(before.at, self._world.clock.stamp())
+            salt = self._salts(before.seq + 1)
+            after, events = self._derived(before, queued.make(before, at, salt))
+            try:
+                await self.journal.append(before, after, events, salt)
+                self.state = after
+                return before, events
+            except StoreUnavailable as error:
+                await self._read_again(before, after, waits, error)
+            if self.state == after:
+                return before, events
+
+    def _derived(self, state: RunState, event: Fact | Annotation) -> tuple[RunState, Sequence[Event]]:
+        if isinstance(event, Annotation):
+            return evolve(state, event, self._registry), (event,)
+        return advance(state, event, self._registry)
+
+    async def _read_again(
+        self, before: RunState, after: RunState, waits: Iterator[float], error: StoreUnavailable
+    ) -> None:
+        """Drop the state for the one that the log says. Raises `error` when the store fails for too long."""
+        while True:
+            wait = next(waits, None)
+            if wait is None:
+                raise error
+            await anyio.sleep(wait)
+            try:
+                self.state = await self.journal.load(self._registry)
+            except StoreUnavailable:
+                continue
+            if self.state not in (before, after):
+                raise Overtaken(before.setup.run) from error
+            return
+
+    def _awaited(self, queued: Queued) -> bool:
+        if queued.effect is None:
+            return queued.late or not self.state.ended  # else somebody asked for something after the end
+        held = queued.effect in self._in_flight
+        if queued.ends:
+            self._in_flight.pop(queued.effect, None)
+        return held and not self._in_vain(queued.effect)
+
+    def _in_vain(self, effect: Effect) -> bool:
+        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second; a person may
+        # say how a call ended just before the model is told that nobody knows, or while its tool is asked.
+        if isinstance(effect, RunTool):
+            return all(call.id != effect.call for call in underway(self.state))
+        return isinstance(effect, WaitUntil | Reconcile | Settle) and effect not in next_effects(self.state)
 
     async def _ask(self, effect: CallModel, scope: anyio.CancelScope) -> None:
         def publish(delta: Delta) -> None:
             self._tell(Streamed(effect.seq, delta))
 
         cancelled = True
+        await self.journal.tenure.assure()
         try:
             make = await self._world.ask(effect, self.state, self.journal.contents, scope, publish)
             cancelled = scope.cancel_called
@@ -199,11 +327,19 @@ class Loop:
         self.put(make, effect)
 
     async def _run(self, effect: RunTool, scope: anyio.CancelScope) -> None:
+        await self.journal.tenure.assure()
         tool = self._hands_on(effect)
         if tool is not None:
             await self._hand_on(effect, effect, tool, scope)
         else:
-            self.put(await self._world.run(effect, self._arguments(effect), self.state, scope), effect)
+            make = await self._world.run(effect, self._arguments(effect), self.state, scope, self.late)
+            self.put(make, effect)
+
+    async def _reconcile(self, effect: Reconcile, scope: anyio.CancelScope) -> None:
+        facts = await self._world.reconcile(effect, self._arguments(effect), self.state, scope)
+        for make in facts[:-1]:
+            self.put(make, effect, ends=False)
+        self.put(facts[-1], effect)
 
     def _hands_on(self, call: RunTool) -> AgentTool | None:
         """The tool of a call that starts a child run."""
@@ -218,13 +354,16 @@ class Loop:
             self._aside.add(effect)
             self._arrived.set()
 
-        delegation = Delegation(tool, call, self._world, scope, aside, self.children, self._tell)
+        self.delegated = True
+        delegation = Delegation(
+            tool, call, self._world, scope, aside, self.children, self._tell, self.journal.tenure
+        )
         facts = await delegation.outcome(self._arguments(call), self.state, self.journal.store)
         for make in facts[:-1]:
             self.put(make)
         self.put(facts[-1], effect)
 
-    def _arguments(self, effect: RunTool) -> str:
+    def _arguments(self, effect: RunTool | Reconcile) -> str:
         """The model's arguments, or those that a person put in their place."""
         match self.journal.contents.get(effect.edited or effect.answer):
             case ModelResponded(content=Answer(arguments=arguments)):
@@ -239,3 +378,8 @@ class Loop:
             await self._world.clock.sleep_until(effect.at)
         if not scope.cancelled_caught:
             self.put(lambda state, at, salt: ClockRead(at=at, due=effect.at), effect)  # noqa: ARG005
+
+
+def _handle(effect: Effect) -> tuple[int, str | None]:
+    """What tells an effect from others: the event that decided it, and its call."""
+    return getattr(effect, "seq", 0), getattr(effect, "call", None)

@@ -4,7 +4,7 @@
 `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeGuard
 
@@ -13,16 +13,19 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
+from refold.engine.late import LateMaker
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.recorded import Ended, RecordedModel
-from refold.engine.run import Run, Setting
+from refold.engine.outcomes import Maker
+from refold.engine.run import Run
+from refold.engine.setting import Setting
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
 from refold.engine.tools.recorded import RecordedTools
 from refold.engine.updates import Recorded
-from refold.engine.world import Maker, Publish, World, request_for
+from refold.engine.world import Publish, World, request_for
 from refold.reducers import codec
-from refold.reducers.effects import CallModel, Effect, RunTool, next_effects
+from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, next_effects
 from refold.reducers.errors import MissingFact, RefoldError
 from refold.reducers.events import (
     ClockRead,
@@ -39,6 +42,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Store, UnknownRun
 
 _FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockRead)
@@ -114,6 +118,7 @@ class Recording:
             worker="",
             versions={},
             check=lambda _: None,
+            resumes=False,
         )
         run = Run(self.run, setting, lambda state, at, salt: self.opening)  # noqa: ARG005
         people = Background(partial(score.people, run))
@@ -192,11 +197,35 @@ class _RecordedWorld(World):
         await self._score.turn_of(effect)
         return make
 
-    async def run(self, effect: RunTool, arguments: str, state: RunState, scope: anyio.CancelScope) -> Maker:
-        """As a world does, in turn."""
-        make = await super().run(effect, arguments, state, scope)
+    async def run(
+        self,
+        effect: RunTool,
+        arguments: str,
+        state: RunState,
+        scope: anyio.CancelScope,
+        late: Callable[[LateMaker], None],
+    ) -> Maker:
+        """As a world does, in turn. What was cut off then, or left in doubt, comes from the log as it is."""
+        fact = self._score.fact_of(effect)
+        if isinstance(fact, ToolReturned) and fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
+            await self._score.turn(fact)
+            return lambda state, at, salt: fact  # noqa: ARG005
+        make = await super().run(effect, arguments, state, scope, late)
         await self._score.turn_of(effect)
         return make
+
+    async def reconcile(
+        self,
+        effect: Reconcile,
+        arguments: str,  # noqa: ARG002
+        state: RunState,  # noqa: ARG002
+        scope: anyio.CancelScope,
+    ) -> tuple[Maker, ...]:
+        """What the tool said stands in the log, and is brought from there; the call's result is, in turn, here."""
+        fact = self._score.known(effect)
+        with scope:  # whoever lets go of it does not take what is made here
+            await self._score.turn(fact)
+        return (lambda state, at, salt: fact,)  # noqa: ARG005
 
 
 class _Score:
@@ -235,7 +264,7 @@ class _Score:
 
     def stopwatch(self, effect: Effect) -> Stopwatch:
         """How long the effect took when it was recorded."""
-        fact = self._fact_of(effect)
+        fact = self.fact_of(effect)
         return lambda: fact.duration if fact is not None else 0
 
     async def sleep_until(self, instant: int) -> None:
@@ -250,14 +279,19 @@ class _Score:
 
     async def turn_of(self, effect: Effect) -> None:
         """Wait until the fact that ends this effect is the next. Raises `MissingFact` if the log has none."""
-        fact = self._fact_of(effect)
+        await self.turn(self.known(effect))
+
+    def known(self, effect: Effect) -> Ended | ToolReturned:
+        """The recorded fact that ends this effect. Raises `MissingFact` if the log has none."""
+        fact = self.fact_of(effect)
         if fact is None:
             raise MissingFact(
                 "", f"nothing was recorded for what was begun at event {getattr(effect, 'seq', 0)}"
             )
-        await self.turn(fact)
+        return fact
 
-    def _fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
+    def fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
+        """The recorded fact that ends this effect."""
         return next((fact for fact in self._facts if _ends(fact, effect)), None)
 
     async def turn(self, fact: Fact) -> None:
@@ -266,14 +300,25 @@ class _Score:
             await self._moved.wait()
 
     async def people(self, run: Run) -> None:
-        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions."""
+        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions, doubts resolved.
+
+        What people brought one right after the other comes together, before effects start.
+        """
+        together = False
         for fact in self._facts:
-            if not isinstance(fact, _FROM_THE_WORLD):
+            brought = not isinstance(fact, _FROM_THE_WORLD)
+            if brought and not together:
                 await self.turn(fact)
+            if brought:
                 run.put(fact)
+            together = brought
 
 
 def _ends(fact: Fact, effect: Effect) -> TypeGuard[Ended | ToolReturned]:
     if isinstance(fact, ModelResponded | ModelFailed):
         return isinstance(effect, CallModel) and fact.request == effect.seq
-    return isinstance(fact, ToolReturned) and isinstance(effect, RunTool) and fact.call == effect.call
+    return (
+        isinstance(fact, ToolReturned)
+        and isinstance(effect, RunTool | Reconcile)
+        and fact.call == effect.call
+    )

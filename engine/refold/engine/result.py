@@ -3,6 +3,7 @@
 import msgspec
 
 from refold.reducers.children import open_children
+from refold.reducers.doubts import unknown
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelFailed, ModelResponded
 from refold.reducers.limits import LimitHit, LimitUnit
@@ -11,7 +12,7 @@ from refold.reducers.messages import Message
 from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState, Spent
 from refold.reducers.texts import render
-from refold.reducers.views import view
+from refold.reducers.views import MissingContent, view
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it stands when nothing more is to be done now.
 
     `usage` is all that was spent (tokens, nano-dollars, nanoseconds), `messages` what the model would see
-    next, `limit` the limit that ended the run, if one did.
+    next, `limit` the limit that ended the run, if one did. Where words that they need were erased, `messages` is
+    empty, and `erased` is the event that had them.
     """
 
     run: str
@@ -44,6 +46,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     usage: Spent
     messages: tuple[Message, ...]
     limit: LimitHit | None = None
+    erased: int | None = None
 
     def raise_for_limit(self) -> None:
         """Raise `LimitReached` if a limit ended the run."""
@@ -65,13 +68,20 @@ class LimitReached(RefoldError):
 
 def result_of(state: RunState, contents: dict[int, Event]) -> RunResult:
     """The result that a state stands for; `contents` has the words of its window and its last answer."""
+    messages: tuple[Message, ...] = ()
+    erased: int | None = None
+    try:
+        messages = view(state, contents)
+    except MissingContent as error:
+        erased = error.seq
     return RunResult(
         run=state.setup.run,
         state=state.agent_state,
         outcome=_outcome(state, contents),
         usage=state.spent,
-        messages=view(state, contents),
+        messages=messages,
         limit=state.limit if state.ended else None,
+        erased=erased,
     )
 
 
@@ -119,8 +129,12 @@ def _words(contents: dict[int, Event], seqs: tuple[int, ...]) -> str:
 
 
 def _waits(state: RunState) -> str:
+    if state.approval is not None:
+        return f"the run waits for approval of {', '.join(state.approval.calls)}"
+    if doubted := unknown(state):
+        return f"the run waits for a person to say how {', '.join(doubted)} ended"
     children = ", ".join(open_children(state))
-    return f"a child run waits for a person: {children}" if children else "the run waits for a person"
+    return f"a child run waits for a person: {children}" if children else "the run waits for a message"
 
 
 def plainly(hit: LimitHit) -> str:

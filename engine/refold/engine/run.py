@@ -1,31 +1,45 @@
 """A run as a caller holds it: await its result, watch it, stop it, answer it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from weakref import WeakSet
 
-import msgspec
+import anyio
 from transitions import Machine
 
 from refold.engine.answers import Answers, words_of
-from refold.engine.background import Background
+from refold.engine.background import Background, aside
 from refold.engine.journal import Journal
+from refold.engine.late import LateMaker, keep_late
 from refold.engine.live import LiveAgent
-from refold.engine.loop import Loop, Salts
+from refold.engine.loop import Loop
+from refold.engine.outcomes import Maker
+from refold.engine.resting import wake_parent
 from refold.engine.result import RunResult, result_of
-from refold.engine.stores import StoreSource, opened
+from refold.engine.setting import Setting
+from refold.engine.stores import opened
+from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Recorded, Subscription, Update
-from refold.engine.world import Maker, World
-from refold.reducers import composing
+from refold.reducers import composing, doubts
 from refold.reducers.composing_approvals import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import CancelRequested, Fact, InputReceived, RunResumed, StateChanged
-from refold.reducers.guards import Registry
+from refold.reducers.events import (
+    CancelRequested,
+    DoubtResolved,
+    Fact,
+    InputReceived,
+    RunResumed,
+    StateChanged,
+)
 from refold.reducers.machine import AgentState
+from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW, RunState
-from refold.store.protocol import Store
+from refold.reducers.vocabulary import Doubt
+from refold.store.protocol import Store, UnknownRun
 
 
 class NotWaiting(WrongUse):
@@ -40,21 +54,6 @@ class NotWaiting(WrongUse):
         return f"run {self.run} is {self.state}: it takes {self.what} only in WAITING_FOR_INPUT{asked}"
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run takes place: its world, its log, its guards, its chance, and who drives it.
-
-    `check` is called with the state of a log that was taken up, and raises if this agent cannot go on with it.
-    """
-
-    world: World
-    store: StoreSource
-    registry: Registry
-    salts: Salts
-    worker: str
-    versions: dict[str, str]
-    check: Callable[[RunState], None]
-
-
 class Run:
     """A run, live: it starts with the first `result()`, `updates()` or `async with`, and then goes on by itself.
 
@@ -63,8 +62,9 @@ class Run:
     `Agent.resume` goes on from there.
     """
 
-    def __init__(self, run: str, setting: Setting, opening: Maker | None) -> None:
+    def __init__(self, run: str, setting: Setting, opening: Maker | None, *, take_over: bool = False) -> None:
         self.id = run
+        self._take_over = take_over
         self._setting, self._opening = setting, opening
         self._live = LiveAgent()
         self._inbox: list[Maker] = []
@@ -93,13 +93,25 @@ class Run:
     async def result(self) -> RunResult:
         """Wait until the run has ended or waits for a person, and say how it stands.
 
-        Raises what stops an engine: `StoreUnavailable`, `Conflict`, `Damaged`, `WrongUse`. What was recorded until
-        then is on disk.
+        Raises what stops an engine: `StoreUnavailable`, `Held` and `LeaseLost` (another engine has the run),
+        `Damaged`, `WrongUse`. What was recorded until then is on disk.
         """
         await self._started().join()
         if self._result is None:
             raise WrongUse(f"the engine of run {self.id} was stopped: agent.resume({self.id!r}) goes on")
         return self._result
+
+    async def detach(self) -> str:
+        """Record how the run begins, or what was said of it, and leave the rest to a worker. Its id.
+
+        Nothing is started here, so neither a model nor a tool is needed. Raises as `result`, and `WrongUse` where there
+        is nothing to record, or the run is driven here.
+        """
+        if self._background is not None or (self._opening is None and not self._inbox):
+            raise WrongUse(f"run {self.id}: there is nothing to record, or it is driven here already")
+        self._background = Background(self._leave)
+        await self._background.join()
+        return self.id
 
     def updates(self) -> AsyncIterator[Update]:
         """Deltas as they stream and events once they are on disk, until the run stops.
@@ -112,24 +124,54 @@ class Run:
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
-        self._put(lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=by), reason, salt))
+
+        def make(state: RunState, at: int, salt: bytes) -> Fact:
+            return composing.cancelled(CancelRequested(at=at, by=by), reason, salt, self._redactor(state))
+
+        self._put(make)
 
     def send(self, message: str, *, by: str = "user") -> None:
         """Answer a run that waits for a person; await `result()` again to go on.
 
         Raises `NotWaiting`, or `WrongUse` for a second answer to the same question.
         """
-        if self.state.agent_state is not AgentState.WAITING_FOR_INPUT:
-            raise NotWaiting(self.id, self.state.agent_state)
-        if self.state.approval is not None:
-            calls = ", ".join(self.state.approval.calls)
-            raise WrongUse(
-                f"run {self.id} asks whether calls {calls} may run: answer() says so, not a message"
-            )
-        self._answers("message", self.state.messages)
-        self._put(
-            lambda state, at, salt: composing.received(state, InputReceived(at=at, by=by), message, salt)
-        )
+        if self._loop is not None or self._opening is not None:
+            self._refuse_message(self.state)
+            self._answers("message", self.state.messages)
+
+        def make(state: RunState, at: int, salt: bytes) -> Fact:
+            self._refuse_message(state)  # somebody else may have been faster
+            said = InputReceived(at=at, by=by)
+            return composing.received(state, said, message, salt, self._redactor(state))
+
+        self._put(make)
+
+    def resolve(
+        self,
+        call: str,
+        doubt: Doubt | Literal["happened", "did_not", "unknown"],
+        *,
+        by: str = "user",
+        note: str = "",
+    ) -> None:
+        """Say how a call ended whose end nobody saw. `did_not`: it runs once more, under the same idempotency key.
+
+        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`: that nobody
+        knows. A run that was resumed may be told before it is awaited: `result()` then raises what is wrong with it.
+        Raises `WrongUse` for another word, and for a call that is not in doubt, naming those that are.
+        """
+        if doubt not in tuple(Doubt):
+            raise WrongUse(f"call {call}: expected one of {', '.join(Doubt)}, got {doubt!r}")
+        known = Doubt(doubt)
+
+        def make(state: RunState, at: int, salt: bytes) -> Fact:
+            said = DoubtResolved(at=at, call=call, doubt=known, by=by)
+            return composing.resolved(state, said, note, salt, self._redactor(state))
+
+        if self._loop is not None:
+            make(self.state, self.state.at, b"")  # refuses what cannot be resolved, now rather than later
+            self._answers(f"doubt:{call}", self.state.seq)
+        self._put(make)
 
     def answer(self, answers: Answers, *, by: str = "user", note: str = "") -> None:
         """Answer a run that asks a person about calls: what is to become of each, by its id, and why.
@@ -145,7 +187,8 @@ class Run:
         words, arguments = words_of(answers)
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:
-            return approved(state, InputReceived(at=at, by=by), words, arguments, note, salt)
+            said = InputReceived(at=at, by=by)
+            return approved(state, said, words, arguments, note, salt, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:
             asked = self.state.approval
@@ -169,10 +212,26 @@ class Run:
         if self._background is not None:
             await self._background.stop()
 
+    def _refuse_message(self, state: RunState) -> None:
+        if state.asked_at is None:
+            raise NotWaiting(self.id, state.agent_state)
+        if state.approval is not None:
+            calls = ", ".join(state.approval.calls)
+            raise WrongUse(
+                f"run {self.id} asks whether calls {calls} may run: answer() says so, not a message"
+            )
+        if doubted := doubts.unknown(state):
+            raise WrongUse(
+                f"run {self.id} asks how calls {', '.join(doubted)} ended: resolve() says so, not a message"
+            )
+
     def _answers(self, kind: str, number: int) -> None:
         if self._answered == (kind, number):
             raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
         self._answered = (kind, number)
+
+    def _redactor(self, state: RunState) -> Redactor:
+        return self._setting.world.redactor_of(state)
 
     def _put(self, make: Maker) -> None:
         if self._loop is not None:
@@ -181,6 +240,10 @@ class Run:
             self._inbox.append(make)
 
     def _started(self) -> Background:
+        if not self._setting.driven:
+            raise WrongUse(
+                f"run {self.id}: there is no model and no tool to drive it with here; detach() leaves it"
+            )
         waiting = bool(self._inbox) or (self._loop is not None and self._loop.waiting)
         if self._background is None or (self._background.over and waiting):
             self._background = Background(self._drive)
@@ -188,11 +251,7 @@ class Run:
 
     async def _drive(self) -> None:
         try:
-            async with opened(self._setting.store) as store:
-                loop = await self._taken_up(store)
-                for make in self._inbox:
-                    loop.put(make)
-                self._inbox.clear()
+            async with self._engaged(self._resumed, self._setting.lease) as loop:
                 await loop.drive()
                 self._result = result_of(loop.state, loop.journal.contents)
         except BaseException:
@@ -203,36 +262,99 @@ class Run:
             for subscription in tuple(self._subscriptions):
                 subscription.close()
 
-    async def _taken_up(self, store: Store) -> Loop:
+    async def _leave(self) -> None:
+        async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
+            await loop.leave()
+        # Whoever goes on attends to the run, and not with a loop that only writes down.
+        self._state, self._loop = self.state, None
+
+    @asynccontextmanager
+    async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Loop]:
+        """The loop, under a lease that is renewed meanwhile. An engine that stops half-way leaves its run to others."""
+        async with opened(self._setting.store) as store:
+            tenure = Tenure(store, self.id, lease, take_over=self._take_over)
+            due: float | None = 0.0
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(tenure.keep)
+                    loop = await self._taken_up(store, tenure, resumed)
+                    yield loop
+                    await wake_parent(store, loop.state)
+                    if loop.state.ended and loop.delegated:
+                        await tenure.up_to_date()  # its children woke it when they ended
+                    due = loop.due
+                    tasks.cancel_scope.cancel()
+            finally:
+                await tenure.let_go(due)
+
+    async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Loop:
         """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""
-        if self._loop is not None:
-            self._loop.journal.store = store
-            return self._loop
         world, setting = self._setting.world, self._setting
-        journal = Journal(store, self.id)
-        state = NEW if self._opening is not None else await journal.load(setting.registry)
+        if self._loop is not None:
+            return await self._gone_on(self._loop, store, tenure)
+        journal = Journal(store, self.id, tenure)
+        state = NEW if self._opening is not None else await self._read(journal)
         if self._opening is None:
             setting.check(state)
             self._live.machine.set_state(str(state.agent_state))
         world.clock.start(state.at)
-        loop = self._loop = Loop(state, journal, world, setting.registry, setting.salts, self._told)
+        loop = self._loop = Loop(
+            state,
+            journal,
+            world,
+            setting.registry,
+            setting.salts,
+            self._told,
+            self._late,
+            resumed if setting.resumes else None,
+        )
         if self._opening is not None:
             loop.put(self._opening)
             self._opening = None
         elif not state.ended and (state.asked_at is None or self._inbox):
-            loop.put(self._resumed)
+            loop.resume()
+        for make in self._inbox:
+            loop.put(make)
+        self._inbox.clear()
         return loop
 
-    def _resumed(self, state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG002
+    async def _read(self, journal: Journal) -> RunState:
+        # A lease would make a run of any id, so an unknown one must not get that far.
+        if not (await journal.store.head(self.id)).seq:
+            raise UnknownRun(self.id)
+        await journal.tenure.hold()
+        return await journal.load(self._setting.registry)
+
+    async def _gone_on(self, loop: Loop, store: Store, tenure: Tenure) -> Loop:
+        """The loop of before; while it waited for a person, somebody else may have had the run."""
+        loop.journal.store, loop.journal.tenure = store, tenure
+        await tenure.hold()
+        if (await store.head(self.id)).seq != loop.state.seq:
+            loop.state = await loop.journal.load(self._setting.registry)
+            self._live.machine.set_state(str(loop.state.agent_state))
+            loop.resume()  # what was begun there, nobody here has a handle on
+        return loop
+
+    def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> Fact:  # noqa: ARG002
         tools = self._setting.world.tools
         return RunResumed(
             at=at,
             worker=self._setting.worker,
             in_doubt=doubtful(state),
-            changed=tuple(tool.name for tool in state.setup.tools if tools[tool.name].digest != tool.digest),
+            changed=tuple(
+                tool.name
+                for tool in state.setup.tools
+                if tool.name in tools and tools[tool.name].digest != tool.digest
+            ),
             downtime=at - state.at,
             versions=self._setting.versions,
+            unattended=unattended,
         )
+
+    def _late(self, make: LateMaker) -> None:
+        setting = self._setting
+        now, salts = setting.world.clock.now, setting.salts
+        aside(partial(keep_late, setting.store, self.id, setting.registry, now, salts, make))
 
     def _told(self, update: Update) -> None:
         for subscription in tuple(self._subscriptions):

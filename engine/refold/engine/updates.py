@@ -1,7 +1,8 @@
 """What subscribers of a live run are told: deltas as they stream, and events once they are on disk.
 
-Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nobody up:
-deltas that it has no room for are dropped, and it is told how many. Recorded events are in the log anyway.
+Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nobody up, and does
+not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log anyway; the end of
+a stream of which it was shown a part is always delivered.
 """
 
 from collections import deque
@@ -59,14 +60,20 @@ class Subscription:
         self._waiting: deque[Update] = deque()
         self._room = room
         self._missed = 0
+        self._begun: set[int] = set()  # streams that were shown in part, and have not ended
         self._over = False
         self._changed = anyio.Event()
 
     def put(self, update: Update) -> None:
-        """Hand over an update; never waits. The end of a stream is always delivered."""
-        if len(self._waiting) >= self._room and not isinstance(update, Finished):
+        """Hand over an update; never waits. At most one a stream that is under way goes beyond the room."""
+        ends = isinstance(update, Finished) and update.request in self._begun
+        if len(self._waiting) >= self._room and not ends:
             self._missed += 1
             return
+        if isinstance(update, Streamed):
+            self._begun.add(update.request)
+        elif isinstance(update, Finished):
+            self._begun.discard(update.request)
         if self._missed:
             self._waiting.append(Missed(self._missed))
             self._missed = 0

@@ -4,7 +4,16 @@ Nothing here touches the world: no I/O, clock, environment, randomness or event 
 """
 
 from refold.reducers.composing import CallMade
-from refold.reducers.effects import CallModel, Effect, RunTool, Settle, WaitUntil, doubtful, next_effects
+from refold.reducers.effects import (
+    CallModel,
+    Effect,
+    Reconcile,
+    RunTool,
+    Settle,
+    WaitUntil,
+    doubtful,
+    next_effects,
+)
 from refold.reducers.errors import (
     CannotJudge,
     Damaged,
@@ -54,6 +63,7 @@ __all__ = [
     "NewerLog",
     "Policy",
     "PolicyError",
+    "Reconcile",
     "RefoldError",
     "Registry",
     "RunState",

@@ -30,6 +30,7 @@ from refold.reducers.limits import (
     measure_of,
     threshold,
 )
+from refold.reducers.patterns import problem_of
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import nearest, shown
 from refold.reducers.vocabulary import Role
@@ -51,7 +52,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
 def refuse(policy: Policy) -> None:
     """Raise `PolicyError` for the first thing in a policy, its names filled in, that cannot work."""
-    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _retry):
+    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _redact, _retry):
         for fault in faults(policy):
             raise PolicyError(fault.path, fault.problem)
 
@@ -189,20 +190,31 @@ def _overflow(policy: Policy) -> Iterator[Complaint]:
             yield Complaint(f"overflow.do[{place}]", said)
     for key in ("patterns", "single_patterns"):
         for place, pattern in enumerate(getattr(policy.overflow, key) or ()):
-            problem = _no_pattern(pattern)
+            problem = problem_of(pattern, side_by_side=None)
             if problem:
                 yield Complaint(f"overflow.{key}[{place}]", f"{problem}; got {shown(pattern)}")
 
 
-def _no_pattern(pattern: str) -> str:
-    """Why a regular expression cannot be one of a policy's; "" if it can."""
-    if re.search(r"[*+}]\)[*+{]", pattern):
-        return "a repetition of a repetition: it could search a provider's words without end"
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"no regular expression: {error}"
-    return ""
+# More of either would make each text that is recorded slow, and a policy hard to read.
+_MOST_PATTERNS, _LONGEST_PATTERN = 100, 1000
+# An expression that matches nothing at all does so in one of these.
+_PROBES = ("", "a 1")
+
+
+def _redact(policy: Policy) -> Iterator[Complaint]:
+    if len(policy.redact) > _MOST_PATTERNS:
+        yield Complaint("redact", f"expected {_MOST_PATTERNS} patterns at most, got {len(policy.redact)}")
+    for place, pattern in enumerate(policy.redact):
+        problem = f"longer than {_LONGEST_PATTERN} characters" if len(pattern) > _LONGEST_PATTERN else ""
+        problem = problem or problem_of(pattern) or _matches_nothing(pattern)
+        if problem:
+            yield Complaint(f"redact[{place}]", f"{problem}; got {shown(pattern)}")
+
+
+def _matches_nothing(pattern: str) -> str:
+    found = (match for probe in _PROBES for match in re.finditer(pattern, probe))
+    empty = any(match.start() == match.end() for match in found)
+    return "it matches where there is nothing; say what is to be hidden" if empty else ""
 
 
 def _retry(policy: Policy) -> Iterator[Complaint]:

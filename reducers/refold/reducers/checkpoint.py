@@ -76,7 +76,30 @@ def _projection_2(state: RunState) -> dict[str, Any]:
     }
 
 
-_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1, 2: _projection_2}
+def _projection_3(state: RunState) -> dict[str, Any]:
+    """Under version 3, whatever a later decision may read; values as they are, for their defaults are left out."""
+    batch = state.batch
+    marks = (state.lineage, state.origin, state.turn, state.step)
+    calls = batch and [
+        (call.doubt, call.reconciled, call.error, call.refused, call.rejected, call.complete)
+        for call in batch.calls
+    ]
+    return {
+        **_projection_2(state),
+        "calls": batch and (batch.deadline, calls),
+        "marks": [(mark.at, mark.first_response, mark.spent) for mark in marks],
+        "pending": (state.request, state.summary, state.approval, state.backoff, state.stopping),
+        "last": (state.answer, state.failure, state.deferred),
+        "pinned": (state.window.system_pinned, state.window.task_pinned),
+        "others": (state.model, state.eased, state.unattended),
+    }
+
+
+_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {
+    1: _projection_1,
+    2: _projection_2,
+    3: _projection_3,
+}
 
 
 def offer_digest(model: str, settings: dict[str, str], tools: tuple[Manifest, ...]) -> str:

@@ -7,6 +7,7 @@ converted on read by an upcaster; a log is never rewritten.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast, get_args, get_type_hints
@@ -28,6 +29,7 @@ from refold.reducers.events import (
     UnknownAnnotation,
     kind_of,
 )
+from refold.reducers.numbers import MOST_DIGITS
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -80,8 +82,12 @@ def decode(
     """The event of these bytes; `run` and `seq` only tell where it stood.
 
     Raises `NewerLog` for a kind or a field that this version does not know, `DamagedLog` for what is no
-    JSON, has a wrong type, or lacks a field.
+    JSON, has a wrong type, lacks a field, or holds a number of more than `MOST_DIGITS` digits.
     """
+    if len(body) > MOST_DIGITS and _DIGITS.search(body) and _longest_number(body) > MOST_DIGITS:
+        raise DamagedLog(
+            run, seq, f"the body of {_cut(kind)} holds a number of more than {MOST_DIGITS} digits"
+        )
     decoder = _BODIES.get(kind)
     if decoder is None:
         return _unknown(kind, body, run, seq)
@@ -136,15 +142,38 @@ def digest(salt: bytes, content: bytes) -> str:
     return hashlib.sha256(b"%d:%b%b" % (len(salt), salt, content)).hexdigest()
 
 
+# Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are measured.
+_DIGITS = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
+
+
+def _longest_number(text: bytes) -> int:
+    """How many characters the longest whole number in a JSON text has; of what cannot be read, as far as it can."""
+    found = [0]
+    try:
+        json.loads(text, parse_int=lambda digits: found.append(len(digits.lstrip("-"))))
+    except RecursionError:
+        return MOST_DIGITS + 1
+    except ValueError:
+        pass  # the decoder will say what it is
+    return max(found)
+
+
+_SHOWN = 200
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def _unknown(kind: str, body: bytes, run: str, seq: int) -> Event:
     try:
         raw: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise DamagedLog(run, seq, f"the body of {kind} is no JSON text") from error
+        raise DamagedLog(run, seq, f"the body of {_cut(kind)} is no JSON text") from error
     fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
     if fields.get("annotation") == kind and type(fields.get("at")) is int:
         return UnknownAnnotation(at=fields["at"], of=kind, body=body)
-    raise NewerLog(run, seq, f"unknown kind {kind!r}")
+    raise NewerLog(run, seq, f"unknown kind {_cut(kind)!r}")
 
 
 def _upcast(
@@ -160,10 +189,10 @@ def _upcast(
 
 
 def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | NewerLog:
-    said = str(error)
+    said, shown = str(error), _cut(str(error))
     if said.endswith(("`$.kind`", "`$.annotation`")):
-        return DamagedLog(run, seq, f"{what} is tagged as another kind: {said}")
+        return DamagedLog(run, seq, f"{what} is tagged as another kind: {shown}")
     # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells first.
     if said.startswith(("Object contains unknown field", "Invalid enum value", "Invalid value")):
-        return NewerLog(run, seq, f"{what}: {said}")
-    return DamagedLog(run, seq, f"{what} cannot be read: {said}")
+        return NewerLog(run, seq, f"{what}: {shown}")
+    return DamagedLog(run, seq, f"{what} cannot be read: {shown}")

@@ -1,7 +1,8 @@
 """Facts made from what the world said: sizes, digests and unique call ids are filled in here, in one place.
 
 Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
-becomes an event.
+becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say is handed
+in without them, for it is streamed and hashed before it gets here.
 """
 
 from collections.abc import Sequence
@@ -11,19 +12,24 @@ import msgspec
 
 from refold.reducers.arguments import is_object
 from refold.reducers.codec import digest
+from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
+    Annotation,
     Answer,
     Call,
     CancelRequested,
     Content,
+    DoubtResolved,
     Fact,
     Failure,
     Input,
     InputReceived,
+    Manifest,
     MessageSize,
     ModelFailed,
     ModelResponded,
+    Note,
     Opening,
     Output,
     Reason,
@@ -39,6 +45,7 @@ from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy, text_of
+from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import clean, cut_output, hollow, label
 from refold.reducers.texts import render
@@ -47,7 +54,7 @@ from refold.reducers.vocabulary import FailureClass, Role, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-AnyFact = TypeVar("AnyFact", bound=Fact)
+AnyFact = TypeVar("AnyFact", bound=Fact | Annotation)
 
 
 class CallMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,19 +70,36 @@ def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
     return msgspec.structs.replace(fact, content=content, digest=digest(salt, _ENCODER.encode(content)))
 
 
-def started(fact: RunStarted, messages: Sequence[Message], salt: bytes) -> RunStarted:
+def started(
+    fact: RunStarted, messages: Sequence[Message], salt: bytes, redactor: Redactor = PLAIN
+) -> RunStarted:
     """`run_started` with its messages, in order: system prompt, earlier messages, the task.
 
     Calls in earlier messages get ids of their own (`e1`, `e2`, …), which no call of the run can have. Raises
     `WrongUse` where a result follows no call, or a call has no result.
     """
-    cleaned = tuple(_cleaned(message) for message in messages)
+    redactor = redactor.under(fact.policy.redact)
+    cleaned = tuple(_cleaned(message, redactor) for message in messages)
     units = _units(cleaned)
     said = _renamed(cleaned)
     sizes = tuple(
         _size(fact.policy.estimator, message, unit) for message, unit in zip(said, units, strict=True)
     )
-    return sealed(msgspec.structs.replace(fact, messages=sizes), Opening(messages=said), salt)
+    shown = msgspec.structs.replace(
+        fact,
+        messages=sizes,
+        tools=tuple(offered(tool, redactor) for tool in fact.tools),
+        agent=redactor.text(fact.agent),
+        labels={redactor.text(key): redactor.text(value) for key, value in fact.labels.items()},
+    )
+    return sealed(shown, Opening(messages=said), salt)
+
+
+def offered(tool: Manifest, redactor: Redactor) -> Manifest:
+    """A tool as it is recorded, and so offered: a default value in its schema may be a secret."""
+    return msgspec.structs.replace(
+        tool, description=redactor.text(tool.description), schema=redactor.json(tool.schema)
+    )
 
 
 def responded(
@@ -169,17 +193,36 @@ def returned(
     return sealed(sized, Output(output=text, sha256=sha256), salt)
 
 
-def received(state: RunState, fact: InputReceived, text: str, salt: bytes) -> InputReceived:
+def received(
+    state: RunState, fact: InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
+) -> InputReceived:
     """`input_received` with a person's message."""
-    content = Input(text=clean(text))
+    content = Input(text=redactor.text(text))
     chars, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=content.text))
-    sized = msgspec.structs.replace(fact, by=label(fact.by), chars=chars, tokens=tokens)
+    sized = msgspec.structs.replace(fact, by=label(redactor.text(fact.by)), chars=chars, tokens=tokens)
     return sealed(sized, content, salt)
 
 
-def cancelled(fact: CancelRequested, reason: str, salt: bytes) -> CancelRequested:
+def cancelled(fact: CancelRequested, reason: str, salt: bytes, redactor: Redactor = PLAIN) -> CancelRequested:
     """`cancel_requested` with the reason that was given."""
-    return sealed(msgspec.structs.replace(fact, by=label(fact.by)), Reason(reason=clean(reason)), salt)
+    by = label(redactor.text(fact.by))
+    return sealed(msgspec.structs.replace(fact, by=by), Reason(reason=redactor.text(reason)), salt)
+
+
+def resolved(
+    state: RunState, fact: DoubtResolved, note: str, salt: bytes, redactor: Redactor = PLAIN
+) -> DoubtResolved:
+    """`doubt_resolved` with what somebody found out, and their note.
+
+    Raises `WrongUse` for a call that is not in doubt, naming those that are.
+    """
+    doubted = [call.id for call in underway(state) if may_be_said(call, fact.doubt)]
+    if fact.call not in doubted:
+        raise WrongUse(
+            f"run {state.setup.run}: call {fact.call!r} is not in doubt; what is: {', '.join(doubted) or 'none'}"
+        )
+    by = label(redactor.text(fact.by))
+    return sealed(msgspec.structs.replace(fact, by=by), Note(note=redactor.text(note)), salt)
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
@@ -197,18 +240,19 @@ def _call(name: str, call: CallMade) -> Call:
     )
 
 
-def _cleaned(message: Message) -> Message:
+def _cleaned(message: Message, redactor: Redactor) -> Message:
     calls = tuple(
-        MessageCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in message.calls
+        MessageCall(redactor.text(call.id), redactor.text(call.name), redactor.json(call.arguments))
+        for call in message.calls
     )
     return msgspec.structs.replace(
         message,
-        text=clean(message.text),
-        reasoning=clean(message.reasoning),
+        text=redactor.text(message.text),
+        reasoning=redactor.text(message.reasoning),
         calls=calls,
-        call=None if message.call is None else clean(message.call),
-        name=None if message.name is None else clean(message.name),
-        provider_data=clean(message.provider_data),
+        call=None if message.call is None else redactor.text(message.call),
+        name=None if message.name is None else redactor.text(message.name),
+        provider_data=redactor.opaque(message.provider_data),
     )
 
 

@@ -9,8 +9,9 @@ from refold.reducers.arguments import is_object
 from refold.reducers.composing import sealed
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswer, Input, InputReceived
+from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
-from refold.reducers.text import clean, label
+from refold.reducers.text import label
 
 Answer = Literal["approve", "reject", "edit", "escalate", "terminate"]
 ANSWERS: tuple[str, ...] = get_args(Answer)
@@ -23,6 +24,7 @@ def approved(
     arguments: Mapping[str, str],
     note: str,
     salt: bytes,
+    redactor: Redactor = PLAIN,
 ) -> InputReceived:
     """`input_received` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
 
@@ -38,9 +40,10 @@ def approved(
     for call, text in arguments.items():
         if not is_object(text):
             raise WrongUse(f"call {call}: expected new arguments as one JSON object, got {text[:80]!r}")
-    said = Input(arguments={call: clean(text) for call, text in sorted(arguments.items())}, note=clean(note))
+    edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
     ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
-    return sealed(replace(fact, by=label(fact.by), approvals=ordered), said, salt)
+    said = Input(arguments=edits, note=redactor.text(note))
+    return sealed(replace(fact, by=label(redactor.text(fact.by)), approvals=ordered), said, salt)
 
 
 def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:

@@ -8,10 +8,9 @@ import hashlib
 
 import msgspec
 
-from refold.reducers.rules.flow import in_flight
+from refold.reducers.doubts import course, repeatable, underway
 from refold.reducers.state import Batch, CallState, RunState, Summarising
 from refold.reducers.usage import next_deadline
-from refold.reducers.vocabulary import Replay
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
@@ -47,6 +46,22 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
     deadline: int | None = None
 
 
+class Reconcile(msgspec.Struct, frozen=True, kw_only=True, tag="reconcile"):
+    """Ask the tool what became of a call in doubt. The fields are those of the `RunTool` that it stands for.
+
+    It stays pending until the call's result is there: also once the tool has said that it happened.
+    """
+
+    seq: int
+    call: str
+    name: str
+    answer: int
+    position: int
+    key: str
+    edited: int = 0
+    deadline: int | None = None
+
+
 class WaitUntil(msgspec.Struct, frozen=True, kw_only=True, tag="wait_until"):
     """Read the clock at the instant `at`: a back-off, or a time limit's deadline."""
 
@@ -56,14 +71,14 @@ class WaitUntil(msgspec.Struct, frozen=True, kw_only=True, tag="wait_until"):
 class Settle(msgspec.Struct, frozen=True, kw_only=True, tag="settle"):
     """Bring what is in flight to an end: the request (`call` None) or a call made at event `seq`.
 
-    Whoever has a handle cuts it off; for a call that nobody holds, `in_doubt` is the honest result.
+    Whoever has a handle cuts it off; for a call that nobody holds, `doubts.unseen` has the honest result.
     """
 
     seq: int
     call: str | None = None
 
 
-Effect = CallModel | RunTool | WaitUntil | Settle
+Effect = CallModel | RunTool | Reconcile | WaitUntil | Settle
 
 
 def next_effects(state: RunState) -> tuple[Effect, ...]:
@@ -94,12 +109,11 @@ def doubtful(state: RunState) -> tuple[str, ...]:
 
     What an engine finds so when it takes a run up again is in doubt.
     """
-    batch = state.batch
-    if batch is None:
-        return ()
+    if state.unattended or state.asked_at is not None:
+        return ()  # nothing was begun since the last time that somebody looked, or no call runs: a person is asked
     replays = {tool.name: tool.replay for tool in state.setup.tools}
-    started = (call for call in batch.calls if call.dispatched and call.result is None and not call.in_doubt)
-    return tuple(call.id for call in started if not _repeatable(replays.get(call.name)))
+    started = (call for call in underway(state) if not call.in_doubt)
+    return tuple(call.id for call in started if not repeatable(replays.get(call.name)))
 
 
 def idempotency_key(run: str, call: str) -> str:
@@ -135,14 +149,20 @@ def _sum_up(state: RunState, summary: Summarising) -> CallModel:
 
 
 def _run(state: RunState, batch: Batch) -> list[Effect]:
-    calls = (call for call in batch.calls if call.dispatched and call.result is None)
-    return [_effect_of(state, batch, call) for call in calls]
+    if state.asked_at is not None:
+        return []  # what was found out about one call waits until all is, and the run goes on
+    effects = (_effect_of(state, batch, call) for call in underway(state))
+    return [effect for effect in effects if effect is not None]
 
 
-def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect:
-    if call.in_doubt:
+def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect | None:
+    way = course(state, call)
+    if way == "ask":
+        return None
+    if way == "tell":
         return Settle(seq=call.dispatched, call=call.id)
-    return RunTool(
+    kind = RunTool if way == "run" else Reconcile
+    return kind(
         seq=call.dispatched,
         call=call.id,
         name=call.name,
@@ -158,13 +178,4 @@ def _settling(state: RunState) -> tuple[Effect, ...]:
     asked = state.request or state.summary
     if asked is not None:
         return (Settle(seq=asked.seq),)
-    if not in_flight(state):
-        return ()
-    assert state.batch is not None
-    calls = (call for call in state.batch.calls if call.dispatched and call.result is None)
-    return tuple(Settle(seq=call.dispatched, call=call.id) for call in calls)
-
-
-def _repeatable(replay: Replay | None) -> bool:
-    # A name outside the manifest has no code to run: asking again is harmless.
-    return replay in (None, Replay.READ_ONLY, Replay.IDEMPOTENT)
+    return tuple(Settle(seq=call.dispatched, call=call.id) for call in underway(state))

@@ -7,13 +7,16 @@ from msgspec import Meta
 
 NANO = 1_000_000_000
 
+MOST_DIGITS = 300
+"""A number in a log has no more digits: sums of such still fit a double, and Python writes them out whatever its settings."""
+
 # Our own: the precision and traps of whoever calls must not decide what a log means.
 _EXACT = Context(prec=64, rounding=ROUND_HALF_UP, traps=[])
 
 Number = int | float
 
 Count = Annotated[int, Meta(ge=0)]
-"""A number of things, or an amount: never below 0."""
+"""A number of things, or an amount: never below 0. Sums have no end; see `MOST_DIGITS` for what a log may hold."""
 
 Ordinal = Annotated[int, Meta(ge=1)]
 """The first, the second, …: counted from 1."""

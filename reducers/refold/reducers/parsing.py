@@ -22,7 +22,7 @@ from refold.reducers.limits import name_of
 from refold.reducers.overlay import laid_over, name_of_entry
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS, preset_data
-from refold.reducers.refusals import joined, nearest, refusal, shown
+from refold.reducers.refusals import brief, joined, nearest, refusal, shown
 from refold.reducers.text import clean
 from refold.reducers.texts import TEXTS
 
@@ -62,13 +62,19 @@ def parse_with(
 
     The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be.
     """
+    try:
+        return _parsed(data, environment, registry, agent, strict=strict_guards)
+    except PolicyError as error:
+        raise PolicyError(brief(error.path), brief(error.problem)) from error
+
+
+def _parsed(
+    data: Any, environment: Mapping[str, str], registry: Registry, agent: str, *, strict: bool
+) -> tuple[Policy, tuple[str, ...]]:
     if not isinstance(data, Mapping):
         raise PolicyError("", f"a policy is a mapping, got {shown(data)}")
     given = dict(cast("Mapping[str, Any]", data))
-    try:
-        _sound(given, "")
-    except RecursionError as error:
-        raise PolicyError("", "it is nested too deeply to be a policy") from error
+    _sound(given, "")
     base = _base(given.pop("preset", None))
     if isinstance(given.get("limits"), list | tuple):
         types = {name_of_entry(limit): limit["type"] for limit in base.get("limits", ())}
@@ -77,7 +83,7 @@ def parse_with(
     whole |= {key: [] for key in ("limits", "history", "guards") if whole.get(key, ()) is None}
     whole, notes = from_environment(environment, whole, given, agent)
     try:
-        return _canonical(_converted(whole), registry, strict=strict_guards), notes
+        return _canonical(_converted(whole), registry, strict=strict), notes
     except PolicyError as error:
         raise PolicyError(_as_given(error.path, whole, given), error.problem) from error
 
@@ -203,7 +209,16 @@ def _as_given(path: str, whole: Mapping[str, Any], given: Mapping[str, Any]) -> 
     return f"{match[1]}[{places[-1]}]{path[match.end() :]}" if places else path
 
 
-def _sound(value: object, path: str) -> None:
+# The language itself nests six deep; a guard's own configuration may nest deeper.
+_DEEPEST = 50
+_MOST = 2**63 - 1
+
+
+def _sound(value: object, path: str, depth: int = 0) -> None:
+    if depth > _DEEPEST:
+        raise PolicyError(path, f"it is nested too deeply to be a policy: {_DEEPEST} deep is the most")
+    if isinstance(value, int) and not -_MOST <= value <= _MOST:
+        raise PolicyError(path, f"expected a number of at most 64 bits, {_MOST}, or null for unlimited")
     # JSON has no word for infinity, and would write null: unlimited is said as null, on purpose.
     if isinstance(value, float) and not math.isfinite(value):
         raise PolicyError(path, f"expected a finite number, or null for unlimited, got {value}")
@@ -212,7 +227,7 @@ def _sound(value: object, path: str) -> None:
     for step, inner in _inside(value).items():
         if isinstance(value, dict) and not isinstance(step, str):
             raise PolicyError(path, f"expected keys that are text, got {shown(step)}")
-        _sound(inner, f"{path}[{step}]" if isinstance(step, int) else joined(path, str(step)))
+        _sound(inner, f"{path}[{step}]" if isinstance(step, int) else joined(path, str(step)), depth + 1)
 
 
 def _inside(value: object) -> dict[Any, Any]:

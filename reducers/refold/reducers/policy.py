@@ -37,7 +37,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `end_of_turn`: what an answer without tool calls means. `complete` ends the run; `continue` asks the model
     to go on; `wait` waits for a person. `refusal`: what an answer that the provider's filter stopped means.
     `fallback`: the text of the outcome when a limit leaves none. `nudge`: whether every request ends with one.
-    `batch`: how the calls of one answer run. `texts` overrides what the harness says to the model, by key. Written without defaults left out, so that a recorded policy never
+    `batch`: how the calls of one answer run. `doubt`: whether the model is told of a call whose end nobody saw, or a
+    person is asked first. `redact`: regular expressions, looked for in each line of what is recorded, and hidden. `texts` overrides what the harness says to the model, by key. Written without defaults left out, so that a recorded policy never
     changes its meaning when a default does.
 
     A key that a later version adds has here, as its default, what runs recorded without it meant; what the
@@ -67,6 +68,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry: Retry = Retry()
     approvals: Approvals | None = None
     batch: Literal["parallel", "in_order"] = "parallel"
+    doubt: Literal["tell", "ask"] = "tell"
+    redact: tuple[str, ...] = ()
     texts: dict[str, str] = {}
 
 

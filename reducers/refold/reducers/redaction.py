@@ -1,6 +1,6 @@
 """What must not be shown to people is taken out of arguments: in explanations, exports and log lines.
 
-The log keeps what the model saw.
+The log keeps what the model saw; what must not get into a log at all is the affair of `refold.reducers.secrets`.
 """
 
 import json

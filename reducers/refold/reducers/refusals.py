@@ -14,6 +14,7 @@ from refold.reducers.errors import PolicyError
 _MESSAGE = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _GOT = re.compile(r", got `[^`]*`$")
 _SHOWN = 80
+_LONGEST = 500
 _PLAIN = {
     "`int | float | null`": "a number or null",
     "`int | null`": "a whole number or null",
@@ -59,9 +60,17 @@ def joined(path: str, key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, cut where it is long."""
-    text = json.dumps(value, default=repr, ensure_ascii=True)
+    """A value as JSON, cut where it is long; of one that JSON cannot say, its type."""
+    try:
+        text = json.dumps(value, default=repr, ensure_ascii=True)
+    except (ValueError, TypeError, RecursionError):  # a number without end, a value within itself, odd keys
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def brief(text: str) -> str:
+    """What is said of a policy, cut where it is long: the keys and words that it quotes may be."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
 
 
@@ -118,8 +118,9 @@ class Approval(_Value, frozen=True, kw_only=True):
 class CallState(_Value, frozen=True, kw_only=True):
     """A call of the open batch, and the reference of its result once it has one.
 
-    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended. `edited` is the
-    event whose content has the arguments that a person put in place of the model's; `rejected`: a person said no.
+    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what is known
+    of that since, `reconciled` that its own tool said so. `edited` is the event whose content has the arguments that
+    a person put in place of the model's; `rejected`: a person said no.
     """
 
     id: str
@@ -129,6 +130,8 @@ class CallState(_Value, frozen=True, kw_only=True):
     complete: bool = True
     dispatched: int = 0
     in_doubt: bool = False
+    doubt: Doubt | None = None
+    reconciled: bool = False
     error: ToolError | None = None
     refused: bool = False
     hidden: bool = False
@@ -243,7 +246,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers that the
     next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
     request that follows is not made yet, `eased` that its window was cut since; `pruned_by`: the pass whose summary came back since the last request.
-    `deferred`: a limit that ends the run once the batch is done.
+    `deferred`: a limit that ends the run once the batch is done. `unattended`: who wrote last began nothing of it.
     """
 
     setup: Setup = Setup()
@@ -278,6 +281,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     limit: LimitHit | None = None
     outcome: Outcome | None = None
     guards: tuple[Watch, ...] = ()
+    unattended: bool = False
 
     @property
     def policy(self) -> Policy:

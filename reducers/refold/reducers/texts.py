@@ -83,6 +83,9 @@ TEXTS: Mapping[str, str] = MappingProxyType(
             "in_doubt: the call was started, but nobody saw how it ended. It may or may not have had its "
             "effect. Check before you repeat it."
         ),
+        "in_doubt:happened": (
+            "in_doubt: the call was looked into, and it did have its effect; only its output was lost. Do not repeat it."
+        ),
         "output_cut": ("\n[harness: this output of {tool} was cut here; it was {size} bytes in all]\n"),
     }
 )

@@ -1,5 +1,6 @@
 """How much of each limit a run has used, and when its time runs out."""
 
+from refold.reducers.doubts import doubted
 from refold.reducers.limits import (
     UNITS,
     CostLimit,
@@ -74,10 +75,10 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 def promised(state: RunState) -> int:
     """Until when what is under way, or tried again, may take, though a limit trips before: it has its minimum.
 
-    Under version 1 of the rules a limit cut it off all the same; and what is begun again after a crash, which is given
-    as long as it had, is not held to be promised so.
+    Under version 1 of the rules a limit cut it off all the same; and what is begun again after a crash, or once a
+    person said that it did not happen, is given as long as it had, and is not held to be promised so.
     """
-    if state.setup.rules == 1 or state.spent.downtime != state.step.spent.downtime:
+    if state.setup.rules == 1 or state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
     asked = state.request or (state.failure.request if state.failure else None)
     until = asked.deadline if asked else state.batch.deadline if state.batch else None

@@ -51,7 +51,12 @@ def _seqs(ref: MessageRef) -> Iterator[int]:
 
 
 def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
-    """Of the events seen, those whose words are still needed: by a view, the last answer, or the open batch."""
+    """Of the events seen, those whose words are still needed."""
+    return {seq: seen[seq] for seq in needed_to_go_on(state) if seq in seen}
+
+
+def needed_to_go_on(state: RunState) -> tuple[int, ...]:
+    """The events whose words are needed by a view, for the last answer, or by the open batch, ascending."""
     wanted = {*needed(state), *state.parts}
     wanted |= {state.answer.seq} if state.answer else set()
     wanted |= {state.failure.seq} if state.failure else set()
@@ -60,7 +65,7 @@ def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
         calls = state.batch.calls
         wanted |= {state.batch.seq, *(call.result.seq for call in calls if call.result)}
         wanted |= {call.edited for call in calls if call.edited}
-    return {seq: seen[seq] for seq in sorted(wanted) if seq in seen}
+    return tuple(sorted(wanted))
 
 
 def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:

@@ -34,7 +34,10 @@ from refold.replay.reading import event_of, stored_events
 from refold.store.protocol import Store
 
 MOST = 100
-"""How many differences are kept; further ones are counted."""
+"""How many differences are kept, and as many groups that cannot be judged; further ones are counted."""
+
+_STATES = 2**24
+"""Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
 
 
 @unique
@@ -52,7 +55,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One difference, at event `seq`: where the log has another decision, or none, than follows from its facts.
 
     `fact` is the event that decided. `recorded` and `derived` are JSON text, None where that side has nothing;
-    `fields` names what differs. `state` is the state before it, JSON text.
+    `fields` names what differs. `state` is the state before it, JSON text; "" after the first few megabytes of them.
     """
 
     seq: int
@@ -69,9 +72,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What was re-derived, and what was found.
 
-    `differences` counts all of them, `findings` has the first. `unreplayable` are groups in which a guard could
-    not be asked again, `blind` names such guards and why; `damaged` is set when the log itself could not be
-    followed to its end.
+    `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a guard
+    could not be asked again, `unjudged` counts all, `blind` names such guards and why; `damaged` is set when the log
+    itself could not be followed to its end.
     """
 
     run: str
@@ -83,6 +86,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     unreplayable: tuple[Finding, ...]
     agent_state: str
+    unjudged: int = 0
     blind: tuple[str, ...] = ()
     damaged: str = ""
 
@@ -113,7 +117,8 @@ class Auditor:
         self._fact: Fact | None = None
         self._fact_seq = 0
         self._group: list[Decision] = []
-        self._facts = self._decisions = self._differences = 0
+        self._facts = self._decisions = self._differences = self._unjudged = 0
+        self._room = _STATES
         self._findings: list[Finding] = []
         self._unreplayable: list[Finding] = []
 
@@ -157,6 +162,7 @@ class Auditor:
             findings=tuple(self._findings),
             unreplayable=tuple(self._unreplayable),
             agent_state=str(self._state.agent_state),
+            unjudged=self._unjudged,
             blind=tuple(f"{watch.name}: {watch.blind}" for watch in self._state.guards if watch.blind),
             damaged=damaged,
         )
@@ -195,16 +201,24 @@ class Auditor:
             recorded=_text(recorded),
             derived=_text(expected),
             fields=_fields(recorded, expected),
-            state=encoded(derived[place - 1][1] if place else before).decode(),
         )
+        state = derived[place - 1][1] if place else before
         if blind and any(blind & _guards_of(decision) for decision in (*group, *decisions)):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=Difference.UNREPLAYABLE, why=why)
-            self._unreplayable.append(unknown)
+            self._unjudged += 1
+            self._keep(self._unreplayable, unknown, state)
             return
         self._differences += 1
-        if len(self._findings) < MOST:
-            self._findings.append(finding)
+        self._keep(self._findings, finding, state)
+
+    def _keep(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
+        """Keep one finding more, with its state, while there is room for them. The first always has its state."""
+        if len(findings) >= MOST:
+            return
+        text = encoded(state).decode() if self._room > 0 or not findings else ""
+        self._room -= len(text)
+        findings.append(replace(finding, state=text))
 
 
 def same(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> bool:

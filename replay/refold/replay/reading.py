@@ -1,6 +1,6 @@
 """Logs read for people who were not there: events as they stand, one after the other, never a whole run at once."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, RefoldError
@@ -8,19 +8,47 @@ from refold.reducers.events import Event
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.reducers.views import remembered
+from refold.reducers.views import needed_to_go_on
 from refold.store.protocol import Store, Stored, UnknownRun
 
 
-async def stored_events(store: Store, run: str, upto: int | None = None) -> AsyncIterator[Stored]:
+class Records(AsyncIterator[Stored]):
+    """A run's records in order. No generator: one that is left half-way would be an event loop's to finalise."""
+
+    def __init__(self, store: Store, run: str, upto: int | None) -> None:
+        self._run, self._chunks = run, store.read(run, 0, upto)
+        self._chunk: Iterator[Stored] = iter(())
+        self._empty = True
+
+    async def __anext__(self) -> Stored:
+        while (stored := next(self._chunk, None)) is None:
+            self._chunk = iter(await self._following())
+        self._empty = False
+        return stored
+
+    async def _following(self) -> Sequence[Stored]:
+        try:
+            return await anext(self._chunks)
+        except StopAsyncIteration:
+            if self._empty:
+                raise UnknownRun(self._run) from None
+            raise
+
+
+class Events(AsyncIterator[tuple[Stored, Event]]):
+    """A run's events in order, each with its record."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def __anext__(self) -> tuple[Stored, Event]:
+        stored = await anext(self._records)
+        return stored, event_of(stored)
+
+
+def stored_events(store: Store, run: str, upto: int | None = None) -> Records:
     """The run's records in order. Raises `UnknownRun` if it has none."""
-    empty = True
-    async for chunk in store.read(run, 0, upto):
-        for stored in chunk:
-            empty = False
-            yield stored
-    if empty:
-        raise UnknownRun(run)
+    return Records(store, run, upto)
 
 
 def event_of(stored: Stored) -> Event:
@@ -28,24 +56,27 @@ def event_of(stored: Stored) -> Event:
     return codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)
 
 
-async def events(store: Store, run: str, upto: int | None = None) -> AsyncIterator[tuple[Stored, Event]]:
+def events(store: Store, run: str, upto: int | None = None) -> Events:
     """The run's events in order, each with its record."""
-    async for stored in stored_events(store, run, upto):
-        yield stored, event_of(stored)
+    return Events(Records(store, run, upto))
 
 
 async def state_at(
     store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
 ) -> tuple[RunState, dict[int, Event]]:
     """The state after event `upto` (None: the last), and the events whose words a view of it needs."""
-    state, seen = NEW, dict[int, Event]()
+    state = NEW
     async for stored, event in events(store, run, upto):
         state = folded(state, stored, event, registry)
-        if getattr(event, "content", None) is not None:
-            seen[stored.seq] = event
-            if len(seen) > 2 * state.window.count + 64:
-                seen = remembered(state, seen)
-    return state, remembered(state, seen)
+    return state, await words_of(store, run, state)
+
+
+async def words_of(store: Store, run: str, state: RunState) -> dict[int, Event]:
+    """The events whose words a view of this state of the run needs, by their numbers."""
+    needed = await store.read_some(run, needed_to_go_on(state))
+    # One without a digest never had words of its own: a digest of older messages is rendered from theirs.
+    said = (stored for stored in needed if stored.content is not None or stored.content_digest is None)
+    return {stored.seq: event_of(stored) for stored in said}
 
 
 def folded(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:

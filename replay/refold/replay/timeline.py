@@ -1,6 +1,6 @@
 """A run as a person reads it: one row a turn, and how it ended. A fold over the log, like everything else."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -34,7 +34,8 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
-from refold.replay.reading import event_of, folded, stored_events
+from refold.reducers.vocabulary import Doubt
+from refold.replay.reading import event_of, events, folded, stored_events
 from refold.store.protocol import Store
 
 EXCERPT = 400
@@ -43,6 +44,9 @@ EXCERPT = 400
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a turn. `result` is `ok`, an error class, `refused`, or `open` while nothing came back.
+
+    While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out: `happened` or
+    `unknown`. One that did not happen is open again.
 
     `arguments` are the first characters of the JSON text, None where they were erased. `size` is in bytes before
     the cap, `duration` in nanoseconds.
@@ -82,8 +86,8 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str = "step"
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's turns and its end.
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run without its turns: what was asked, and how it stands.
 
     `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased. `started` and `at` are
@@ -97,7 +101,6 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     at: int
     events: int
-    turns: tuple[TurnRow, ...]
     agent_state: str
     code: str | None
     reason: str | None
@@ -110,42 +113,66 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str = ""
 
 
+class Timeline(Summary, frozen=True, kw_only=True):
+    """A run with all its turns. Of a long run that is much: `turns` tells them one after the other."""
+
+    turns: tuple[TurnRow, ...]
+
+
 async def timeline(
     store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
 ) -> tuple[Timeline, RunState]:
-    """The run's turns up to event `upto`, and the state there. A damaged log is told as far as it can be read.
+    """`summary`, and every turn. Raises as `summary`."""
+    told, state = await summary(store, run, upto, registry)
+    rows = [turn async for turn in turns(store, run, told.events)]
+    return Timeline(**msgspec.structs.asdict(told), turns=tuple(rows)), state
+
+
+async def summary(
+    store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
+) -> tuple[Summary, RunState]:
+    """What a run is up to event `upto`, and the state there. A damaged log is told as far as it can be read.
 
     Raises `UnknownRun` and `NewerLog`.
     """
-    teller, state, damaged = Teller(), NEW, ""
+    state, started, began, damaged = NEW, None, 0, ""
     try:
         async for stored in stored_events(store, run, upto):
             event = event_of(stored)
             state = folded(state, stored, event, registry)
-            teller.take(stored.seq, stored.at, event)
+            began = began or stored.at
+            started = event if isinstance(event, RunStarted) else started
     except Damaged as error:
         damaged = str(error)
-    return teller.told(run, state, damaged), state
+    return _summed_up(run, started, began, state, damaged), state
+
+
+async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
+    """The turns of a run up to event `upto`, in order; 0: none. Raises `Damaged` and `NewerLog`."""
+    teller = Teller()
+    if upto:
+        async for stored, event in events(store, run, upto):
+            ended = teller.take(stored.seq, stored.at, event)
+            if ended is not None:
+                yield ended
+    going_on = teller.last()
+    if going_on is not None:
+        yield going_on
 
 
 class Teller:
-    """Takes a run's events in order, and tells its turns."""
+    """Takes a run's events in order, and tells its turns. It holds the one that goes on, and no other."""
 
     def __init__(self) -> None:
-        self._turns: list[TurnRow] = []
-        self._started: RunStarted | None = None
-        self._began = 0
+        self._turn: TurnRow | None = None
         # What happens before a request belongs to the turn that the request opens.
         self._pending: list[str] = []
 
-    def take(self, seq: int, at: int, event: Event) -> None:
-        """Take one event, recorded at the instant `at`."""
-        self._began = self._began or at
+    def take(self, seq: int, at: int, event: Event) -> TurnRow | None:
+        """Take one event, recorded at the instant `at`: the turn before, if this one begins another."""
         match event:
-            case RunStarted():
-                self._started = event
             case ModelRequested():
-                self._request(seq, at, event)
+                return self._request(seq, at, event)
             case ModelResponded():
                 self._change(seq, at, **_answered(event))
             case ToolReturned():
@@ -153,6 +180,9 @@ class Teller:
                     seq, at, event.call, result=str(event.error or "ok"), size=event.size, cut=event.cut,
                     duration=event.duration,
                 )  # fmt: skip
+            case RunResumed() | DoubtResolved():
+                self._mark(seq, at, remark(event))
+                self._doubt(seq, at, event)
             case CallRefused():
                 self._call(seq, at, event.call, result="refused")
                 self._mark(seq, at, f"{event.why} by {event.guard}")
@@ -160,68 +190,75 @@ class Teller:
                 self._pending.append(remark(event))
             case InputReceived(approvals=()):
                 self._pending.append(remark(event))
+            case RunStarted():
+                pass
             case _:
                 said = remark(event)
                 if said:
                     self._mark(seq, at, said)
-                elif self._turns:
+                else:
                     self._change(seq, at)
+        return None
 
-    def told(self, run: str, state: RunState, damaged: str = "") -> Timeline:
-        """What was taken so far. `state` is the state after it."""
-        opening = self._started.content if self._started else None
-        if self._pending and self._turns:
-            last = self._turns[-1]
-            self._turns[-1] = replace(last, marks=(*last.marks, *self._pending))
-            self._pending.clear()
-        return Timeline(
-            run=run,
-            model=state.setup.model,
-            task=opening.messages[-1].text[:EXCERPT] if opening and opening.messages else None,
-            labels=self._started.labels if self._started else {},
-            started=self._began,
-            at=state.at,
-            events=state.seq,
-            turns=tuple(self._turns),
-            agent_state=str(state.agent_state),
-            code=state.outcome.code if state.outcome else None,
-            reason=state.outcome.reason if state.outcome else None,
-            limit=state.limit if state.ended else None,
-            steps=state.spent.steps,
-            usage=state.spent.usage,
-            cost_nanousd=state.spent.cost_nanousd,
-            unpriced=state.spent.unpriced,
-            parent=state.setup.parent,
-            damaged=damaged,
+    def _doubt(self, seq: int, at: int, event: RunResumed | DoubtResolved) -> None:
+        calls, known = (
+            ((event.call,), event.doubt) if isinstance(event, DoubtResolved) else (event.in_doubt, None)
         )
+        for call in calls:
+            self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
 
-    def _request(self, seq: int, at: int, event: ModelRequested) -> None:
-        last = self._turns[-1] if self._turns else None
+    def last(self) -> TurnRow | None:
+        """The turn that goes on still, with what happened since; None before the first."""
+        return self._turn and replace(self._turn, marks=(*self._turn.marks, *self._pending))
+
+    def _request(self, seq: int, at: int, event: ModelRequested) -> TurnRow | None:
+        last = self._turn
         # A step that was given back, and the one request that a limit grants, share a number with the turn before.
         if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
             self._change(seq, at, attempts=last.attempts + 1)
-        else:
-            marks = (*self._pending, *_shown_once(event))
-            self._turns.append(
-                TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
-            )
-            self._pending.clear()
+            return None
+        marks = (*self._pending, *_shown_once(event))
+        self._turn = TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
+        self._pending.clear()
+        return last
 
     def _change(self, seq: int, at: int, **fields: object) -> None:
-        if self._turns:
-            turn = self._turns[-1]
-            self._turns[-1] = replace(turn, last=seq, duration=at - turn.at, **fields)
+        if self._turn is not None:
+            self._turn = replace(self._turn, last=seq, duration=at - self._turn.at, **fields)
 
     def _mark(self, seq: int, at: int, said: str) -> None:
-        if not self._turns:
+        if self._turn is None:
             self._pending.append(said)
         else:
-            self._change(seq, at, marks=(*self._turns[-1].marks, said))
+            self._change(seq, at, marks=(*self._turn.marks, said))
 
     def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
-        if self._turns:
-            rows = (replace(row, **fields) if row.id == call else row for row in self._turns[-1].calls)
+        if self._turn is not None:
+            rows = (replace(row, **fields) if row.id == call else row for row in self._turn.calls)
             self._change(seq, at, calls=tuple(rows))
+
+
+def _summed_up(run: str, started: RunStarted | None, began: int, state: RunState, damaged: str) -> Summary:
+    opening = started.content if started else None
+    return Summary(
+        run=run,
+        model=state.setup.model,
+        task=opening.messages[-1].text[:EXCERPT] if opening and opening.messages else None,
+        labels=started.labels if started else {},
+        started=began,
+        at=state.at,
+        events=state.seq,
+        agent_state=str(state.agent_state),
+        code=state.outcome.code if state.outcome else None,
+        reason=state.outcome.reason if state.outcome else None,
+        limit=state.limit if state.ended else None,
+        steps=state.spent.steps,
+        usage=state.spent.usage,
+        cost_nanousd=state.spent.cost_nanousd,
+        unpriced=state.spent.unpriced,
+        parent=state.setup.parent,
+        damaged=damaged,
+    )
 
 
 def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind

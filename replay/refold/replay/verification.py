@@ -11,8 +11,10 @@ from refold.reducers.state import NEW, RunState
 from refold.replay.reading import event_of, stored_events
 from refold.store.chain import GENESIS, check
 from refold.store.protocol import Head, Store, Stored
+from refold.store.verify_bundle import UNNAMED, Bare
 
-UNSEALED = "that nothing was cut off at the end: the log is not sealed"
+UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
+NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
 UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
 
 
@@ -29,7 +31,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests that
     were derived again. `hash` is the head's, hex. `newer`: the log was written by a newer refold, and cannot be
-    judged from `problem.seq` on.
+    judged from `problem.seq` on. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
+    no seal was asked for. Of the `erased`, `loose` have their notice after it.
     """
 
     run: str
@@ -41,6 +44,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     agent_state: str
     problem: Problem | None = None
     newer: bool = False
+    sealed: int | None = None
+    heads: int = 0
+    loose: int = 0
     cannot_prove: tuple[str, ...] = (UNSEALED, UNKEYED)
 
     @property
@@ -49,9 +55,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return self.problem is None
 
 
-async def verify(store: Store, run: str, registry: Registry = BUILTIN) -> Verification:
-    """Check a run from its first event to its last, or to the first that is wrong. Raises `UnknownRun`."""
-    verifier = Verifier(run, registry)
+async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed: int = 0) -> Verification:
+    """Check a run from its first event to its last, or to the first that is wrong. Raises `UnknownRun`.
+
+    `sealed` is its last event under a seal.
+    """
+    verifier = Verifier(run, registry, sealed=sealed)
     async for stored in stored_events(store, run):
         if not verifier.take(stored):
             break
@@ -61,12 +70,13 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN) -> Verifi
 class Verifier:
     """Takes a run's records in order; the first that is wrong ends it."""
 
-    def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
+    def __init__(self, run: str, registry: Registry = BUILTIN, *, sealed: int = 0) -> None:
         self._run, self._registry = run, registry
         self._state: RunState = NEW
         self._head = Head(seq=0, hash=GENESIS)
         self._at = 0
         self._contents = self._erased = self._digests = 0
+        self._bare = Bare(sealed)
         self._problem: Problem | None = None
         self._newer = False
 
@@ -77,8 +87,10 @@ class Verifier:
             self._problem = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
             return False
         self._head = Head(seq=stored.seq, hash=stored.hash)
+        erased = stored.content is None and stored.content_digest is not None
+        self._bare.take(stored.seq, stored.kind, stored.body, bare=erased)
         self._contents += stored.content is not None
-        self._erased += stored.content is None and stored.content_digest is not None
+        self._erased += erased
         return True
 
     def result(self) -> Verification:
@@ -91,9 +103,15 @@ class Verifier:
             digests=self._digests,
             hash=self._head.hash.hex(),
             agent_state=str(self._state.agent_state),
-            problem=self._problem,
+            problem=self._problem or self._unnamed(),
             newer=self._newer,
+            loose=self._bare.loose,
         )
+
+    def _unnamed(self) -> Problem | None:
+        # Known at the end only: a notice comes after what it names.
+        first = self._bare.first
+        return first and Problem(seq=first[0], kind=first[1], problem=UNNAMED)
 
     def _wrong(self, stored: Stored) -> str | None:
         if stored.run != self._run:

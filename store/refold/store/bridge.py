@@ -13,15 +13,16 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-THREADS = 16
-"""The most calls at once into the portal. A limiter of our own: a tool that hangs in a thread must not stop the log."""
+THREADS = 64
+"""The most calls at once into the portal: so many runs share a commit. A limiter of our own: a tool that hangs in a
+thread must not stop the log."""
 
 
 class Bridge(Protocol):
     """A way to an asyncio event loop."""
 
-    async def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-        """Await `function(*args)` on asyncio."""
+    def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> Awaitable[T]:
+        """Await it: `function(*args)` on asyncio."""
         ...
 
     async def aclose(self) -> None:
@@ -32,9 +33,9 @@ class Bridge(Protocol):
 class Here:
     """We are on asyncio already."""
 
-    async def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-        """Await `function(*args)`."""
-        return await function(*args)
+    def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> Awaitable[T]:
+        """What `function(*args)` gives to await."""
+        return function(*args)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""

@@ -36,15 +36,12 @@ GENESIS = bytes(DIGEST)
 
 def header(run: str, seq: int, at: int, kind: str) -> bytes:
     """The bytes of an event's header, algorithm included, as they are hashed."""
-    return b"%b%b%d:%d%d:%d%b" % (
-        _ALGORITHM,
-        _framed(run),
-        len(str(seq)),
-        seq,
-        len(str(at)),
-        at,
-        _framed(kind),
-    )
+    return _ALGORITHM + _framed(run) + _framed_rest(seq, at, kind)
+
+
+def _framed_rest(seq: int, at: int, kind: str) -> bytes:
+    number, time = b"%d" % seq, b"%d" % at
+    return b"%d:%b%d:%b%b" % (len(number), number, len(time), time, _framed(kind))
 
 
 @lru_cache(maxsize=1024)  # the same few ids and kinds, over and over
@@ -66,28 +63,35 @@ def link(previous: bytes, head: bytes, body: bytes, content_digest: bytes | None
     return sha256(previous + head + sha256(body).digest() + (content_digest or b"")).digest()
 
 
-def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
-    """The records as the events that follow `head`, numbered and chained. A salt without content is dropped."""
-    previous, events = head.hash, list[Stored]()
+def hashes(run: str, head: Head, records: Sequence[Record]) -> list[tuple[bytes, bytes | None]]:
+    """Hash and content digest of each record, as the events that follow `head`. For whoever needs no more of them."""
+    previous, begin, made = head.hash, _ALGORITHM + _framed(run), list[tuple[bytes, bytes | None]]()
     for seq, record in enumerate(records, head.seq + 1):
         content = record.content
-        salt = b"" if content is None else record.salt
-        content_digest = None if content is None else digest(salt, content)
-        previous = link(previous, header(run, seq, record.at, record.kind), record.body, content_digest)
-        events.append(
-            Stored(
-                run=run,
-                seq=seq,
-                at=record.at,
-                kind=record.kind,
-                body=record.body,
-                content=content,
-                salt=salt,
-                hash=previous,
-                content_digest=content_digest,
-            )
+        content_digest = record.content_digest if content is None else digest(record.salt, content)
+        rest = _framed_rest(seq, record.at, record.kind)
+        previous = link(previous, begin + rest, record.body, content_digest)
+        made.append((previous, content_digest))
+    return made
+
+
+def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
+    """The records as the events that follow `head`, numbered and chained. A salt without content is dropped."""
+    chained = zip(records, hashes(run, head, records), strict=True)
+    return [
+        Stored(
+            run=run,
+            seq=seq,
+            at=record.at,
+            kind=record.kind,
+            body=record.body,
+            content=record.content,
+            salt=b"" if record.content is None else record.salt,
+            hash=hash_,
+            content_digest=content_digest,
         )
-    return events
+        for seq, (record, (hash_, content_digest)) in enumerate(chained, head.seq + 1)
+    ]
 
 
 def check(stored: Stored, previous: Head) -> str | None:

@@ -1,15 +1,18 @@
 """How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for text."""
 
 import sqlite3
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
 
-from refold.store import schema
 from refold.store.pages import BYTES, ROWS
+from refold.store.rows import Row
 
-Row = tuple[Any, ...]
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 BUSY_SECONDS = 5.0
 """How long a statement waits for another program's lock."""
@@ -64,19 +67,53 @@ class PagedConnection(sqlite3.Connection):
         return cursor
 
 
+class Connection(aiosqlite.Connection):
+    """aiosqlite's connection, and a way to run a whole function in its thread: one round trip, not one a statement."""
+
+    async def run(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
+        # The one use of what aiosqlite keeps to itself: every public method ends here with a method of the
+        # connection, and none takes a function. A test holds both names.
+        execute = cast("Callable[..., Awaitable[T]]", self._execute)  # pyright: ignore[reportUnknownMemberType]
+        return await execute(function, self._conn, *args)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """One transaction that writes. Committed when this is left, rolled back when it is left by an error."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End the transaction, if SQLite has not done so by itself, as it does when the disk fails."""
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def uri(path: Path, options: str) -> str:
     """The file as SQLite's URI; `options` as in `mode=ro`."""
     return f"{path.absolute().as_uri()}?{options}"
 
 
-async def connect(path: Path, options: str) -> aiosqlite.Connection:
-    """A connection in autocommit: each statement commits by itself, and no transaction stays open between two."""
-    return await aiosqlite.connect(
+async def connect(path: Path, options: str) -> Connection:
+    """A connection in autocommit: what is no transaction of ours commits by itself."""
+    return cast("Connection", await Connection(lambda: direct(path, options), iter_chunk_size=ROWS))
+
+
+def direct(path: Path, options: str) -> sqlite3.Connection:
+    """The same without a thread of its own."""
+    return sqlite3.connect(
         uri(path, options),
         uri=True,
         isolation_level=None,
         timeout=BUSY_SECONDS,
-        cached_statements=2 * schema.MAX_ROWS,
         factory=PagedConnection,
     )
 

@@ -1,32 +1,39 @@
 """One SQLite file, open: a connection that writes, and one that reads beside it. Runs on asyncio alone."""
 
 import asyncio
-from collections.abc import Sequence
-from itertools import count
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, TypeVarTuple, cast
 
-import aiosqlite
 import anyio
 
 from refold.reducers.errors import WrongUse
-from refold.store import schema
-from refold.store.connection import Row
+from refold.store import evidence, residue
+from refold.store.committing import Committer
+from refold.store.connection import Connection
 from refold.store.opening import Durability, look, open_reader, open_writer
 from refold.store.problems import translated
+from refold.store.protocol import Head, Lease, Record, StoreUnavailable
+from refold.store.rows import Row
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 class Database:
     """The open file. `writer` is None if it was opened to be read only.
 
     No transaction is open between two round trips to a connection's thread: tasks may interleave and be
-    cancelled as they like.
+    cancelled as they like. Appends go through `committer`.
     """
 
-    def __init__(self, path: str, writer: aiosqlite.Connection | None, reader: aiosqlite.Connection) -> None:
+    def __init__(self, path: str, writer: Connection | None, reader: Connection) -> None:
         self.path, self.reader = path, reader
         self._writer = writer
-        self._tickets = count(1)
+        self._files = _file(path), _file(f"{path}-wal") if writer else None
+        self.committer = Committer(self)
 
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
@@ -48,68 +55,81 @@ class Database:
             raise
 
     @property
-    def writer(self) -> aiosqlite.Connection:
+    def writes(self) -> bool:
+        """Whether it may be written."""
+        return self._writer is not None
+
+    @property
+    def writer(self) -> Connection:
         """The connection that writes. Raises `WrongUse` if there is none."""
         if self._writer is None:
             raise WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
         return self._writer
 
-    async def insert(self, number: int, expected_seq: int, token: int, rows: Sequence[Row]) -> bool:
-        """Append the rows if the run's head and token are the expected ones; else write nothing and say False.
+    def check_file(self) -> None:
+        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in one that nobody finds."""
+        file, journal = _file(self.path), _file(f"{self.path}-wal") if self._writer else None
+        if self._files[1] is None:
+            self._files = self._files[0], journal  # it is made with the first page that is written
+        if (file, journal) != self._files:
+            what = "file" if file != self._files[0] else "-wal"
+            problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
+            raise StoreUnavailable(self.path, problem)
+
+    async def write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+        """Run a function in the thread of the connection that writes.
 
         When it raises, cancellation included, nothing of it is in flight any more.
         """
-        low = number << schema.SEQ_BITS
-        unmoved = (low, low + schema.SEQ_MASK, low, low + expected_seq, number, token)
+        self.check_file()
         with translated(self.path, writing=True):
             try:
-                if len(rows) > schema.MAX_ROWS:
-                    return await self._insert_staged(rows, unmoved)
-                flat = [value for row in rows for value in row]
-                return await self._change(schema.insert(len(rows)), (*flat, *unmoved)) > 0
+                return await self.writer.run(function, *args)
             except asyncio.CancelledError:
-                # The statement runs all the same, in its thread. That thread works in order: once it has
-                # answered this, whoever reads the head reads how it ended.
+                # The function runs all the same, in its thread. That thread works in order: once it has
+                # answered this, whoever looks at the file sees how it ended.
                 with anyio.CancelScope(shield=True):
-                    await self.writer.execute_fetchall("SELECT NULL, NULL")
+                    await self.writer.run(lambda _: None)
                 raise
 
-    async def add_run(self, run: str) -> None:
-        """Give the run a number, if it has none."""
-        with translated(self.path, writing=True):
-            await self._change(schema.ADD_RUN, (run,))
+    async def erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head:
+        """See `Store.erase`. Whoever is cancelled has erased, but perhaps not out of the last gap of the file."""
+        head, marks = await self.write(evidence.erase, self.path, run, expected_seq, lease, seqs, notice)
+        with translated(self.path):
+            found = await asyncio.to_thread(residue.stands, self.path, marks)
+        if found:
+            await self.write(evidence.rewrite, self.path)
+        return head
+
+    async def read(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+        """Run a function in the thread of the connection that reads. It waits for no writer."""
+        self.check_file()
+        with translated(self.path):
+            return await self.reader.run(function, *args)
 
     async def page(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         """The first page of a query. It waits for no writer."""
-        return await self._page(self.reader, sql, parameters)
-
-    async def page_after_writes(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """The first page of a query, once everything is written that was asked to be."""
-        return await self._page(self.writer, sql, parameters)
-
-    async def _page(self, connection: aiosqlite.Connection, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        self.check_file()
         with translated(self.path):
-            rows = await connection.execute_fetchall(sql, parameters)
-        return cast("list[Row]", rows)
+            return cast("list[Row]", await self.reader.execute_fetchall(sql, parameters))
 
     async def close(self) -> None:
         """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""
         with anyio.CancelScope(shield=True), translated(self.path):
             try:
+                await self.committer.aclose()
                 await self.reader.close()
             finally:
                 if self._writer:
                     await self._writer.close()
 
-    async def _insert_staged(self, rows: Sequence[Row], unmoved: Row) -> bool:
-        ticket = next(self._tickets)
-        await self._change(schema.STAGING)
-        try:
-            await self.writer.executemany(schema.STAGE, [(ticket, *row) for row in rows])
-            return await self._change(schema.INSERT_STAGED, (ticket, *unmoved)) > 0
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._change(schema.UNSTAGE, (ticket,))
 
-    async def _change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        return (await self.writer.execute(sql, parameters)).rowcount
+def _file(path: str) -> tuple[int, int] | None:
+    """Which file it is; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

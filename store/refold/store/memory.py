@@ -1,44 +1,78 @@
 """A store in memory, with every promise of a store but durability. For tests, and for runs nobody will ask about."""
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self, TypeVar
+
+from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse
-from refold.store.asking import check_append, check_prefix, check_run
+from refold.store.asking import (
+    check_append,
+    check_erase,
+    check_erasure,
+    check_holder,
+    check_prefix,
+    check_run,
+    check_seal,
+    milliseconds,
+)
 from refold.store.chain import GENESIS, extend
 from refold.store.pages import BYTES, ROWS, Pages
-from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Stored
+from refold.store.protocol import (
+    LEASE_SECONDS,
+    Claim,
+    Conflict,
+    Head,
+    Held,
+    Lease,
+    LeaseLost,
+    Record,
+    Seal,
+    SealedElsewhere,
+    SealedHead,
+    Snapshot,
+    Stored,
+    UnknownRun,
+)
 
-_TOKEN = 1
+T = TypeVar("T")
+
+
+class _Claim(NamedTuple):
+    holder: str  # "": nobody
+    until: float
+    length: float
+    woken: bool = False
 
 
 class MemoryStore:
     """A real store that forgets everything at the end.
 
     Works on every event loop that anyio knows, without threads; belongs to the loop's thread. Every method lets
-    other tasks run first, as a store on disk would, so that races show in tests.
+    other tasks run first, as a store on disk would, so that races show in tests. `now` is its clock, in seconds:
+    what leases are counted by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         # Late: whoever imports `refold.store` for its types should not pay for an event loop.
         from anyio.lowlevel import checkpoint
 
-        self._checkpoint = checkpoint
+        self._checkpoint, self._now = checkpoint, now
         self._logs: dict[str, list[Stored]] = {}
+        self._tokens: dict[str, int] = {}
+        self._claims: dict[str, _Claim] = {}
+        self._snapshots: dict[str, tuple[Snapshot, bytes]] = {}
+        self._heads: list[SealedHead] = []
+        self._seals: list[Seal] = []
         self._closed = False
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
         check_append(run, expected_seq, lease, records)
         await self._turn()
-        head = self._head(run)
-        if lease.token != _TOKEN:
-            raise LeaseLost(run, lease.token, _TOKEN)
-        if head.seq != expected_seq:
-            raise Conflict(run, expected_seq, head.seq)
-        self._logs.setdefault(run, []).extend(extend(run, head, records))
-        return self._head(run)
+        return self._append(run, expected_seq, lease, records)
 
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
@@ -71,11 +105,117 @@ class MemoryStore:
         log = self._logs.get(run, [])
         return [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
 
-    async def lease(self, run: str) -> Lease:
+    async def erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head:
+        """See `Store.erase`."""
+        check_erasure(run, expected_seq, lease, seqs, notice)
+        await self._turn()
+        log = self._logs.get(run, [])
+        self._check(run, expected_seq, lease)
+        for seq in seqs:
+            check_erase(run, len(log), seq, log[seq - 1].content_digest if 0 < seq <= len(log) else None)
+        for seq in seqs:
+            log[seq - 1] = replace(log[seq - 1], content=None, salt=b"")
+        self._snapshots.pop(run, None)
+        return self._append(run, expected_seq, lease, [notice])
+
+    async def lease(
+        self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
+    ) -> Lease:
         """See `Store.lease`."""
         check_run(run)
+        check_holder(holder)
+        milliseconds(seconds)
         await self._turn()
-        return Lease(run=run, token=_TOKEN)
+        held = self._claim(run)
+        if held and held.holder and held.seconds > 0 and held.token != over:
+            raise Held(run, held.holder, held.token, held.seconds)
+        self._claims[run] = _Claim(holder, self._now() + seconds, seconds)
+        return Lease(run=run, token=self._fence(run))
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """See `Store.renew`."""
+        milliseconds(seconds)
+        await self._turn()
+        current = self._tokens.get(lease.run, 0)
+        if lease.token != current:
+            raise LeaseLost(lease.run, lease.token, current)
+        self._claims[lease.run] = self._claims[lease.run]._replace(
+            until=self._now() + seconds, length=seconds
+        )
+
+    async def release(self, lease: Lease, after: float | None = None) -> None:
+        """See `Store.release`."""
+        later = None if after is None else milliseconds(max(after, 0.0)) / 1000
+        await self._turn()
+        if lease.token != self._tokens.get(lease.run, 0):
+            return
+        self._fence(lease.run)
+        if self._claims.pop(lease.run).woken:
+            later = 0.0
+        if later is not None:
+            self._claims[lease.run] = _Claim("", self._now() + later, later)
+
+    async def wake(self, run: str) -> None:
+        """See `Store.wake`."""
+        check_run(run)
+        await self._turn()
+        if run not in self._logs:
+            raise UnknownRun(run)
+        now = self._now()
+        claim = self._claims.get(run, _Claim("", now, 0.0))
+        if claim.holder:
+            self._claims[run] = claim._replace(woken=True)
+        else:
+            self._claims[run] = _Claim("", min(claim.until, now), 0.0)
+
+    async def due(self, most: int) -> Sequence[str]:
+        """See `Store.due`."""
+        await self._turn()
+        waiting = [claim for run in self._logs if (claim := self._claim(run)) and claim.seconds <= 0]
+        return [claim.run for claim in sorted(waiting, key=lambda claim: claim.seconds)[: max(most, 0)]]
+
+    async def claim(self, run: str) -> Claim | None:
+        """See `Store.claim`."""
+        check_run(run)
+        await self._turn()
+        return self._claim(run)
+
+    async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
+        """See `Store.save_snapshot`."""
+        check_run(run)
+        await self._turn()
+        log, kept = self._logs.get(run, []), self._snapshots.get(run)
+        if 0 < snapshot.seq <= len(log) and not (kept and kept[0].seq >= snapshot.seq):
+            self._snapshots[run] = snapshot, log[snapshot.seq - 1].hash
+
+    async def snapshot(self, run: str, version: str) -> Snapshot | None:
+        """See `Store.snapshot`."""
+        check_run(run)
+        await self._turn()
+        kept, hash_ = self._snapshots.get(run, (None, b""))
+        if kept is None or kept.version != version or self._logs[run][kept.seq - 1].hash != hash_:
+            return None
+        return kept
+
+    async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
+        """See `Store.add_seal`."""
+        check_seal(heads, seal)
+        await self._turn()
+        expected = seal.size - len(heads)
+        if len(self._heads) != expected:
+            raise SealedElsewhere(expected, len(self._heads))
+        self._heads += heads
+        self._seals.append(seal)
+
+    def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
+        """See `Store.sealed_heads`."""
+        return self._pages(self._heads, max(after, 0))
+
+    def seals(self) -> AsyncIterator[Sequence[Seal]]:
+        """See `Store.seals`."""
+        return self._pages(self._seals, 0)
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
         """See `Store.runs`. Runs are as new as their first event."""
@@ -108,6 +248,41 @@ class MemoryStore:
         if self._closed:
             raise WrongUse("this store is closed")
         await self._checkpoint()
+
+    def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+        self._check(run, expected_seq, lease)
+        self._logs.setdefault(run, []).extend(extend(run, self._head(run), records))
+        return self._head(run)
+
+    def _check(self, run: str, expected_seq: int, lease: Lease) -> None:
+        token, seq = self._tokens.get(run, 0), self._head(run).seq
+        if lease.token != token:
+            raise LeaseLost(run, lease.token, token)
+        if seq != expected_seq:
+            raise Conflict(run, expected_seq, seq)
+
+    def _fence(self, run: str) -> int:
+        """Give the run another token: every lease before it is lost."""
+        self._tokens[run] = self._tokens.get(run, 0) + 1
+        return self._tokens[run]
+
+    def _claim(self, run: str) -> Claim | None:
+        if (claim := self._claims.get(run)) is None:
+            return None
+        now = self._now()
+        if claim.until > now + claim.length:  # the clock was set back
+            claim = self._claims[run] = claim._replace(until=now + claim.length)
+        return Claim(run=run, holder=claim.holder, token=self._tokens[run], seconds=claim.until - now)
+
+    def _pages(self, entries: Sequence[T], after: int) -> AsyncIterator[Sequence[T]]:
+        async def following() -> Sequence[T]:
+            nonlocal after
+            await self._turn()
+            page = entries[after : after + ROWS]
+            after += len(page)
+            return page
+
+        return Pages(following)
 
     def _head(self, run: str) -> Head:
         log = self._logs.get(run)

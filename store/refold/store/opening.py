@@ -7,12 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import aiosqlite
-
 from refold.store import schema
-from refold.store.connection import BUSY_SECONDS, Row, connect, one, uri
+from refold.store.connection import Connection, connect, direct, one
 from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+from refold.store.rows import Row
 
 Durability = Literal["fsync", "process"]
 
@@ -26,15 +25,19 @@ def look(path: Path, *, readonly: bool) -> None:
     """Look at the file before SQLite opens it for good. Raises `NotAStore`, `StoreUnavailable`, `DamagedStore`."""
     try:
         _check_place(path, readonly=readonly)
-        # An empty file is as good as none: SQLite makes a database of it.
-        if path.exists() and (path.stat().st_size or readonly):
+        # An empty file is as good as none: SQLite makes a database of it, and deletes a -wal that is beside it.
+        empty = path.exists() and not path.stat().st_size
+        if empty and _holds(path, "-wal"):
+            problem = "the file is empty, and its -wal is not: copy both, and find out who emptied it"
+            raise DamagedStore(str(path), problem)
+        if path.exists() and (readonly or not empty):
             with translated(str(path)):
                 _probe(path, readonly=readonly)
     except OSError as error:
         raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
 
 
-async def open_writer(path: Path, durability: Durability) -> aiosqlite.Connection:
+async def open_writer(path: Path, durability: Durability) -> Connection:
     """The connection that writes; makes or migrates the store."""
     connection = await connect(path, "mode=rwc")
     try:
@@ -43,7 +46,8 @@ async def open_writer(path: Path, durability: Durability) -> aiosqlite.Connectio
         await connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         # Only macOS knows a difference between a flush and a flush that reaches the disk.
         await connection.execute(f"PRAGMA fullfsync = {int(durability == 'fsync')}")
-        await connection.execute("PRAGMA temp_store = MEMORY")
+        # What is taken away is overwritten: an erased text, and what a snapshot says of one.
+        await connection.execute("PRAGMA secure_delete = ON")
         await _use_wal(path, connection)
         await _migrate(path, connection)
     except BaseException:
@@ -52,7 +56,7 @@ async def open_writer(path: Path, durability: Durability) -> aiosqlite.Connectio
     return connection
 
 
-async def open_reader(path: Path) -> aiosqlite.Connection:
+async def open_reader(path: Path) -> Connection:
     """A connection that cannot write, and makes no file but SQLite's own `-shm` and `-wal`."""
     try:
         return await _reader(path, "mode=ro")
@@ -64,7 +68,7 @@ async def open_reader(path: Path) -> aiosqlite.Connection:
         return await _reader(path, "mode=ro&immutable=1")
 
 
-async def _reader(path: Path, options: str) -> aiosqlite.Connection:
+async def _reader(path: Path, options: str) -> Connection:
     connection = await connect(path, options)
     try:
         await connection.execute("PRAGMA trusted_schema = OFF")
@@ -95,6 +99,11 @@ def _check_place(path: Path, *, readonly: bool) -> None:
         )
     if readonly and not path.exists():
         raise NotAStore(str(path), "there is no such file")
+    # SQLite names its journal and its locks after the path: under two names it would be two stores in one file.
+    if not readonly and path.exists() and path.stat().st_nlink > 1:
+        raise NotAStore(
+            str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
+        )
 
 
 def _probe(path: Path, *, readonly: bool) -> None:
@@ -104,20 +113,30 @@ def _probe(path: Path, *, readonly: bool) -> None:
     overlook a journal that holds what the file lacks yet; so not where there is one.
     """
     immutable = "" if _has_journal(path) else "&immutable=1"
-    connection = sqlite3.connect(uri(path, f"mode=ro{immutable}"), uri=True, timeout=BUSY_SECONDS)
-    try:
-        version = _version(path, connection.execute(schema.IDENTITY).fetchone())
-    finally:
-        connection.close()
+    with closing(direct(path, f"mode=ro{immutable}")) as connection:
+        try:
+            identity = connection.execute(schema.IDENTITY).fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            # A power cut while the file was being made. Whoever may write rolls that back, and looks again.
+            if readonly:
+                raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
+            return
+        version = _version(path, identity)
     if readonly and version < schema.VERSION:
         problem = f"has schema {version}, to be read it needs {schema.VERSION}: open it (or a copy) once for writing"
         raise NotAStore(str(path), problem)
 
 
 def _has_journal(path: Path) -> bool:
-    """Whether the journal holds anything that the file may lack."""
-    journal = path.with_name(path.name + "-wal")
-    return journal.exists() and journal.stat().st_size > 0
+    """Whether a journal holds anything that the file may lack."""
+    return _holds(path, "-wal") or _holds(path, "-journal")
+
+
+def _holds(path: Path, suffix: str) -> bool:
+    beside = path.with_name(path.name + suffix)
+    return beside.exists() and beside.stat().st_size > 0
 
 
 def _version(path: Path, identity: Row) -> int:
@@ -136,7 +155,7 @@ def _version(path: Path, identity: Row) -> int:
     return int(version)
 
 
-async def _use_wal(path: Path, connection: aiosqlite.Connection) -> None:
+async def _use_wal(path: Path, connection: Connection) -> None:
     (mode,) = await one(connection, "PRAGMA journal_mode = WAL")
     if mode != b"wal":
         problem = (
@@ -145,7 +164,7 @@ async def _use_wal(path: Path, connection: aiosqlite.Connection) -> None:
         raise StoreUnavailable(str(path), problem)
 
 
-async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
+async def _migrate(path: Path, connection: Connection) -> None:
     # The lock comes first: another process may be making the same file, and a file that cannot be written
     # should say so now, not in the middle of a run.
     await connection.execute("BEGIN IMMEDIATE")
@@ -159,9 +178,7 @@ async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
     await connection.execute("COMMIT")
 
 
-async def _check_schema(
-    path: Path, connection: aiosqlite.Connection, version: int, *, to_read: bool = False
-) -> None:
+async def _check_schema(path: Path, connection: Connection, version: int, *, to_read: bool = False) -> None:
     """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
 
     A view could stand for a table and have no end, a trigger could delete what was just appended. Who only

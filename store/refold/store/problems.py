@@ -3,7 +3,6 @@
 import sqlite3
 from types import TracebackType
 
-from refold.reducers.errors import RefoldError
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
 
 _CORRUPT = "the database is corrupt: copy the file and its -wal, then try `sqlite3 FILE .recover`"
@@ -13,6 +12,8 @@ _UNAVAILABLE: dict[int, str] = {
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only: make both writable, or copy the file elsewhere",
     sqlite3.SQLITE_BUSY: "another program holds its lock: close that, then go on",
     sqlite3.SQLITE_LOCKED: "another program holds its lock: close that, then go on",
+    sqlite3.SQLITE_PROTOCOL: "another program holds its lock: close that, then go on",
+    sqlite3.SQLITE_TOOBIG: "an event is larger than SQLite takes: a body or a content of 1 GB is too long",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened or made: look whether its folder exists and may be written",
     sqlite3.SQLITE_IOERR: "the disk failed: look at the system's log, then go on",
     sqlite3.SQLITE_NOMEM: "out of memory",
@@ -25,6 +26,10 @@ _DAMAGED: dict[int, str] = {
     sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: somebody changed the schema or the rows",
     sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: somebody changed the schema",
 }
+
+
+FAILED = (sqlite3.Error, UnicodeDecodeError)
+"""What a statement raises when SQLite fails. What it says quotes the file, and that can be damaged."""
 
 
 class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
@@ -42,14 +47,24 @@ class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, UnicodeDecodeError):  # what SQLite says quotes the file, and that can be damaged
-            raise DamagedStore(self._path, f"{_CORRUPT} (what SQLite said is not UTF-8)") from error
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, FAILED):
             raise translate(self._path, error, writing=self._writing) from error
 
 
-def translate(path: str, error: sqlite3.Error, *, writing: bool = False) -> RefoldError:
-    """What `error` means for whoever wanted something from the store at `path`."""
+def translate(
+    path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool = False
+) -> StoreUnavailable | DamagedStore | NotAStore:
+    """What `error` means for whoever wanted something from the store at `path`; its cause is set."""
+    told = _translated(path, error, writing=writing)
+    told.__cause__ = error
+    return told
+
+
+def _translated(
+    path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool
+) -> StoreUnavailable | DamagedStore | NotAStore:
+    if isinstance(error, UnicodeDecodeError):
+        return DamagedStore(path, f"{_CORRUPT} (what SQLite said is not UTF-8)")
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     primary = code & 0xFF if code is not None else None  # the upper bits are detail

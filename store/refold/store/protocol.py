@@ -11,13 +11,17 @@ import msgspec
 
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 
+LEASE_SECONDS = 30.0
+"""How long a lease is good for when nothing else is said."""
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as bytes, before it is stored.
 
     `body` and `content` are JSON text (`content` None: the event said nothing). `salt` blinds the
     content's digest, so that a short erased text cannot be found by guessing; it goes with the content.
-    `at` is integer nanoseconds since the Unix epoch.
+    `at` is integer nanoseconds since the Unix epoch. `content_digest`, beside content None, is that of a content
+    which was erased before the record came here (out of a bundle): else it is computed.
     """
 
     at: int
@@ -25,6 +29,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes
     content: bytes | None = None
     salt: bytes = b""
+    content_digest: bytes | None = None
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -59,6 +64,49 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     token: int
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """That a run has an engine, or wants one.
+
+    `holder` has the lease under `token`, for `seconds` more if it does not renew it. Nobody has it where `holder` is
+    "": then the run is to be taken up in `seconds`, 0 or less: now.
+    """
+
+    run: str
+    holder: str
+    token: int
+    seconds: float
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A state after event `seq`, as bytes: a cache. Who reads another `version` than it writes folds the log."""
+
+    seq: int
+    version: str
+    data: bytes
+
+
+class SealedHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An entry of the log of heads: at some time, event `seq` of `run` had this hash. `place` counts from 1."""
+
+    place: int
+    run: str
+    seq: int
+    hash: bytes
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A signed tree head: the Merkle root over the first `size` entries of the log of heads.
+
+    `at` is nanoseconds since the epoch, `key` the public Ed25519 key (32 bytes), `signature` 64 bytes.
+    """
+
+    size: int
+    at: int
+    root: bytes
+    key: bytes
+    signature: bytes
+
+
 class StoreError(WorldFailed):
     """The store could not do what was asked; `run` names the run, "" where none is concerned."""
 
@@ -84,7 +132,38 @@ class LeaseLost(StoreError):
         self.run, self.token, self.current = run, token, current
 
     def __str__(self) -> str:
-        return f"run {self.run} is leased under token {self.current}, not {self.token}: another engine has it; stop"
+        now = f"under token {self.current}" if self.current else "to nobody"
+        return f"run {self.run} is leased {now}, not under {self.token} any more: another engine has it, or had it; stop"
+
+
+class Held(StoreError):
+    """Another engine has the run's lease. Nothing was changed.
+
+    `token` is that of its lease: whoever knows that the holder is gone may take the run over with it.
+    """
+
+    def __init__(self, run: str, holder: str, token: int, seconds: float) -> None:
+        super().__init__(run, holder, token, seconds)
+        self.run, self.holder, self.token, self.seconds = run, holder, token, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} is driven by {self.holder}, whose lease has {self.seconds:.0f} s left unless it renews it: "
+            "wait for it, or stop that one"
+        )
+
+
+class SealedElsewhere(StoreError):
+    """Another seal came first. Nothing of ours was written."""
+
+    def __init__(self, expected: int, size: int) -> None:
+        super().__init__(expected, size)
+        self.expected, self.size = expected, size
+
+    def __str__(self) -> str:
+        return (
+            f"the log of heads has {self.size} entries, not {self.expected}: somebody else sealed; try again"
+        )
 
 
 class StoreUnavailable(StoreError):
@@ -166,8 +245,78 @@ class Store(Protocol):
         """The events with these numbers, ascending; numbers that the run does not have are left out."""
         ...
 
-    async def lease(self, run: str) -> Lease:
-        """The right to append to `run`."""
+    async def erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head:
+        """Take content and salt of these events away for good, and append `notice`, which says so: both or neither.
+
+        The digests stay, and the chain holds. Snapshots of the run go too. Raises as `append`; `WrongUse` for a
+        number that the run does not have, or an event that never had content. An erased one may be erased again.
+        """
+        ...
+
+    async def lease(
+        self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
+    ) -> Lease:
+        """Take the run for `holder`, for so long by the store's own clock; the run need not have events yet.
+
+        The token is greater than any before it: who had the run is fenced out. Raises `Held` while somebody has it,
+        unless `over` is the token of that very lease. A lease whose end lies further away than it was ever given for
+        (the clock was set back) has its own length left from now.
+        """
+        ...
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """Have the lease for so long from now; one that ran out is good again if nobody took the run meanwhile.
+
+        Raises `LeaseLost`.
+        """
+        ...
+
+    async def release(self, lease: Lease, after: float | None = None) -> None:
+        """Let go of the run. It is to be taken up again in `after` seconds; None: when somebody wakes it.
+
+        A lease that was lost has nothing to let go of, and nothing happens.
+        """
+        ...
+
+    async def wake(self, run: str) -> None:
+        """Have the run taken up as soon as nobody has it. One that is held now is due when it is released."""
+        ...
+
+    async def due(self, most: int) -> Sequence[str]:
+        """Ids of runs that want an engine now and that nobody has, those that wait longest first.
+
+        They were woken or released to be taken up by now, or their engine's lease ran out.
+        """
+        ...
+
+    async def claim(self, run: str) -> Claim | None:
+        """Who has the run, or since when it wants an engine; None for one that wants none."""
+        ...
+
+    async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot in place of the run's last one, if it is of a later event. It never delays an append long."""
+        ...
+
+    async def snapshot(self, run: str, version: str) -> Snapshot | None:
+        """The run's snapshot if it is of this version, and of the log as it stands: its event has the same hash."""
+        ...
+
+    async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
+        """Append the entries to the log of heads, and the seal over all of it: all or nothing.
+
+        Places go on from the last one, and `seal.size` is the last place; there may be no new entry, for a new
+        signature. Raises `SealedElsewhere`.
+        """
+        ...
+
+    def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
+        """The log of heads with `after < place`, in order, in chunks of bounded size."""
+        ...
+
+    def seals(self) -> AsyncIterator[Sequence[Seal]]:
+        """The seals, the oldest first, in chunks of bounded size."""
         ...
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:

@@ -5,8 +5,6 @@ together on disk and needs no second index. Columns stand from small to large: S
 and the hash of a head must not cost a walk through a megabyte of content.
 """
 
-from functools import cache
-
 APPLICATION_ID = 0x72666C64
 """What the file's header says about who made it: "rfld"."""
 
@@ -15,8 +13,22 @@ SEQ_MASK = 2**SEQ_BITS - 1
 MAX_NUMBER = 2**31 - 1
 """The highest number of a run: a key has 63 bits and a sign."""
 
+
+def _append_only(table: str, key: str) -> tuple[str, ...]:
+    """The triggers that let a table only grow. REPLACE deletes the old row without asking any DELETE trigger."""
+    return (
+        f"CREATE TRIGGER {table}_is_final BEFORE UPDATE ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never changed'); END",
+        f"CREATE TRIGGER {table}_stays BEFORE DELETE ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never shortened'); END",
+        f"CREATE TRIGGER {table}_is_new BEFORE INSERT ON {table} "  # noqa: S608
+        f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {key} = NEW.{key}) "
+        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never replaced'); END",
+    )
+
+
 # One tuple of statements a version; `PRAGMA user_version` counts those that were applied. Released versions never
-# change. There is no way to erase yet, so UPDATE and DELETE have no exception yet.
+# change.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         f"PRAGMA application_id = {APPLICATION_ID}",
@@ -76,6 +88,60 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ON event.key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295
         """,
     ),
+    (
+        "DROP TRIGGER event_is_final",
+        # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
+        """
+        CREATE TRIGGER event_is_final BEFORE UPDATE ON event
+        WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
+                  AND NEW.key IS OLD.key AND NEW.at IS OLD.at AND NEW.kind IS OLD.kind AND NEW.hash IS OLD.hash
+                  AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
+        BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
+        """,
+        # A run has a row here exactly while it has an engine or wants one. No log: rows come and go.
+        """
+        CREATE TABLE claim (
+            number INTEGER PRIMARY KEY,  -- run.number
+            holder TEXT NOT NULL,  -- who drives it; '': nobody, it is to be taken up
+            until INTEGER NOT NULL,  -- when the lease ends, or the run is to be taken up: ms since 1970, UTC
+            length INTEGER NOT NULL,  -- how far away that was when it was written, ms
+            woken INTEGER NOT NULL  -- 1: to be taken up again as soon as its holder lets go
+        ) STRICT
+        """,
+        "CREATE INDEX claim_until ON claim (until)",
+        # Nobody knows which runs of an older file were abandoned: a worker looks at each once.
+        "INSERT INTO claim SELECT number, '', 0, 0, 0 FROM run",
+        # A cache: deleting it changes nothing but time.
+        """
+        CREATE TABLE snapshot (
+            number INTEGER PRIMARY KEY,  -- run.number
+            seq INTEGER NOT NULL,
+            hash BLOB NOT NULL,  -- of that event: what the snapshot is a snapshot of
+            version TEXT NOT NULL,
+            data BLOB NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TABLE sealed_head (
+            place INTEGER PRIMARY KEY CHECK (place > 0),
+            run TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            hash BLOB NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TABLE seal (
+            number INTEGER PRIMARY KEY CHECK (number > 0),
+            size INTEGER NOT NULL,  -- the last place that it covers
+            at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
+            root BLOB NOT NULL,
+            key BLOB NOT NULL,
+            signature BLOB NOT NULL
+        ) STRICT
+        """,
+        *_append_only("sealed_head", "place"),
+        *_append_only("seal", "number"),
+    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -93,35 +159,67 @@ WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY
 """
 
 _COLUMNS = "key, at, kind, hash, content_digest, salt, body, content"
-_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
 
-# Parameters: the run's number << 32, three times over the expected head; then the run's number and the token.
-_IF_UNMOVED = """
-WHERE coalesce((SELECT key FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1), ?) = ?
-AND (SELECT token FROM run WHERE number = ?) = ?
-"""
+# Bytes bound as they are, and called text by SQLite: a decoded string would be encoded again to be bound.
+INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))"  # noqa: S608
 
-MAX_ROWS = 64
-"""The most rows of one INSERT: 64 statements fit the statement cache, and 512 parameters any SQLite."""
+ADD_RUN = "INSERT INTO run (id) VALUES (?)"
+FENCE = "UPDATE run SET token = ? WHERE number = ?"
 
+# The database's own time, ms since 1970. SQLite knows `unixepoch('subsec')` from 3.42 on only; its Julian days are
+# counted in whole ms inside, and one statement sees one instant.
+NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
-@cache
-def insert(rows: int) -> str:
-    """The statement that appends so many events if the run's head and lease are as expected, else none."""
-    return f"INSERT INTO event ({_COLUMNS}) SELECT * FROM (VALUES {', '.join([_ROW] * rows)}) {_IF_UNMOVED}"  # noqa: S608
-
-
-# A longer append is laid out in a table of this connection first, and copied by one statement: so no transaction
-# is ever open between two round trips, where other appends or a cancellation could get into it.
-STAGING = "CREATE TEMP TABLE IF NOT EXISTS staging (ticket, key, at, kind, hash, content_digest, salt, body, content)"
-STAGE = "INSERT INTO temp.staging VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-UNSTAGE = "DELETE FROM temp.staging WHERE ticket = ?"
-INSERT_STAGED = f"""
-INSERT INTO event ({_COLUMNS})
-SELECT {_COLUMNS} FROM (SELECT * FROM temp.staging WHERE ticket = ? ORDER BY key) {_IF_UNMOVED}
+# Parameters: run's number, holder ('': nobody), ms from now.
+SET_CLAIM = f"""
+INSERT INTO claim VALUES (?1, ?2, {NOW} + ?3, ?3, 0)
+ON CONFLICT (number) DO UPDATE SET holder = ?2, until = {NOW} + ?3, length = ?3, woken = 0
+"""  # noqa: S608
+RENEW_CLAIM = f"UPDATE claim SET until = {NOW} + ?2, length = ?2 WHERE number = ?1 AND holder <> ''"  # noqa: S608
+DROP_CLAIM = "DELETE FROM claim WHERE number = ?"
+WAKE = f"""
+INSERT INTO claim VALUES (?, '', {NOW}, 0, 0) ON CONFLICT (number) DO UPDATE SET
+    woken = holder <> '',
+    length = iif(holder = '', 0, length),
+    until = iif(holder = '', min(until, {NOW}), until)
 """  # noqa: S608
 
-ADD_RUN = "INSERT INTO run (id) SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM run WHERE id = ?1)"
+# The clock was set back since: see `claims`. The first condition is for the index.
+_ASTRAY = f"until > {NOW} AND until > {NOW} + length"
+CUT_CLAIMS = f"UPDATE claim SET until = {NOW} + length WHERE {_ASTRAY}"  # noqa: S608
+CUT_CLAIM = f"{CUT_CLAIMS} AND number = ?"
+ANY_ASTRAY = f"SELECT EXISTS (SELECT 1 FROM claim WHERE {_ASTRAY})"  # noqa: S608
+
+# Who wants an engine and has none. A run that has a number but no event yet is nothing that anybody could take up.
+DUE = f"""
+SELECT claim.number, run.id FROM claim CROSS JOIN run ON run.number = claim.number
+WHERE until <= {NOW}
+AND EXISTS (SELECT 1 FROM event WHERE key BETWEEN claim.number << 32 AND (claim.number << 32) + 4294967295)
+ORDER BY until, claim.number LIMIT ?
+"""  # noqa: S608
+
+# ms left, whether it was woken, the token, the holder.
+CLAIM = f"""
+SELECT min(claim.until - {NOW}, claim.length), claim.woken, run.token, claim.holder
+FROM run CROSS JOIN claim ON claim.number = run.number WHERE run.id = ?
+"""  # noqa: S608
+
+# Parameters: run's number, number of the event, version, data. A snapshot of an event that is not there is none.
+SAVE_SNAPSHOT = """
+INSERT INTO snapshot SELECT run.number, ?2, event.hash, ?3, ?4 FROM run CROSS JOIN event
+ON event.key = (run.number << 32) + ?2 WHERE run.id = ?1
+ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, version = excluded.version, data = excluded.data
+WHERE excluded.seq > snapshot.seq
+"""
+DROP_SNAPSHOT = "DELETE FROM snapshot WHERE number = ?"
+
+# An event's hash, and its content's digest or NULL.
+DIGEST = "SELECT hash, content_digest FROM event WHERE key = ?"
+ERASE = "UPDATE event SET content = NULL, salt = NULL WHERE key = ?"
+
+SEALED = "SELECT coalesce(max(place), 0) FROM sealed_head"
+ADD_SEALED = "INSERT INTO sealed_head VALUES (?, ?, ?, ?)"
+ADD_SEAL = "INSERT INTO seal (size, at, root, key, signature) VALUES (?, ?, ?, ?, ?)"
 
 # The statements below are read in pages, which measure a row by its last two columns (`database.PagedCursor`).
 
@@ -147,3 +245,13 @@ SOME_EVENTS = f"""
 SELECT {_COLUMNS} FROM event
 WHERE key > ?1 AND key IN (SELECT ?2 + value FROM json_each(?3)) ORDER BY key
 """  # noqa: S608
+
+# Number of the event, version, data.
+SNAPSHOT = """
+SELECT snapshot.seq, snapshot.version, snapshot.data FROM run CROSS JOIN snapshot ON snapshot.number = run.number
+CROSS JOIN event ON event.key = (run.number << 32) + snapshot.seq AND event.hash = snapshot.hash
+WHERE run.id = ? AND snapshot.version = ?
+"""
+
+SEALED_HEADS = "SELECT place, seq, run, hash FROM sealed_head WHERE place > ? ORDER BY place"
+SEALS = "SELECT number, size, at, key, signature, root FROM seal WHERE number > ? ORDER BY number"

@@ -1,22 +1,40 @@
-"""The store on disk: one SQLite file, through aiosqlite.
-
-The hash chain is computed here, from the head that we believe the run to have. The one statement that writes also
-checks that head and the lease, in its own transaction: what was computed from a wrong belief is never written.
-"""
+"""The store on disk: one SQLite file, through aiosqlite."""
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, TypeVarTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import schema
-from refold.store.asking import can_name, check_append, check_prefix, check_run
-from refold.store.chain import GENESIS, extend
+from refold.store import claims, evidence, rows, schema
+from refold.store.asking import (
+    check_append,
+    check_erasure,
+    check_holder,
+    check_prefix,
+    check_run,
+    check_seal,
+    milliseconds,
+)
+from refold.store.chain import GENESIS
 from refold.store.pages import Pages
-from refold.store.protocol import Conflict, DamagedStore, Head, Lease, LeaseLost, Record, Stored
+from refold.store.protocol import (
+    LEASE_SECONDS,
+    Claim,
+    Head,
+    Held,
+    Lease,
+    Record,
+    Seal,
+    SealedHead,
+    Snapshot,
+    Stored,
+)
+from refold.store.rows import Place, Row
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -27,29 +45,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-# What a row of an event holds. Its table takes nothing else, but a damaged page may hold anything.
-_COLUMNS: dict[str, type | tuple[type, ...]] = {
-    "key": int,
-    "at": int,
-    "kind": bytes,
-    "hash": bytes,
-    "content_digest": (bytes, NoneType),
-    "salt": (bytes, NoneType),
-    "body": bytes,
-    "content": (bytes, NoneType),
-}
-
-_MAX_PLACES = 4096
-_FIRST_TOKEN = 1
-
-
-class _Place(NamedTuple):
-    """Where a run stands in the file: its number, the token of its lease, its head."""
-
-    number: int
-    token: int
-    head: Head
-
 
 class SqliteStore:
     """A log for each run in one SQLite file. Works on asyncio and trio; made by `open`.
@@ -59,12 +54,10 @@ class SqliteStore:
     """
 
     def __init__(self, bridge: "Bridge", database: "Database") -> None:
-        self._bridge, self._database = bridge, database
+        self._bridge, self._database, self._path = bridge, database, database.path
         self._closed = False
         self._calls = 0  # under way
         self._idle: Event | None = None  # somebody waits for the last of them
-        # Heads that were true once, and so are true or outdated, never wrong: a run's past does not change.
-        self._places: dict[str, _Place] = {}
 
     @classmethod
     async def open(
@@ -99,11 +92,7 @@ class SqliteStore:
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
         check_append(run, expected_seq, lease, records)
-        try:
-            return await self._append(run, expected_seq, lease, records)
-        except BaseException:
-            self._places.pop(run, None)
-            raise
+        return await self._call(self._database.committer.append, run, expected_seq, lease, records)
 
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
@@ -121,11 +110,11 @@ class SqliteStore:
                 span = await self._span(run, after, upto)
             if span[0] >= span[1]:
                 return ()
-            rows = await self._call(self._database.page, schema.EVENTS, span)
-            if rows and rows[-1][0] <= span[0]:
-                raise self._out_of_order()
-            span = (rows[-1][0] if rows else span[1], span[1])
-            return [_stored(self._database.path, run, row) for row in rows]
+            page = await self._call(self._database.page, schema.EVENTS, span)
+            if page and page[-1][0] <= span[0]:
+                raise rows.out_of_order(self._path)
+            span = (page[-1][0] if page else span[1], span[1])
+            return rows.to_events(self._path, run, page)
 
         return Pages(following)
 
@@ -135,17 +124,84 @@ class SqliteStore:
         wanted = json.dumps([seq for seq in seqs if place and 0 < seq <= place.head.seq])
         low = place.number << schema.SEQ_BITS if place else 0
         events, after = list[Stored](), low
-        while rows := await self._call(self._database.page, schema.SOME_EVENTS, (after, low, wanted)):
-            if rows[-1][0] <= after:
-                raise self._out_of_order()
-            events += [_stored(self._database.path, run, row) for row in rows]
-            after = rows[-1][0]
+        while page := await self._call(self._database.page, schema.SOME_EVENTS, (after, low, wanted)):
+            if page[-1][0] <= after:
+                raise rows.out_of_order(self._path)
+            events += rows.to_events(self._path, run, page)
+            after = page[-1][0]
         return events
 
-    async def lease(self, run: str) -> Lease:
-        """See `Store.lease`. So far every run has one lease for everybody; its token is 1."""
-        place = await self._find(run)
-        return Lease(run=run, token=place.token if place else _FIRST_TOKEN)
+    async def erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head:
+        """See `Store.erase`."""
+        check_erasure(run, expected_seq, lease, seqs, notice)
+        return await self._call(self._database.erase, run, expected_seq, lease, seqs, notice)
+
+    async def lease(
+        self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
+    ) -> Lease:
+        """See `Store.lease`."""
+        check_run(run)
+        check_holder(holder)
+        taken = await self._write(claims.lease, self._path, run, holder, milliseconds(seconds), over)
+        if isinstance(taken, Held):
+            raise taken
+        return taken
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """See `Store.renew`."""
+        if lost := await self._write(claims.renew, self._path, lease, milliseconds(seconds)):
+            raise lost
+
+    async def release(self, lease: Lease, after: float | None = None) -> None:
+        """See `Store.release`."""
+        later = None if after is None else milliseconds(max(after, 0.0))
+        await self._write(claims.release, self._path, lease, later)
+
+    async def wake(self, run: str) -> None:
+        """See `Store.wake`."""
+        check_run(run)
+        await self._write(claims.wake, self._path, run)
+
+    async def due(self, most: int) -> Sequence[str]:
+        """See `Store.due`."""
+        found, astray = await self._read(claims.due, most)
+        if astray and self._database.writes:
+            await self._write(claims.cut)
+            found, _ = await self._read(claims.due, most)
+        return found
+
+    async def claim(self, run: str) -> Claim | None:
+        """See `Store.claim`."""
+        check_run(run)
+        return await self._read(claims.claim, self._path, run)
+
+    async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
+        """See `Store.save_snapshot`."""
+        check_run(run)
+        await self._write(evidence.save_snapshot, run, snapshot)
+
+    async def snapshot(self, run: str, version: str) -> Snapshot | None:
+        """See `Store.snapshot`."""
+        check_run(run)
+        found = await self._call(self._database.page, schema.SNAPSHOT, (run, version))
+        if not found or not all(map(isinstance, found[0], (int, bytes, bytes))):
+            return None
+        return Snapshot(seq=found[0][0], version=version, data=found[0][2])
+
+    async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
+        """See `Store.add_seal`."""
+        check_seal(heads, seal)
+        await self._write(evidence.add_seal, heads, seal)
+
+    def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
+        """See `Store.sealed_heads`."""
+        return self._pages(schema.SEALED_HEADS, max(after, 0), partial(rows.to_sealed_head, self._path))
+
+    def seals(self) -> AsyncIterator[Sequence[Seal]]:
+        """See `Store.seals`."""
+        return self._pages(schema.SEALS, 0, partial(rows.to_seal, self._path))
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
         """See `Store.runs`. Runs are as new as their first append.
@@ -158,13 +214,13 @@ class SqliteStore:
 
         async def following() -> Sequence[tuple[str, Head]]:
             nonlocal below, damaged
-            while rows := await self._call(self._database.page, schema.RUNS, (below, prefix)):
-                if rows[-1][0] >= below:
-                    raise self._out_of_order()
-                below = rows[-1][0]
+            while page := await self._call(self._database.page, schema.RUNS, (below, prefix)):
+                if page[-1][0] >= below:
+                    raise rows.out_of_order(self._path)
+                below = page[-1][0]
                 listed = list[tuple[str, Head]]()
-                for number, key, name, digest in rows:
-                    run, head = _id(name), _head(number, key, digest)
+                for number, key, name, digest in page:
+                    run, head = rows.run_id(name), rows.head(number, key, digest)
                     if run and head:
                         listed.append((run, head))
                     else:
@@ -172,7 +228,7 @@ class SqliteStore:
                 if listed:
                     return listed
             if damaged is not None:
-                raise _damaged_run(self._database.path, damaged)
+                raise rows.damaged_run(self._path, damaged)
             return ()
 
         return Pages(following)
@@ -201,46 +257,22 @@ class SqliteStore:
     ) -> None:
         await self.aclose()
 
-    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        place = self._places.get(run)
-        if place is None or place.head.seq != expected_seq:
-            place = await self._place_to_append(run, expected_seq)
-        _check_place(run, place, expected_seq, lease)
-        events = extend(run, place.head, records)
-        low = place.number << schema.SEQ_BITS
-        rows = [_row(low, event) for event in events]
-        if not await self._call(self._database.insert, place.number, expected_seq, lease.token, rows):
-            _check_place(run, await self._place_to_append(run, expected_seq), expected_seq, lease)
-            # No head moves there and back between two looks.
-            problem = f"run {run} takes no event, and nobody else added one: somebody changed the schema or the rows"
-            raise DamagedStore(self._database.path, problem)
-        head = Head(seq=events[-1].seq, hash=events[-1].hash)
-        self._remember(run, place._replace(head=head))
-        return head
+    def _pages(self, sql: str, after: int, made: Callable[[Row], T]) -> AsyncIterator[Sequence[T]]:
+        """Rows in the order of their first column, above `after`."""
 
-    async def _place_to_append(self, run: str, expected_seq: int) -> _Place:
-        """The run's place after all that was asked to be written; a new run gets a number."""
-        place = await self._find_after_writes(run)
-        if place is None and expected_seq == 0:
-            await self._call(self._database.add_run, run)
-            place = await self._find_after_writes(run)
-        if place is None:
-            raise Conflict(run, expected_seq, 0)
-        return place
+        async def following() -> Sequence[T]:
+            nonlocal after
+            page = await self._call(self._database.page, sql, (after,))
+            if page and page[-1][0] <= after:
+                raise rows.out_of_order(self._path)
+            after = page[-1][0] if page else after
+            return [made(row) for row in page]
 
-    def _remember(self, run: str, place: _Place) -> None:
-        self._places.pop(run, None)
-        self._places[run] = place
-        if len(self._places) > _MAX_PLACES:
-            del self._places[next(iter(self._places))]
+        return Pages(following)
 
-    async def _find(self, run: str) -> _Place | None:
+    async def _find(self, run: str) -> Place | None:
         check_run(run)
-        return _place(self._database.path, await self._call(self._database.page, schema.PLACE, (run,)))
-
-    async def _find_after_writes(self, run: str) -> _Place | None:
-        rows = await self._call(self._database.page_after_writes, schema.PLACE, (run,))
-        return _place(self._database.path, rows)
+        return await self._read(claims.find, self._path, run)
 
     async def _span(self, run: str, after: int, upto: int | None) -> tuple[int, int]:
         """The key after which to read, and the last one to read."""
@@ -252,15 +284,15 @@ class SqliteStore:
         start = min(after, last) if after > 0 else -1
         return low + start, low + (last if upto is None else min(max(upto, 0), last))
 
-    def _out_of_order(self) -> DamagedStore:
-        # SQLite believes the order of a damaged page. Whoever reads on from its last row would do so for ever.
-        return DamagedStore(
-            self._database.path, "rows are out of order: copy the file, then try `sqlite3 FILE .recover`"
-        )
+    async def _write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+        return await self._call(lambda: self._database.write(function, *args))
+
+    async def _read(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+        return await self._call(lambda: self._database.read(function, *args))
 
     async def _call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         if self._closed:
-            raise WrongUse(f"store {self._database.path} is closed")
+            raise WrongUse(f"store {self._path} is closed")
         self._calls += 1
         try:
             return await self._bridge.call(function, *args)
@@ -268,85 +300,3 @@ class SqliteStore:
             self._calls -= 1
             if self._idle and not self._calls:
                 self._idle.set()
-
-
-def _check_place(run: str, place: _Place, expected_seq: int, lease: Lease) -> None:
-    # The lease first: who has lost it should stop, not read again.
-    if place.token != lease.token:
-        raise LeaseLost(run, lease.token, place.token)
-    if place.head.seq != expected_seq:
-        raise Conflict(run, expected_seq, place.head.seq)
-
-
-def _place(path: str, rows: Sequence[tuple[Any, ...]]) -> _Place | None:
-    if not rows:
-        return None
-    number, token, key, _, digest = rows[0]
-    head = _head(number, key, digest)
-    if head is None or not isinstance(token, int):
-        raise _damaged_run(path, number)
-    return _Place(number, token, head)
-
-
-def _head(number: int, key: int | None, digest: object) -> Head | None:
-    """The head of the run with this number; None if no store wrote it so."""
-    if not 0 < number <= schema.MAX_NUMBER:
-        return None
-    if key is None:
-        return Head(seq=0, hash=GENESIS)
-    seq = key & schema.SEQ_MASK
-    return Head(seq=seq, hash=digest) if seq and isinstance(digest, bytes) else None
-
-
-def _id(name: object) -> str | None:
-    """The id as it was read; None if no run can have it."""
-    # Bytes that are no UTF-8 become lone surrogates, which no id has.
-    run = name.decode(errors="surrogateescape") if isinstance(name, bytes) else ""
-    return run if can_name(run) else None
-
-
-def _damaged_run(path: str, number: int) -> DamagedStore:
-    return DamagedStore(
-        path, f"run number {number}: its number, id, token or head is none that a store writes"
-    )
-
-
-def _row(low: int, event: Stored) -> tuple[Any, ...]:
-    # As text, or SQLite would take it for a blob, which no shell shows.
-    content = None if event.content is None else event.content.decode()
-    digest, salt = event.content_digest, event.salt or None
-    return (low + event.seq, event.at, event.kind, event.hash, digest, salt, event.body.decode(), content)
-
-
-def _stored(path: str, run: str, row: tuple[Any, ...]) -> Stored:
-    if not all(map(isinstance, row, _COLUMNS.values())):
-        raise _damaged_event(path, run, row)
-    key, at, kind, digest, content_digest, salt, body, content = row
-    return Stored(
-        run=run,
-        seq=key & schema.SEQ_MASK,
-        at=at,
-        kind=_text(kind),
-        body=body,
-        content=content,
-        salt=salt or b"",
-        hash=digest,
-        content_digest=content_digest,
-    )
-
-
-def _damaged_event(path: str, run: str, row: tuple[Any, ...]) -> DamagedStore:
-    name, value = next(
-        (name, value)
-        for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)
-        if not isinstance(value, kind)
-    )
-    said = (
-        f"event {row[0] & schema.SEQ_MASK} of run {run}: its {name} is {value!r:.40}, which no store writes"
-    )
-    return DamagedStore(path, said)
-
-
-def _text(value: bytes) -> str:
-    # What we wrote is UTF-8. What somebody else wrote over it must still be readable, to be shown as damaged.
-    return value.decode(errors="backslashreplace")

@@ -2,8 +2,28 @@
 
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.files import files
-from refold.engine.tools.protocol import BadArguments, CallContext, Tool
+from refold.engine.tools.protocol import (
+    BadArguments,
+    CallContext,
+    DidNot,
+    Happened,
+    Reconciled,
+    Tool,
+    Unknown,
+)
 from refold.engine.tools.shell import shell
 from refold.engine.tools.todos import todos
 
-__all__ = ["BadArguments", "CallContext", "Tool", "files", "shell", "todos", "tool"]
+__all__ = [
+    "BadArguments",
+    "CallContext",
+    "DidNot",
+    "Happened",
+    "Reconciled",
+    "Tool",
+    "Unknown",
+    "files",
+    "shell",
+    "todos",
+    "tool",
+]

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from refold.engine.tools.digest import source_digest
 from refold.engine.tools.docstring import parse
 from refold.engine.tools.protocol import CallContext, Tool
+from refold.engine.tools.reconciling import Called, reconciler
 from refold.engine.tools.signature import Accepts, accepts
+from refold.engine.tools.threads import in_thread
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ToolSchema
 from refold.reducers.text import clean
@@ -23,7 +23,7 @@ from refold.reducers.vocabulary import Replay
 
 P = ParamSpec("P")
 R = TypeVar("R")
-ReplayClass = Replay | Literal["read_only", "idempotent", "at_most_once"]
+ReplayClass = Replay | Literal["read_only", "idempotent", "reconcilable", "at_most_once"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
 
@@ -43,6 +43,7 @@ def tool(
     replay: ReplayClass = "at_most_once",
     timeout: float | None = None,
     redact: Callable[[str], str] | None = None,
+    reconcile: Callable[..., object] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -52,6 +53,7 @@ def tool(
     replay: ReplayClass = "at_most_once",
     timeout: float | None = None,
     redact: Callable[[str], str] | None = None,
+    reconcile: Callable[..., object] | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, async or not; bare or with options.
 
@@ -60,15 +62,17 @@ def tool(
     call's context. A result that is text is passed on as it is, None is empty text, anything else becomes JSON.
 
     `replay` says what may be done with a call whose end nobody saw; `timeout` is in seconds. `redact` is applied
-    to what the tool returns or raises before anything is recorded.
+    to what the tool returns or raises before anything is recorded. `reconcile`, for `replay="reconcilable"`, is a
+    function that says what became of such a call: `Happened`, `DidNot` or `Unknown`. It takes those of the tool's
+    arguments that it needs, by their names, and a `CallContext`.
 
     A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for, and
     may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function that cannot
     be a tool.
     """
     if function is None:
-        return partial(_made, name=name, replay=replay, timeout=timeout, redact=redact)
-    return _made(function, name=name, replay=replay, timeout=timeout, redact=redact)
+        return partial(_made, name=name, replay=replay, timeout=timeout, redact=redact, reconcile=reconcile)
+    return _made(function, name=name, replay=replay, timeout=timeout, redact=redact, reconcile=reconcile)
 
 
 def _made(
@@ -78,6 +82,7 @@ def _made(
     replay: ReplayClass,
     timeout: float | None,
     redact: Callable[[str], str] | None,
+    reconcile: Callable[..., object] | None,
 ) -> FunctionTool[P, R]:
     called = _name(function, name)
     if timeout is not None and not 0 < timeout < math.inf:
@@ -91,8 +96,9 @@ def _made(
         run=_runner(function, takes),
         replay=_replay(called, replay),
         timeout=timeout,
-        digest=hashlib.sha256(f"{source_digest(function)}\n{takes.schema}".encode()).hexdigest(),
+        digest=hashlib.sha256(f"{_sources(function, reconcile)}\n{takes.schema}".encode()).hexdigest(),
         redact=redact,
+        reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile), as_text),
         function=function,
     )
 
@@ -111,27 +117,34 @@ def _name(function: Callable[..., object], name: str | None) -> str:
 
 
 def _replay(name: str, replay: str) -> Replay:
-    """The replay class; `reconcilable` is refused here, for a decorated function has nobody to ask what happened."""
-    offered = (Replay.READ_ONLY, Replay.IDEMPOTENT, Replay.AT_MOST_ONCE)
-    if replay not in offered:
-        raise WrongUse(f"tool {name}: replay: expected one of {', '.join(offered)}, got {replay!r}")
+    if replay not in tuple(Replay):
+        raise WrongUse(f"tool {name}: replay: expected one of {', '.join(Replay)}, got {replay!r}")
     return Replay(replay)
 
 
+def _sources(function: Callable[..., object], reconcile: Callable[..., object] | None) -> str:
+    return "\n".join(source_digest(each) for each in (function, reconcile) if each is not None)
+
+
 def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, CallContext], Awaitable[str]]:
+    called = _called(function)
+
     async def run(arguments: str, context: CallContext) -> str:
-        call = partial(function, **takes.bind(arguments, context))
-        if inspect.iscoroutinefunction(function):
-            return as_text(await call())
-        # A limiter of its own: on trio an abandoned thread keeps its place in a shared one, and a few tools
-        # that hang would then hold up every other for good.
-        (result,) = await anyio.to_thread.run_sync(
-            lambda: (call(),), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-        )
-        # An async function may hide behind a plain wrapper; in the tuple, because trio refuses a bare coroutine.
-        return as_text(await result if inspect.isawaitable(result) else result)
+        return as_text(await called(takes.bind(arguments, context)))
 
     return run
+
+
+def _called(function: Callable[..., Any]) -> Called:
+    async def called(keywords: dict[str, Any]) -> object:
+        call = partial(function, **keywords)
+        if inspect.iscoroutinefunction(function):
+            return await call()
+        result = await in_thread(call)
+        # An async function may hide behind a plain wrapper.
+        return await result if inspect.isawaitable(result) else result
+
+    return called
 
 
 def as_text(result: object) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ToolSchema
 from refold.reducers.vocabulary import Replay, ToolError
 
@@ -32,6 +33,29 @@ class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: ToolError | None = None
 
 
+class Happened(msgspec.Struct, frozen=True):
+    """The call had its effect. `output` is what it would have returned; None if that is lost."""
+
+    output: object = None
+    note: str = ""
+
+
+class DidNot(msgspec.Struct, frozen=True):
+    """The call had no effect, and will have none: it may be run."""
+
+    note: str = ""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """The tool cannot tell. What the policy says of calls in doubt follows."""
+
+    note: str = ""
+
+
+Reconciled = Happened | DidNot | Unknown
+"""What a tool says of a call whose end nobody saw. `note` says how it knows, and is recorded."""
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool: its schema, how it may be replayed, and the function that runs it.
 
@@ -40,6 +64,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     tool's own failure and is told to the model. `timeout` is in seconds, None for the run's own bound.
     `digest` identifies the code that was offered, hex, so that a log says which version of a tool ran.
     `redact` is applied to the output, and to the message of a failure, before anything is recorded.
+
+    `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then, says what
+    became of a call whose end nobody saw; an output that it gives is text. It changes nothing, for it may be asked
+    again. One that raises, or takes too long, does not know.
     """
 
     schema: ToolSchema
@@ -48,6 +76,15 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     digest: str = ""
     redact: Callable[[str], str] | None = None
+    reconcile: Callable[[str, CallContext], Awaitable[Reconciled]] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `WrongUse` where the replay class promises a `reconcile` that is not there, or the reverse."""
+        if (self.replay is Replay.RECONCILABLE) != (self.reconcile is not None):
+            has = "has no reconcile" if self.reconcile is None else f"is {self.replay} and has a reconcile"
+            raise WrongUse(
+                f"tool {self.name}: {has}: a tool is replay='reconcilable' together with a function reconcile=, or neither"
+            )
 
     @property
     def name(self) -> str:

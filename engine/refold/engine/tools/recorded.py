@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 import anyio
 import anyio.lowlevel
 
-from refold.engine.tools.protocol import CallContext, Tool, ToolAnswer
+from refold.engine.tools.protocol import CallContext, Reconciled, Tool, ToolAnswer
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Manifest, ToolReturned
 from refold.reducers.messages import ToolSchema
 from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import ToolError
+from refold.reducers.vocabulary import Replay, ToolError
 
 
 class RecordedTools:
@@ -36,7 +36,13 @@ class RecordedTools:
             replay=entry.replay,
             timeout=None if entry.timeout is None else entry.timeout / NANO,
             digest=entry.digest,
+            reconcile=self._recall if entry.replay is Replay.RECONCILABLE else None,
         )
+
+    async def _recall(self, arguments: str, context: CallContext) -> Reconciled:  # noqa: ARG002
+        """Says nothing: what the tool said then stands in the log as `doubt_resolved`, and comes from there."""
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
 
     async def _answer(self, arguments: str, context: CallContext) -> ToolAnswer:
         await anyio.lowlevel.checkpoint()

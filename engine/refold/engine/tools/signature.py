@@ -68,7 +68,7 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
 
     Raises `WrongUse`, naming the tool and the parameter, for a parameter that JSON Schema cannot describe.
     """
-    hints = _hints(function, tool)
+    hints = hints_of(function, tool)
     fields: list[tuple[str, Any, Any]] = []
     context = None
     for parameter in inspect.signature(function).parameters.values():
@@ -96,7 +96,8 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
     )
 
 
-def _hints(function: Callable[..., object], tool: str) -> dict[str, Any]:
+def hints_of(function: Callable[..., object], tool: str) -> dict[str, Any]:
+    """The annotations of a function, by name. Raises `WrongUse`, naming the tool, where they cannot be read."""
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:

@@ -217,11 +217,16 @@ class Note(Content, frozen=True, kw_only=True):
 
 
 class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
-    """Somebody found out how a call ended. Its result for the model follows as `tool_returned`."""
+    """Somebody found out how a call in doubt ended; `reconciled`: its own tool did. `did_not`: it runs once more.
+
+    Else its result for the model follows as `tool_returned`. Until then somebody may know better, and say
+    so; but what happened, happened.
+    """
 
     call: str
     doubt: Doubt
     by: str
+    reconciled: bool = False
     digest: str = ""
     content: Note | None = None
 
@@ -308,6 +313,7 @@ class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
     """An engine took the run up again. `in_doubt` are call ids, `changed` the tools whose code is another now.
 
     `downtime` is the time since the log's last event, nanoseconds: at most that long no engine had the run.
+    `unattended`: it only writes something down. Nothing is begun until an engine resumes the run that attends to it.
     """
 
     worker: str = ""
@@ -315,6 +321,7 @@ class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
     changed: tuple[str, ...] = ()
     downtime: Count = 0
     versions: dict[str, str] = {}
+    unattended: bool = False
 
 
 class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.checkpoint import offer_digest
+from refold.reducers.doubts import SINCE, may_be_said, unknown
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import (
@@ -40,7 +41,7 @@ from refold.reducers.state import (
     Spent,
     Stopping,
 )
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Doubt, Role
 from refold.reducers.window import MessageRef, append
 
 _NOTHING = Usage()
@@ -108,7 +109,8 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
         tools_tokens=_weight((event.policy or old.policy).estimator, tools),
     )
     mark = Mark(at=state.at, spent=state.spent)
-    return replace(state, setup=setup, origin=mark, turn=mark)
+    state = replace(state, setup=setup, origin=mark, turn=mark)
+    return _found_out(state) if state.batch else state
 
 
 def model_responded(state: RunState, event: ModelResponded) -> RunState:
@@ -194,21 +196,29 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     if not call.dispatched:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     call = replace(call, error=event.error)
-    return ended(state, call, event.chars, event.tokens, event.digest, event.preview)
+    return _found_out(ended(state, call, event.chars, event.tokens, event.digest, event.preview))
 
 
 def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
-    """Somebody looked into a call in doubt; its result follows."""
+    """Somebody looked into a call in doubt: its result follows, or it runs again. Before version 3 nothing followed."""
     call = find(state, "doubt_resolved", event.call)
     if not call.in_doubt:
         raise UnexpectedEvent("doubt_resolved", f"call {event.call} is not in doubt")
-    return state
+    if state.setup.rules < SINCE:
+        return state
+    if not may_be_said(call, event.doubt):
+        raise UnexpectedEvent("doubt_resolved", f"call {event.call} is known to have happened")
+    begins_again = event.doubt is Doubt.DID_NOT
+    known = replace(call, doubt=event.doubt, reconciled=event.reconciled, in_doubt=not begins_again)
+    return _found_out(with_call(state, known))
 
 
 def input_received(state: RunState, event: InputReceived) -> RunState:
     """A person answered. A message joins the window and begins a turn; an approval does neither."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
         raise UnexpectedEvent("input_received", f"the run is {state.agent_state}, not waiting for a person")
+    if state.batch is not None and state.approval is None:
+        raise UnexpectedEvent("input_received", "what was asked for is how calls ended")
     if (state.approval is not None) != bool(event.approvals):
         asked = "whether calls may run" if state.approval else "a message"
         raise UnexpectedEvent("input_received", f"what was asked for is {asked}")
@@ -261,7 +271,8 @@ def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
 def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
     """Time passed: a wait that is over is known to be, for a back-off or for a person."""
     asked = state.approval
-    if asked is not None and asked.deadline is not None and state.at >= asked.deadline:
+    waits = state.asked_at is not None  # a forged log may ask and not wait
+    if waits and asked is not None and asked.deadline is not None and state.at >= asked.deadline:
         return _no_longer_asked(state)
     backoff = state.backoff
     if backoff is None or backoff.passed or state.at < backoff.until:
@@ -274,8 +285,10 @@ def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
 
 def run_resumed(state: RunState, event: RunResumed) -> RunState:
     """An engine took the run up again: calls whose end nobody saw are in doubt."""
+    state = replace(state, unattended=event.unattended)
     for name in event.in_doubt:
-        state = with_call(state, replace(find(state, "run_resumed", name), in_doubt=True))
+        call = find(state, "run_resumed", name)
+        state = with_call(state, replace(call, in_doubt=True, doubt=None, reconciled=False))
     if state.asked_at is not None:
         return state  # a person's time is counted as such, whether an engine waited with them or not
     state = _postponed(state, event.downtime)
@@ -284,12 +297,22 @@ def run_resumed(state: RunState, event: RunResumed) -> RunState:
 
 def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
     """Another policy is in force from here on."""
-    return replace(state, setup=replace(state.setup, policy=_worded(event.policy, state.policy)))
+    state = replace(state, setup=replace(state.setup, policy=_worded(event.policy, state.policy)))
+    return _found_out(state) if state.batch else state
 
 
 def _worded(policy: Policy, old: Policy) -> Policy:
     # What is under way, or shown shorter, may still say what only the policy before has words for.
     return replace(policy, texts={**old.texts, **policy.texts})
+
+
+def _found_out(state: RunState) -> RunState:
+    # Of a batch that has begun: nobody is asked any more once no call is left that only a person can tell about. What
+    # is run then has as long as it had: nothing of it ran while the person was asked.
+    asked = state.asked_at
+    if asked is None or state.approval is not None or unknown(state):
+        return state
+    return _postponed(_no_longer_asked(state), state.at - asked)
 
 
 def _no_longer_asked(state: RunState) -> RunState:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
+from refold.reducers.doubts import underway
 from refold.reducers.events import Decision, Fact
 from refold.reducers.state import RunState
 
@@ -57,6 +58,4 @@ def busy(state: RunState) -> bool:
 
 def in_flight(state: RunState) -> bool:
     """Whether a call was dispatched and has no result yet."""
-    if state.batch is None:
-        return False
-    return any(call.dispatched and call.result is None for call in state.batch.calls)
+    return any(underway(state))

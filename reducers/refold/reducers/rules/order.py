@@ -10,16 +10,20 @@ from enum import Enum
 from types import MappingProxyType
 
 from refold.reducers.checkpoint import state_digest
+from refold.reducers.doubts import doubted
 from refold.reducers.events import (
     CancelRequested,
     ClockRead,
     Decision,
+    DoubtResolved,
     Event,
     Fact,
     InputReceived,
     ModelFailed,
     ModelResponded,
+    PolicyAmended,
     RunForked,
+    RunResumed,
     RunStarted,
     SummaryReturned,
     ToolReturned,
@@ -37,6 +41,7 @@ from refold.reducers.rules.answering import (
     tools_done,
     turned_down,
 )
+from refold.reducers.rules.doubting import ask_about_doubts
 from refold.reducers.rules.ending import asked_to_stop, move
 from refold.reducers.rules.failing import give_up, retry
 from refold.reducers.rules.flow import Check, FirstOf, Flow, WithoutCalls, one, settled
@@ -68,7 +73,7 @@ from refold.reducers.rules.reminding import progress
 from refold.reducers.rules.requesting import request, request_again
 from refold.reducers.state import RunState
 
-RULES = 2
+RULES = 3
 """The version of the decision rules in this file, recorded in `run_started.rules`."""
 
 DIGEST_EVERY = 256
@@ -85,6 +90,7 @@ class Phase(Enum):
     FAILURE = "on a failure"
     PARTIAL = "when part of a batch is back"
     APPROVAL = "when a person, or their time, decided about calls"
+    DOUBT = "when calls are found in doubt, or out of it"
     SUMMARY = "when a summary came back, or failed to"
     ASIDE = "when a clock was read, or a cancellation came"
 
@@ -143,6 +149,7 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
         Phase.APPROVAL: (asked_to_stop, answered, TimeLimits(), *_RUN_CALLS),
         Phase.RESULTS: (
             asked_to_stop,
+            answered,
             TimeLimits(),
             SPENT,
             tools_done,
@@ -152,7 +159,8 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
             Guards(Place.ON_NUDGE),
         ),
         Phase.FAILURE: (asked_to_stop, TimeLimits(), SPENT, overflow, broken_stream, retry, give_up),
-        Phase.PARTIAL: (asked_to_stop, TimeLimits(), dispatch_next),
+        Phase.PARTIAL: (asked_to_stop, answered, TimeLimits(), dispatch_next, ask_about_doubts),
+        Phase.DOUBT: (asked_to_stop, answered, TimeLimits(), ask_about_doubts),
         Phase.SUMMARY: (asked_to_stop, TimeLimits(), SPENT, summarised),
         Phase.ASIDE: (asked_to_stop, TimeLimits()),
     }
@@ -214,11 +222,13 @@ def _over(phase: Phase, state: RunState) -> bool:
     if state.overflowed and phase is Phase.FAILURE:
         return True  # what follows is the next request, and no other recovery
     # Here something is mostly in flight: that must not hide a deadline that has passed.
-    return state.ended if phase in (Phase.PARTIAL, Phase.ASIDE) else settled(state)
+    return state.ended if phase in (Phase.PARTIAL, Phase.DOUBT, Phase.ASIDE) else settled(state)
 
 
 def _entry(state: RunState, fact: Fact) -> Phase | None:
     match fact:
+        case RunResumed() | DoubtResolved() | PolicyAmended() | RunForked() if doubted(state):
+            return Phase.DOUBT
         case ToolReturned():
             return Phase.PARTIAL if state.batch else Phase.RESULTS
         case ClockRead():
@@ -234,7 +244,8 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
 def _after_a_wait(state: RunState) -> Phase:
     if state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is None:
         return Phase.APPROVAL
-    if state.backoff is None or not state.backoff.passed:
+    # Before version 3 a clock that rang while a summary was under way, after a back-off, led nowhere, for ever.
+    if state.backoff is None or not state.backoff.passed or (state.summary and state.setup.rules > 2):
         return Phase.ASIDE
     return Phase.REQUEST if state.backoff.fresh else Phase.AGAIN
 

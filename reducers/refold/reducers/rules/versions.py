@@ -25,9 +25,9 @@ class Decide(Protocol):
         ...
 
 
-# Version 2 adds checks that no policy recorded under version 1 switches on, and digests more of the state: the same
-# function decides both.
-VERSIONS: Mapping[int, Decide] = MappingProxyType({1: decide, RULES: decide})
+# Version 2 adds checks that no policy recorded under version 1 switches on, version 3 what follows from a call in
+# doubt; each digests more of the state. The same function decides them all.
+VERSIONS: Mapping[int, Decide] = MappingProxyType(dict.fromkeys((1, 2, RULES), decide))
 
 
 def rules_of(state: RunState) -> Decide:

@@ -1,16 +1,6 @@
-"""What every store must do, as tests. Inherit, say how to open an empty store, run pytest:
-
-    class TestMyStore(StoreConformance):
-        def open_store(self) -> AbstractAsyncContextManager[Store]:
-            return MyStore.open(...)
-
-The tests run on anyio's pytest plugin; its fixture `anyio_backend` says on which event loops. For failures that show
-the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
-"""
+"""The promises about logs: appending, reading, listing, closing."""
 # ruff: noqa: SIM300 - the expected value stands on the left
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import product
 
 import anyio
@@ -19,44 +9,12 @@ from anyio.lowlevel import checkpoint
 
 from refold.reducers.errors import WrongUse
 from refold.store.chain import GENESIS, check
-from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Store, Stored
-
-MEGABYTE = b'"' + b"x" * (2**20 - 2) + b'"'
-
-
-def record(number: int = 0, content: bytes | None = None) -> Record:
-    """A small record, different for each number."""
-    return Record(at=number, kind="note_added", body=b'{"n":%d}' % number, content=content, salt=b"salt" * 4)
+from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Store
+from refold.store.testing.helpers import MEGABYTE, Promises, append, events, record, records, said, take
 
 
-def records(count: int, first: int = 0) -> list[Record]:
-    """So many small records, some with content."""
-    return [record(n, b'"said %d"' % n if n % 2 else None) for n in range(first, first + count)]
-
-
-async def append(store: Store, run: str, new: Sequence[Record]) -> Head:
-    """Append at the end, wherever that is."""
-    return await store.append(run, (await store.head(run)).seq, await store.lease(run), new)
-
-
-async def events(store: Store, run: str, after: int = 0, upto: int | None = None) -> list[Stored]:
-    """The events of all chunks."""
-    return [event async for chunk in store.read(run, after, upto) for event in chunk]
-
-
-def said(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
-    """What a record and the event that it became have in common, salt aside."""
-    return event.at, event.kind, event.body, event.content
-
-
-class StoreConformance:
-    """The promises of `Store`, a test each. Override `open_store`."""
-
-    pytestmark = pytest.mark.anyio
-
-    def open_store(self) -> AbstractAsyncContextManager[Store]:
-        """An empty store, closed at the end. Called anew by each test."""
-        raise NotImplementedError
+class LogPromises(Promises):
+    """Appending, reading, listing, closing."""
 
     async def test_reads_back_what_was_appended(self) -> None:
         """Events come back byte for byte, in order, numbered from 1, over several appends."""
@@ -106,7 +64,7 @@ class StoreConformance:
     async def test_an_empty_run(self) -> None:
         """A run without events has head 0, reads as nothing and is not listed, lease or none."""
         async with self.open_store() as store:
-            await store.lease("r")
+            await take(store, "r")
             head, got = await store.head("r"), await events(store, "r")
             some = await store.read_some("r", [1])
             listed = [chunk async for chunk in store.runs()]
@@ -119,7 +77,7 @@ class StoreConformance:
             await append(store, "r", records(3))
             before = await events(store, "r")
             with pytest.raises(Conflict) as caught:
-                await store.append("r", expected, await store.lease("r"), records(2))
+                await store.append("r", expected, await take(store, "r"), records(2))
             after = await events(store, "r")
         assert ("r", expected, 3) == (caught.value.run, caught.value.expected, caught.value.head)
         assert before == after
@@ -128,7 +86,7 @@ class StoreConformance:
         """A first append that expects earlier events raises `Conflict`, and makes no run."""
         async with self.open_store() as store:
             with pytest.raises(Conflict):
-                await store.append("r", 1, await store.lease("r"), records(1))
+                await store.append("r", 1, await take(store, "r"), records(1))
             assert [] == [chunk async for chunk in store.runs()]
 
     async def test_goes_on_after_a_conflict(self) -> None:
@@ -136,7 +94,7 @@ class StoreConformance:
         async with self.open_store() as store:
             await append(store, "r", records(1))
             with pytest.raises(Conflict):
-                await store.append("r", 0, await store.lease("r"), records(1))
+                await store.append("r", 0, await take(store, "r"), records(1))
             await append(store, "r", records(1))
             first, second = await events(store, "r")
         assert check(second, Head(seq=1, hash=first.hash)) is None
@@ -145,7 +103,7 @@ class StoreConformance:
     async def test_a_foreign_token_is_refused(self, offset: int) -> None:
         """An append under another token than the lease's raises `LeaseLost`, and writes nothing."""
         async with self.open_store() as store:
-            lease = await store.lease("r")
+            lease = await take(store, "r")
             await store.append("r", 0, lease, records(1))
             with pytest.raises(LeaseLost) as caught:
                 await store.append("r", 1, Lease(run="r", token=lease.token + offset), records(1))
@@ -170,13 +128,13 @@ class StoreConformance:
         """One such record makes the whole append `WrongUse`, and nothing of it is written."""
         async with self.open_store() as store:
             with pytest.raises(WrongUse):
-                await store.append("r", 0, await store.lease("r"), [record(), bad])
+                await store.append("r", 0, await take(store, "r"), [record(), bad])
             assert [] == await events(store, "r")
 
     async def test_an_append_that_makes_no_sense(self) -> None:
         """No records, a negative number, a lease of another run, and ids that name nothing are `WrongUse`."""
         async with self.open_store() as store:
-            lease = await store.lease("r")
+            lease = await take(store, "r")
             with pytest.raises(WrongUse):
                 await store.append("r", 0, lease, [])
             with pytest.raises(WrongUse):
@@ -185,7 +143,7 @@ class StoreConformance:
                 await store.append("other", 0, lease, records(1))
             for run in ("", "a\0b", "a\nb", "\x1b[31m", "a\x7f", "a\x9b", "a\u2028b", "\ud800"):
                 with pytest.raises(WrongUse):
-                    await store.lease(run)
+                    await take(store, run)
                 with pytest.raises(WrongUse):
                     await events(store, run)
 
@@ -287,7 +245,7 @@ class StoreConformance:
         """While one run's appends all fail, those of another all succeed."""
         async with self.open_store() as store:
             await append(store, "bad", records(1))
-            lease = await store.lease("bad")
+            lease = await take(store, "bad")
 
             async def fail() -> None:
                 with pytest.raises(Conflict):
@@ -311,7 +269,7 @@ class StoreConformance:
             won.append((turn, writer))
 
         async with self.open_store() as store:
-            lease = await store.lease("r")
+            lease = await take(store, "r")
             for turn in range(10):
                 async with anyio.create_task_group() as tasks:
                     for writer in range(4):
@@ -335,7 +293,7 @@ class StoreConformance:
             assert head.seq in (2, 2 + size)
             await append(store, "other", records(1))
             assert head == await store.head("r")
-            await store.append("r", head.seq, await store.lease("r"), records(1))
+            await store.append("r", head.seq, await take(store, "r"), records(1))
             assert head.seq + 1 == len(await events(store, "r"))
 
     async def test_a_long_append_that_conflicts(self) -> None:
@@ -343,7 +301,7 @@ class StoreConformance:
         async with self.open_store() as store:
             await append(store, "r", records(1))
             with pytest.raises(Conflict):
-                await store.append("r", 0, await store.lease("r"), records(1000))
+                await store.append("r", 0, await take(store, "r"), records(1000))
             await append(store, "r", records(1000, 5))
             got = await events(store, "r")
         assert [0, *range(5, 1005)] == [event.at for event in got]
@@ -351,7 +309,7 @@ class StoreConformance:
     async def test_closing(self) -> None:
         """A store may be closed twice; after that, every use is `WrongUse`."""
         async with self.open_store() as store:
-            lease = await store.lease("r")
+            lease = await take(store, "r")
             await store.append("r", 0, lease, records(1))
             await store.aclose()
             await store.aclose()

@@ -1,0 +1,169 @@
+"""`refold doubts` and `refold resolve`: calls whose end nobody saw, and what a person found out about one."""
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from refold.console import addresses, claiming, figures, places
+from refold.console.approving import login
+from refold.console.leaving import say_and_leave
+from refold.console.places import Place
+from refold.console.screen import Column, Screen, note
+from refold.console.sweeping import Oldest, Problem, sweep
+from refold.reducers.errors import WrongUse
+from refold.replay.doubts import DoubtfulCall, doubts
+from refold.store.protocol import Store
+
+_MOST = 1000
+
+
+class Doubts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in doubt, as JSON: how many calls nobody has settled, in how many runs, and for how long the oldest is.
+
+    `oldest` is nanoseconds, 0 if there is none. `calls` are the oldest of what was asked for.
+    """
+
+    unresolved: int
+    runs: int
+    oldest: int
+    calls: list[DoubtfulCall]
+
+
+class ResolveRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person typed after `refold resolve`."""
+
+    run: str
+    call: str
+    doubt: Literal["happened", "did_not", "unknown"]
+    note: str = ""
+    by: str | None = None
+
+
+class Tally:
+    """Counts what is unresolved, and keeps the oldest of what is to be shown; with `everything`, what was settled too."""
+
+    def __init__(self, *, everything: bool) -> None:
+        self._everything = everything
+        self.shown = Oldest[DoubtfulCall](_MOST)
+        self.unresolved = self.runs = 0
+        self.oldest: int | None = None
+
+    def take(self, calls: Sequence[DoubtfulCall]) -> None:
+        """What is, or was, in doubt in one more run."""
+        unresolved = [call for call in calls if is_unresolved(call)]
+        self.unresolved += len(unresolved)
+        self.runs += bool(unresolved)
+        self.oldest = min((call.since for call in unresolved), default=self.oldest)
+        for call in calls if self._everything else unresolved:
+            self.shown.add(call.since, call)
+
+    def document(self, now: int) -> Doubts:
+        """All of it, at the instant `now`."""
+        since = now if self.oldest is None else self.oldest
+        return Doubts(
+            unresolved=self.unresolved, runs=self.runs, oldest=max(0, now - since), calls=self.shown.rows
+        )
+
+
+async def doubts_command(screen: Screen, place: Place, typed: Sequence[str], *, everything: bool) -> int:
+    """List the calls whose end nobody knows, of the runs that were named or of all. 1 if there are some, else 0.
+
+    A log that cannot be read is raised after the others are told.
+    """
+    tally = Tally(everything=everything)
+    problem: Problem | None = None
+    async with places.reading(place) as store:
+
+        async def look(run: str) -> None:
+            tally.take(await in_doubt(store, run))
+
+        if typed:
+            for run in dict.fromkeys([await addresses.run_of(store, each) for each in typed]):
+                await look(run)
+        else:
+            problem = await sweep(store, look, ended=everything)
+    found = tally.document(time.time_ns())
+    if screen.json:
+        screen.document(found)
+    else:
+        tell(screen, place, found.calls)
+        if tally.shown.count > len(found.calls):
+            note(f"and {figures.count(tally.shown.count - len(found.calls))} newer ones")
+        screen.say(_metric(found))
+    if problem is not None:
+        raise problem
+    return int(found.unresolved > 0)
+
+
+async def resolve_command(screen: Screen, place: Place, request: ResolveRequest) -> int:
+    """Record how a call ended, and leave the run to whoever goes on with it. Exit code 0.
+
+    Raises `WrongUse` for a call that is not in doubt, and `Elsewhere` where an engine has the run.
+    """
+    async with places.reading(place) as store:
+        run = await addresses.run_of(store, request.run)
+        _refuse_settled(run, request.call, await doubts(store, run))
+    by = request.by or login()
+    return await say_and_leave(
+        screen, place, run, lambda told: told.resolve(request.call, request.doubt, by=by, note=request.note)
+    )
+
+
+async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
+    """The calls of a run that are or were in doubt. One that an engine has in its hands is not."""
+    calls = await doubts(store, run)
+    if any(call.standing == "open" for call in calls):
+        claimed = await claiming.claimed(store, run)
+        if claimed is not None and claimed.standing == "driven":
+            return [call for call in calls if call.standing != "open"]
+    return calls
+
+
+def is_unresolved(call: DoubtfulCall) -> bool:
+    """Whether nobody has settled what became of the call."""
+    return call.standing in ("open", "asked")
+
+
+def tell(screen: Screen, place: Place, calls: Sequence[DoubtfulCall]) -> None:
+    """Print calls that are or were in doubt, a row each, with what to type about it."""
+    if not calls:
+        return
+    columns = [Column("run"), Column("call"), Column("tool"), Column("since"), Column("stands", elastic=True)]
+    screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in calls])
+
+
+def _cells(place: Place, call: DoubtfulCall) -> list[str]:
+    way = f"refold resolve {call.run} {call.call} happened|did-not|unknown{place.option}"
+    return [
+        call.run, call.call, call.tool, figures.clock(call.since), stands(call), way if is_unresolved(call) else ""
+    ]  # fmt: skip
+
+
+def stands(call: DoubtfulCall) -> str:
+    """How a call stands, in words."""
+    match call.standing:
+        case "open":
+            return "nobody saw how it ended"
+        case "asked":
+            return "a person is asked"
+        case "told":
+            return "recorded as unknown"
+        case "resolved":
+            return f"{call.doubt}, by {call.by}"
+
+
+def _metric(found: Doubts) -> str:
+    runs = "1 run" if found.runs == 1 else f"{figures.count(found.runs)} runs"
+    where = f" in {runs}, the oldest for {figures.seconds(found.oldest)}" if found.unresolved else ""
+    return f"{figures.count(found.unresolved)} unresolved{where}"
+
+
+def _refuse_settled(run: str, call: str, calls: Sequence[DoubtfulCall]) -> None:
+    open_ = [each.call for each in calls if is_unresolved(each)]
+    if call in open_:
+        return
+    known = next((each for each in calls if each.call == call), None)
+    problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
+    raise WrongUse(f"run {run}: call {call!r} {problem}; in doubt: {', '.join(open_) or 'none'}")

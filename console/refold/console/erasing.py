@@ -1,0 +1,164 @@
+"""`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and why."""
+
+import os
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import msgspec
+
+from refold.console import addresses, figures
+from refold.console.approving import login
+from refold.console.evidence import changing
+from refold.console.places import Place
+from refold.console.screen import Screen
+from refold.engine.guards import installed_guards
+from refold.engine.secrets import redactor_of
+from refold.reducers import codec
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.events import ContentErased, RunStarted
+from refold.reducers.secrets import Redactor
+from refold.reducers.views import needed_to_go_on
+from refold.replay import events, state_at
+from refold.store.protocol import Head, Lease, Record, Store, Stored
+
+STAYS = (
+    "that it happened, when and where in the log; sizes, names and numbers; its digest, which without the salt tells "
+    "nothing"
+)
+UNREACHED = (
+    "bundles, backups, exports and recordings made before; what other events quote of it, such as summaries, later "
+    "answers, and runs that calls of this one started"
+)
+_LISTED = 12
+
+
+class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed after `refold erase`."""
+
+    typed: str
+    why: str
+    by: str | None = None
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says so."""
+
+    run: str
+    seq: int
+    kind: str
+    size: int
+    notice: int
+    again: bool
+    stays: str
+    unreached: str
+
+
+async def erase_command(screen: Screen, place: Place, request: EraseRequest) -> int:
+    """Erase the content of one event. Exit code 0.
+
+    Raises `WrongUse` for no reason, no event, or one that never said anything; `Held` for a run that
+    an engine drives; `WrongUse` too where the run would need these words to go on.
+    """
+    if not request.why.strip():
+        raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
+    address = addresses.parse(request.typed)
+    if address.event is None:
+        raise addresses.BadAddress(
+            request.typed, "expected an event, as in RUN@e41; `refold show RUN --all` lists them"
+        )
+    async with changing(place) as store:
+        run, seq = await addresses.resolved(store, address.run), address.event
+        event = await _with_content(store, run, seq, request.typed)
+        async with _held(store, run) as lease:
+            await _refuse_needed(store, run, seq)
+            head = await _erase(store, lease, event, request)
+    _tell(screen, _erased(event, head))
+    return 0
+
+
+async def _refuse_needed(store: Store, run: str, seq: int) -> None:
+    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on."""
+    state, _ = await state_at(store, run, registry=installed_guards())
+    if not state.ended and seq in needed_to_go_on(state):
+        raise WrongUse(
+            f"run {run} has not ended, and goes on from what event {seq} says: `refold cancel {run}` first, then erase"
+        )
+
+
+async def _with_content(store: Store, run: str, seq: int, typed: str) -> Stored:
+    found = await store.read_some(run, [seq])
+    if not found:
+        raise addresses.BadAddress(typed, f"run {run} has events 1 to {(await store.head(run)).seq}")
+    if found[0].content_digest is None:
+        said = f"a {found[0].kind} says nothing that could be erased; events with content: {await _some(store, run)}"
+        raise addresses.BadAddress(typed, said)
+    return found[0]
+
+
+async def _some(store: Store, run: str) -> str:
+    listed = list[str]()
+    async for chunk in store.read(run):
+        listed += [f"e{event.seq} {event.kind}" for event in chunk if event.content is not None]
+        if len(listed) > _LISTED:
+            break
+    return ", ".join(listed[:_LISTED]) + (", …" if len(listed) > _LISTED else "") if listed else "none"
+
+
+@asynccontextmanager
+async def _held(store: Store, run: str) -> AsyncGenerator[Lease]:
+    """The run's lease. Whoever was to take the run up is told to afterwards, as before."""
+    claim = await store.claim(run)
+    lease = await store.lease(run, holder=f"refold erase, process {os.getpid()}")
+    try:
+        yield lease
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.release(lease, None if claim is None else max(0.0, claim.seconds))
+
+
+async def _erase(store: Store, lease: Lease, event: Stored, request: EraseRequest) -> Head:
+    head = await store.head(event.run)
+    (last,) = await store.read_some(event.run, [head.seq])
+    at = max(last.at, time.time_ns())
+    redactor = await _redactor(store, event.run)
+    by, why = redactor.text(request.by or login()), redactor.text(request.why)
+    notice = ContentErased(at=at, seqs=(event.seq,), by=by, why=why)
+    encoded = codec.encode(notice)
+    record = Record(at=at, kind=encoded.kind, body=encoded.body)
+    return await store.erase(event.run, head.seq, lease, [event.seq], record)
+
+
+async def _redactor(store: Store, run: str) -> Redactor:
+    """What is replaced in every run of this process, and by the policy that this one began with, if it can be read."""
+    with suppress(CannotJudge, Damaged):
+        async for _, event in events(store, run, upto=1):
+            if isinstance(event, RunStarted):
+                return redactor_of().under(event.policy.redact)
+    return redactor_of()
+
+
+def _erased(event: Stored, head: Head) -> Erased:
+    return Erased(
+        run=event.run,
+        seq=event.seq,
+        kind=event.kind,
+        size=len(event.content or b""),
+        notice=head.seq,
+        again=event.content is None,
+        stays=STAYS,
+        unreached=UNREACHED,
+    )
+
+
+def _tell(screen: Screen, done: Erased) -> None:
+    if screen.json:
+        screen.document(done)
+        return
+    what = (
+        "was erased before, and now again" if done.again else f"{figures.count(done.size)} bytes are erased"
+    )
+    screen.heading(f"run {done.run} event {done.seq} ({done.kind}): {what}")
+    rows = [("  notice", f"event {done.notice}"), ("  stays", done.stays), ("  not reached", done.unreached)]
+    screen.pairs(rows)

@@ -1,0 +1,69 @@
+"""Leaving a run to a worker: what was said is recorded, and nothing is started here."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from refold.console import claiming
+from refold.console.evidence import changing
+from refold.console.places import Place
+from refold.console.screen import Screen, note
+from refold.console.waiting import next_words, waits_for
+from refold.engine import Run, unattended
+from refold.engine.guards import installed_guards
+from refold.reducers.state import RunState
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="left"):
+    """A run that was left, as JSON: its log has `events` events. `waits_for` a worker, a person, or nothing any more."""
+
+    run: str
+    state: str
+    events: int
+    waits_for: str
+
+
+async def leave(screen: Screen, place: Place, run: Run) -> int:
+    """Record what is queued for a run, and tell who goes on with it. Exit code 0.
+
+    Raises `Elsewhere` where an engine has the run.
+    """
+    with claiming.told(place):
+        await run.detach()
+    tell_left(screen, place, run.state)
+    return 0
+
+
+async def say_and_leave(screen: Screen, place: Place, run_id: str, say: Callable[[Run], None]) -> int:
+    """As `leave`, for a run of which nothing is needed but its log: `say` tells it something. Exit code 0."""
+    async with changing(place) as store:
+        run = unattended(store, run_id, installed_guards())
+        say(run)
+        return await leave(screen, place, run)
+
+
+async def wake(screen: Screen, place: Place, state: RunState) -> int:
+    """Have a run taken up by the next worker, whatever it was to wait for before. Exit code 0."""
+    async with changing(place) as store:
+        await store.wake(state.setup.run)
+    tell_left(screen, place, state)
+    return 0
+
+
+def tell_left(screen: Screen, place: Place, state: RunState) -> None:
+    """Print the id of a run that was left, and beside it who goes on with it."""
+    run = state.setup.run
+    if screen.json:
+        line = Left(
+            run=run,
+            state=str(state.agent_state),
+            events=state.seq,
+            waits_for="" if state.ended else waits_for(state),
+        )
+        screen.document(line)
+        return
+    screen.say(run)
+    stands = f"is {state.agent_state}" if state.ended else f"waits for {waits_for(state)}"
+    note(f"recorded up to event {state.seq}; the run {stands}")
+    for words in next_words(state):
+        note(f"next    refold {words}{place.option}")

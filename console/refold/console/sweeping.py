@@ -1,0 +1,72 @@
+"""Looking through all runs of a store for what somebody should act on: in one pass, keeping only what is found."""
+
+import heapq
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.events import StateChanged
+from refold.reducers.machine import TERMINAL
+from refold.replay.reading import event_of
+from refold.store.protocol import Head, Store
+
+T = TypeVar("T")
+
+Problem = Damaged | CannotJudge
+
+
+class Oldest(Generic[T]):
+    """The oldest of what was found, `most` at most; `count` is how many there were."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heap: list[tuple[int, int, T]] = []
+        self.count = 0
+
+    def add(self, since: int, found: T) -> None:
+        """One more, of the instant `since`."""
+        self.count += 1
+        # The newest comes out first; of several of one instant, the one that was added last.
+        entry = (-since, -self.count, found)
+        if len(self._heap) < self._most:
+            heapq.heappush(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
+
+    @property
+    def rows(self) -> list[T]:
+        """What was kept, the oldest first."""
+        return [found for _, _, found in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
+
+
+async def sweep(
+    store: Store, look: Callable[[str], Awaitable[None]], *, ended: bool = False
+) -> Problem | None:
+    """Look at each run that has not ended, or at all; the first error of a log that could not be read.
+
+    One that cannot be read keeps nobody from the others.
+    """
+    problem: Problem | None = None
+    try:
+        async for chunk in store.runs():
+            for run, head in chunk:
+                try:
+                    if head.seq and (ended or not await _has_ended(store, run, head)):
+                        await look(run)
+                except (Damaged, CannotJudge) as error:
+                    problem = problem or error
+    except Damaged as error:
+        return problem or error
+    return problem
+
+
+async def _has_ended(store: Store, run: str, head: Head) -> bool:
+    """Whether the last event says so: most runs of a store ended, and their logs need not be read for it.
+
+    False where only the whole log tells, as behind a note that somebody added after the end.
+    """
+    async for chunk in store.read(run, after=head.seq - 1, upto=head.seq):
+        for stored in chunk:
+            event = event_of(stored)
+            return isinstance(event, StateChanged) and event.target in TERMINAL
+    return False

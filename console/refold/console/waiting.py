@@ -1,0 +1,36 @@
+"""What a run waits for, and what to type about it."""
+
+from refold.reducers.doubts import unknown
+from refold.reducers.machine import AgentState
+from refold.reducers.state import RunState
+
+
+def waits_for(state: RunState) -> str:
+    """For whom a run in this state waits that nobody drives: a person, and for what of them, or a worker."""
+    if state.approval is not None:
+        return f"approval of {', '.join(state.approval.calls)}"
+    if calls := asked_about(state):
+        return f"a person to say how {', '.join(calls)} ended"
+    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+        return "a message"
+    return "a worker"
+
+
+def asked_about(state: RunState) -> tuple[str, ...]:
+    """The calls of which a person is asked how they ended."""
+    return unknown(state) if state.asked_at is not None and state.approval is None else ()
+
+
+def next_words(state: RunState) -> list[str]:
+    """What to type next, after `refold`, for a run that nobody drives."""
+    run = state.setup.run
+    if state.ended:
+        return [f"show {run}", f"audit {run}"]
+    if state.approval is not None:
+        asked = " ".join(state.approval.calls)
+        return [f"approve {run} {asked}", f"reject {run} {asked}", f"approvals {run}"]
+    if calls := asked_about(state):
+        return [f"resolve {run} {call} happened|did-not|unknown" for call in calls]
+    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+        return [f"resume {run} --message TEXT", f"show {run}"]
+    return ["worker", f"resume {run}", f"show {run}"]

@@ -1,0 +1,182 @@
+"""`refold worker`: drives the runs of a store that want an engine, each as `refold resume` would."""
+
+import os
+import signal
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import msgspec
+
+from refold.console import figures, places
+from refold.console.driving import INTERRUPTED, listen
+from refold.console.evidence import changing
+from refold.console.log_lines import follow
+from refold.console.places import Place
+from refold.console.running import Models, agent_of, offered_tools
+from refold.console.screen import OutputClosed, Screen, note
+from refold.console.toolbox import chosen_tools
+from refold.engine import Agent, Worker
+from refold.engine.agent import worker_name
+from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
+from refold.reducers.numbers import nano
+from refold.reducers.state import RunState
+from refold.store.protocol import LEASE_SECONDS
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person typed after `refold worker`. `lease` is in seconds."""
+
+    at_once: int = 8
+    lease: float = LEASE_SECONDS
+    until_idle: bool = False
+    base_url: str | None = None
+    root: Path | None = None
+    tools: str | None = None
+
+
+class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker did with a run, as a line of JSON. `at` is nanoseconds since the epoch.
+
+    Of one that was taken up, `events` counts its log; of one that was put down, `state`, `code` and `reason` say how
+    it ended or what it waits for; of one that failed or was lost, `problem` says why, and `again` is the seconds
+    after which a worker tries it again.
+    """
+
+    type: Literal["taken_up", "put_down", "failed", "lost"]
+    at: int
+    run: str
+    events: int = 0
+    state: str = ""
+    code: str = ""
+    reason: str = ""
+    problem: str = ""
+    again: float = 0.0
+
+
+class Teller:
+    """Tells what a worker does, a line each. Once nobody takes the lines, `closed` is set and `stop` is cancelled."""
+
+    def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
+        self._screen, self._stop = screen, stop
+        self._driving: set[str] = set()
+        self.closed: OutputClosed | None = None
+        self.failures = 0
+
+    def __call__(self, news: News) -> None:
+        """One more."""
+        line = _line(news, time.time_ns())
+        if line.type == "lost" and line.run not in self._driving:
+            return  # it was never ours
+        (self._driving.add if line.type == "taken_up" else self._driving.discard)(line.run)
+        self.failures += line.type == "failed"
+        try:
+            if self._screen.json:
+                self._screen.document(line)
+            else:
+                self._screen.say(f"{figures.clock(line.at)}  run {line.run}  {_words(line)}")
+        except OutputClosed as error:
+            self.closed = error
+            self._stop.cancel()
+
+
+class Signals:
+    """Hears that a worker is to stop: the first signal stops it cleanly, a second one ends the process."""
+
+    def __init__(self, stop: anyio.CancelScope) -> None:
+        self._stop = stop
+        self.first: signal.Signals | None = None
+
+    def __call__(self, heard: signal.Signals) -> None:
+        """One more."""
+        if self.first is not None:
+            os._exit(_code(heard))
+        self.first = heard
+        note("stopping: every run is left as it stands, for others; once more ends at once")
+        self._stop.cancel()
+
+
+async def worker_command(screen: Screen, place: Place, request: WorkerRequest) -> int:
+    """Drive runs until stopped, or with `until_idle` until none is left. The exit code.
+
+    0 when it was told to stop by SIGTERM, or nothing is left to do; 1 when some run could not be driven; 130 for
+    Ctrl-C. Raises `WrongUse` for tools that are not there, and what the store raises.
+    """
+    follow(os.environ)
+    if request.tools is not None:
+        chosen_tools(request.tools, request.root)  # what cannot work is told now, and not once a run
+    async with AsyncExitStack() as stack:
+        models = Models(stack)
+        store = await stack.enter_async_context(changing(place))
+        stop = anyio.CancelScope()
+        teller, signals = Teller(screen, stop), Signals(stop)
+        worker = Worker(
+            store,
+            lambda state: _agent(state, models, request),
+            at_once=request.at_once,
+            lease=request.lease,
+            tell=teller,
+        )
+        note(
+            f"{worker_name()} takes runs from {place.path}, up to {request.at_once} at once; Ctrl-C stops it"
+        )
+        await _work(worker, stop, signals, until_idle=request.until_idle)
+    if teller.closed is not None:
+        raise teller.closed
+    return (
+        _code(signals.first) if signals.first is not None else int(request.until_idle and teller.failures > 0)
+    )
+
+
+async def _work(worker: Worker, stop: anyio.CancelScope, signals: Signals, *, until_idle: bool) -> None:
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(listen, signals, signal.SIGINT, signal.SIGTERM)
+        try:
+            with stop:
+                await worker.run(until_idle=until_idle)
+        except Exception as error:  # raised below, for the group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _agent(state: RunState, models: Models, request: WorkerRequest) -> Agent:
+    setup = state.setup
+    # One worker drives runs of many models: its address is for those that had one.
+    url = places.base_url(request.base_url, setup.model) if setup.address else None
+    return agent_of(state, models, offered_tools(state, request.tools, request.root), url)
+
+
+def _code(heard: signal.Signals) -> int:
+    return INTERRUPTED if heard is signal.SIGINT else 0
+
+
+def _line(news: News, at: int) -> NewsLine:
+    match news:
+        case TakenUp(run=run, events=events):
+            return NewsLine(type="taken_up", at=at, run=run, events=events)
+        case PutDown(run=run, result=result):
+            ended = result.outcome
+            return NewsLine(
+                type="put_down", at=at, run=run, state=str(result.state), code=ended.code, reason=ended.reason
+            )
+        case Failed(run=run, problem=problem, lost=True):
+            return NewsLine(type="lost", at=at, run=run, problem=problem)
+        case Failed(run=run, problem=problem):
+            return NewsLine(type="failed", at=at, run=run, problem=problem, again=PASSED_BY)
+
+
+def _words(line: NewsLine) -> str:
+    match line.type:
+        case "taken_up":
+            return f"taken up after event {line.events}"
+        case "put_down":
+            return f"put down, {line.state}: {line.reason} ({line.code})"
+        case "failed":
+            return f"failed, tried again in {figures.seconds(nano(line.again))}: {line.problem}"
+        case "lost":
+            return f"lost to another engine: {line.problem}"

@@ -1,0 +1,24 @@
+"""Exceptions out of other people's code: whose they are, and how they are told."""
+
+import math
+
+import anyio
+
+
+def somebody_elses(error: BaseException) -> bool:
+    """Whether it is the model's or the tool's own failure: no interrupt, and no cancellation that is ours."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        return False
+    ours = (
+        isinstance(error, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -math.inf
+    )
+    return not ours
+
+
+def worded(error: BaseException) -> str:
+    """The error's class, and what it says of itself."""
+    try:
+        said = str(error)
+    except Exception:  # an error that cannot even be printed
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

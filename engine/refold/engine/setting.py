@@ -1,0 +1,33 @@
+"""What a run needs around it."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from refold.engine.loop import Salts
+from refold.engine.stores import StoreSource
+from refold.engine.world import World
+from refold.reducers.guards import Registry
+from refold.reducers.state import RunState
+from refold.store.protocol import LEASE_SECONDS
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run takes place: its world, its log, its guards, its chance, and who drives it.
+
+    `check` is called with the state of a log that was taken up, and raises if this agent cannot go on with it.
+    `lease` is in seconds.
+    `driven`: False where there is no model and no tool to drive it with. `resumes`: False where a recording is played,
+    which brings its resumptions itself.
+    """
+
+    world: World
+    store: StoreSource
+    registry: Registry
+    salts: Salts
+    worker: str
+    versions: dict[str, str]
+    check: Callable[[RunState], None]
+    lease: float = LEASE_SECONDS
+    driven: bool = True
+    resumes: bool = True

@@ -1,0 +1,172 @@
+"""An engine's hold on its run: taken before the log is read, renewed while it drives, let go when it stops.
+
+The store's fencing token keeps the log right whatever happens here; renewing keeps the world right: an engine
+that cannot be sure of its lease any more must not start another effect.
+"""
+
+import time
+
+import anyio
+from anyio import CancelScope, current_time, move_on_after
+
+from refold.engine.holder import is_gone, new_holder
+from refold.reducers.errors import RefoldError, WorldFailed
+from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
+
+_LAST_WORD = 5.0
+"""Seconds within which a store is to take back a lease; else the lease runs out by itself."""
+
+
+BRIEF = 2.0
+"""Seconds of a lease that is waited for: somebody only writes a line, or runs out right now."""
+
+
+LOOK = 2.0
+"""Seconds between two looks at one's own lease: so soon an engine stops whose run was cancelled from elsewhere."""
+
+
+class LeaseLapsed(WorldFailed):
+    """The lease ran out, and the store did not let us renew it: another engine may have the run, so this one stops."""
+
+    def __init__(self, run: str, seconds: float) -> None:
+        super().__init__(run, seconds)
+        self.run, self.seconds = run, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run}: its lease could not be renewed for {self.seconds:g} s, so another engine may have it now; "
+            "this one stopped. When the store answers again, resume the run"
+        )
+
+
+class Tenure:
+    """The lease of one run, for one engine. `seconds` is how long it is good for when its engine dies.
+
+    `patience`: so many seconds another engine is waited for that has the run.
+    """
+
+    def __init__(
+        self, store: Store, run: str, seconds: float, *, take_over: bool = False, patience: float = 0.0
+    ) -> None:
+        self.store, self._run, self.seconds = store, run, seconds
+        self.take_over, self._patience = take_over, patience
+        self._by_force = (
+            take_over  # once: given back to wait for a person, the run is taken again like anybody's
+        )
+        self._holder = new_holder()
+        self._lease: Lease | None = None
+        self._asked = False
+        self._since = (0.0, 0.0)  # when the lease was last asked for, with success, by both clocks
+
+    async def hold(self) -> Lease:
+        """The lease; taken if it is not held. Raises `Held` while another engine lives that has the run.
+
+        An engine of this machine that is surely dead is not waited for; with `take_over` no engine is.
+        """
+        if self._lease is None:
+            self._asked = True
+            self._lease = await self._taken()
+            self._by_force = False
+        return self._lease
+
+    async def assure(self) -> None:
+        """Be sure of the lease before anything is begun in the world. Raises `LeaseLost` once another engine has it."""
+        lease = self._lease
+        if lease is not None and self._left() <= 0:  # the process was stopped, or the machine slept
+            await self._renew(lease)
+
+    async def keep(self) -> None:
+        """Renew the lease for ever. Raises `LeaseLost` once another engine has it, `LeaseLapsed` if one may have."""
+        while True:
+            await anyio.sleep(min(LOOK, self.seconds / 3))
+            lease = self._lease
+            if lease is not None and not await self._kept(lease) and self._lease is lease:
+                raise LeaseLapsed(self._run, self.seconds)
+
+    async def confirm(self) -> None:
+        """See that the run is still ours, whatever the clocks say. Raises `LeaseLost`."""
+        if self._lease is not None:
+            await self._seen(self._lease)
+
+    async def up_to_date(self) -> None:
+        """What the run was woken for until now, its own engine has seen to: nobody need look at it again for that."""
+        lease, self._lease = self._lease, None  # `keep` is not to miss it meanwhile
+        if lease is not None:
+            self._lease = await self.store.lease(
+                self._run, holder=self._holder, seconds=self.seconds, over=lease.token
+            )
+
+    async def let_go(self, after: float | None) -> None:
+        """Give the run back, to be taken up in `after` seconds; None: when somebody wakes it.
+
+        Where the store does not answer, the lease runs out by itself.
+        """
+        if not self._asked:
+            return
+        self._asked = False
+        with CancelScope(shield=True), move_on_after(_LAST_WORD):
+            try:
+                lease = self._lease or await self._unanswered()
+                self._lease = None
+                if lease is not None:
+                    await self.store.release(lease, after)
+            except RefoldError:
+                self._lease = None
+
+    async def _taken(self) -> Lease:
+        over: int | None = None
+        begun, pause = current_time(), 0.02
+        while True:
+            self._since = _clocks()
+            try:
+                return await self.store.lease(self._run, holder=self._holder, seconds=self.seconds, over=over)
+            except Held as error:
+                # It may be ours: granted, and the answer lost on its way.
+                free = self._by_force or error.holder == self._holder or is_gone(error.holder)
+                over = error.token if free else None
+                patience = max(self._patience, BRIEF if error.seconds <= BRIEF else 0.0)
+                if over is None and current_time() - begun >= patience:
+                    raise
+            if over is None:
+                await anyio.sleep(pause)
+                pause = min(2 * pause, LOOK)
+
+    async def _unanswered(self) -> Lease | None:
+        """The lease that we asked for, and were cancelled before we had it."""
+        claim = await self.store.claim(self._run)
+        if claim is None or claim.holder != self._holder:
+            return None
+        return Lease(run=self._run, token=claim.token)
+
+    async def _kept(self, lease: Lease) -> bool:
+        """Renew the lease when a third of it is over, else see that it is ours; False: it ran out. Raises `LeaseLost`."""
+        left = self._left()
+        with move_on_after(max(left, _LAST_WORD)):
+            try:
+                await (self._seen(lease) if left > 2 * self.seconds / 3 else self._renew(lease))
+            except StoreUnavailable:
+                pass
+            except LeaseLost:
+                if self._lease is lease:  # else it was given back meanwhile
+                    raise
+        return self._left() > 0
+
+    async def _renew(self, lease: Lease) -> None:
+        began = _clocks()
+        await self.store.renew(lease, self.seconds)
+        self._since = began
+
+    def _left(self) -> float:
+        """Seconds for which the lease is surely good."""
+        return self.seconds - max(now - then for now, then in zip(_clocks(), self._since, strict=True))
+
+    async def _seen(self, lease: Lease) -> None:
+        claim = await self.store.claim(self._run)
+        if claim is None or claim.token != lease.token:
+            raise LeaseLost(lease.run, lease.token, claim.token if claim else 0)
+
+
+def _clocks() -> tuple[float, float]:
+    """The event loop's clock, and one that goes on while the machine sleeps, where there is one."""
+    loop = current_time()
+    return loop, (time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else loop)

@@ -1,0 +1,173 @@
+"""A worker: takes runs that want an engine, and drives several side by side, for as long as it lives.
+
+A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed for
+which nobody stayed, or when its engine died. Many workers, in as many processes, may share one store: a lease makes
+each run one worker's at a time.
+"""
+
+import time
+from collections.abc import Callable
+
+import anyio
+import msgspec
+
+from refold.engine.agent import Agent
+from refold.engine.background import first
+from refold.engine.children import reachable
+from refold.engine.guards import installed_guards
+from refold.engine.journal import Journal, Overtaken
+from refold.engine.resting import due_in, wake_parent
+from refold.engine.result import RunResult
+from refold.engine.stores import StoreSource, opened
+from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
+from refold.reducers.errors import WrongUse
+from refold.reducers.state import RunState
+from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store
+
+POLL = 1.0
+"""Seconds between two looks for runs that want an engine, while none is found."""
+
+PASSED_BY = 60.0
+"""Seconds for which a run is passed by that could not be driven here: another worker may have what it needs."""
+
+
+class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
+    """The worker drives this run now; its log had `events` events."""
+
+    run: str
+    events: int
+
+
+class PutDown(msgspec.Struct, frozen=True, tag="put_down"):
+    """The run has ended, or waits for a person."""
+
+    run: str
+    result: RunResult
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The run could not be driven, or its engine stopped. `lost`: another engine has it now."""
+
+    run: str
+    problem: str
+    lost: bool = False
+
+
+News = TakenUp | PutDown | Failed
+
+
+class Worker:
+    """Drives the runs of one store that want an engine, up to `at_once` side by side.
+
+    `agents` is an agent, whose runs and those that it hands on to are driven, or a function that makes the agent
+    for a run's state; it raises `WrongUse` for a run that is none of this worker's, which is then left to others.
+    `tell` is called with what happens. `lease` and `poll` are in seconds.
+    """
+
+    def __init__(
+        self,
+        store: StoreSource,
+        agents: Agent | Callable[[RunState], Agent],
+        *,
+        at_once: int = 8,
+        lease: float = LEASE_SECONDS,
+        poll: float = POLL,
+        tell: Callable[[News], None] = lambda news: None,  # noqa: ARG005
+    ) -> None:
+        if at_once < 1:
+            raise WrongUse(f"at_once: expected 1 or more, got {at_once}")
+        self._source, self._at_once, self._lease, self._poll = store, at_once, lease, poll
+        self._agent_of = _one_of(agents) if isinstance(agents, Agent) else agents
+        self._tell = tell
+        self._driving: set[str] = set()
+        self._passed_by: dict[str, float] = {}  # until when
+        self._free = anyio.Event()
+        self._registry = installed_guards()
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until cancelled; then every run is left as it stands, to be taken up by others at once.
+
+        With `until_idle`, return as soon as no run wants an engine and none is driven here. Raises what the store
+        raises when even looking for runs fails.
+        """
+        try:
+            async with opened(self._source) as store:
+                await self._work(store, until_idle=until_idle)
+        except BaseExceptionGroup as errors:
+            raise first(errors) from None
+
+    async def _work(self, store: Store, *, until_idle: bool) -> None:
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._free = anyio.Event()
+                wanted = await self._wanted(store)
+                for run in wanted:
+                    self._driving.add(run)
+                    tasks.start_soon(self._drive, store, run)
+                if until_idle and not self._driving:
+                    return
+                with anyio.move_on_after(self._poll):
+                    await self._free.wait()
+
+    async def _wanted(self, store: Store) -> list[str]:
+        room, now = self._at_once - len(self._driving), anyio.current_time()
+        self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
+        known = {*self._driving, *self._passed_by}
+        # Those that were begun a moment ago may have no lease yet, and be listed still.
+        listed = await store.due(room + len(known)) if room else ()
+        return [run for run in listed if run not in known][:room]
+
+    async def _drive(self, store: Store, run: str) -> None:
+        try:
+            await self._driven(store, run)
+        except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
+            self._tell(Failed(run, str(error), lost=True))
+        except Exception as error:  # whatever is wrong with one run, the others go on
+            self._tell(Failed(run, str(error) or type(error).__name__))
+            self._passed_by[run] = anyio.current_time() + PASSED_BY
+        finally:
+            self._driving.discard(run)
+            self._free.set()
+
+    async def _driven(self, store: Store, run: str) -> None:
+        journal = Journal(store, run, Tenure(store, run, BRIEF))
+        state = await journal.load(self._registry)
+        if _rests(state)[0]:
+            await self._put_back(store, journal)
+            return
+        agent, events = self._agent_of(state), state.seq
+        del state  # a long run's is not kept for as long as it is driven
+        async with agent.resume(run, store=store, lease=self._lease) as resumed:
+            async for _ in resumed.updates():  # the first event: the run is ours
+                self._tell(TakenUp(run, events))
+                break
+            self._tell(PutDown(run, await resumed.result()))
+
+    async def _put_back(self, store: Store, journal: Journal) -> None:
+        """Say when a run on which nothing is to be done wants an engine again."""
+        due: float | None = 0.0
+        try:
+            await journal.tenure.hold()
+            # Once more: what was said until the run was ours must not be slept through.
+            state = await journal.load(self._registry)
+            await wake_parent(store, state)
+            due = _rests(state)[1]
+        finally:
+            await journal.tenure.let_go(due)
+
+
+def _rests(state: RunState) -> tuple[bool, float | None]:
+    """Whether nothing is to be done now, and in how many seconds something is; None: when somebody acts."""
+    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back makes nobody wait
+    return due is None or due > 0, due
+
+
+def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
+    def agent_of(state: RunState) -> Agent:
+        name = state.setup.agent
+        for each in reachable(agent):
+            if each.name == name:
+                return each
+        raise WrongUse(f"run {state.setup.run} is one of the agent {name!r}, which this worker does not have")
+
+    return agent_of

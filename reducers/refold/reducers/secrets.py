@@ -1,0 +1,188 @@
+"""Secrets are taken out of what the world says, before it becomes an event: what was hashed cannot be unsaid.
+
+Three things are looked for: values that the caller knows to be secret, the shapes in which well-known services
+write their keys, and the policy's own patterns (`redact`). Each is replaced by `[REDACTED]`, for good: the log
+never had it. `refold.reducers.redaction` does another thing with the same word: it hides arguments from people
+who look, and the log keeps them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+
+from refold.reducers.key_shapes import SIGNS
+from refold.reducers.redaction import REDACTED
+from refold.reducers.text import clean
+
+Span = tuple[int, int]
+
+# What takes one secret away may give the next its boundary. With the shapes alone two rounds settle it; a pattern
+# that looks behind itself could go on for ever, and then loses its whole line.
+_ROUNDS = 4
+# A pattern costs at worst the square of what it is shown: a longer line is searched in overlapping pieces, so that a
+# match is found if its first characters, this many, are one.
+_PIECE = 256
+# A string, with its end if it has one, or a word that is a number in any JSON that is whole.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\s\[\]{},:"]++', re.DOTALL)
+
+
+class Redactor(msgspec.Struct, frozen=True):
+    """What is looked for in one run: secret `values`, the shapes of `known` keys, the policy's `patterns`.
+
+    A pattern is looked for in each line by itself. Every method is idempotent, costs time in proportion to the
+    text (a pattern apart: see `_PIECE`), and cleans the text of lone surrogates.
+    """
+
+    values: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    known: bool = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is looked for."""
+        return not (self.known or self.values or self.patterns)
+
+    def __repr__(self) -> str:
+        # A value must not come out by the error message that shows who was to hide it.
+        return f"Redactor({len(self.values)} values, {len(self.patterns)} patterns, known={self.known})"
+
+    def under(self, patterns: tuple[str, ...]) -> "Redactor":
+        """This redactor under a policy with such patterns."""
+        return self if patterns == self.patterns else msgspec.structs.replace(self, patterns=patterns)
+
+    def text(self, text: str) -> str:
+        """The text, each secret in it replaced by `[REDACTED]`. Nothing found: the same object, if it was clean."""
+        text = clean(text)
+        for _ in range(_ROUNDS):
+            shown = self._covered(text)
+            if shown == text:
+                return text
+            text = shown
+        return "\n".join(line if self._covered(line) == line else REDACTED for line in text.split("\n"))
+
+    def json(self, text: str) -> str:
+        """JSON text without secrets: byte for byte as it was if none is found, and valid if it was.
+
+        They are found behind escapes, in keys, and in strings that hold JSON themselves. A number becomes a string.
+        What cannot be taken out of valid JSON without breaking it, because it spans several values, takes all with it.
+        """
+        text = clean(text)
+        if self.idle:
+            return text
+        shown = self.text(text if self._plain(text) else _TOKEN.sub(self._token, text))
+        return f'"{REDACTED}"' if shown != text and _is_json(text) and not _is_json(shown) else shown
+
+    def opaque(self, text: str) -> str:
+        """JSON text for a program alone, as it is; nothing of it, if there is a secret in it."""
+        text = clean(text)
+        return text if self.json(text) == text else ""
+
+    def apart(self, text: str, place: int) -> int:
+        """The last place, `place` or before it, where dividing the text divides no secret."""
+        spans = sorted(self._spans(text, whole=True), reverse=True)
+        before = place + 1
+        while place < before:
+            before = place
+            place = min((start for start, end in spans if start < place < end), default=place)
+        return place
+
+    def _plain(self, json_text: str) -> bool:
+        """Whether what its strings say stands in the text itself, so that looking at that is enough."""
+        return "\\" not in json_text and not self.patterns
+
+    def _token(self, found: re.Match[str]) -> str:
+        token = found[0]
+        if self._plain(token):
+            return token
+        if token[0] != '"':
+            shown = self.text(token)
+            return token if shown == token else f'"{shown}"'
+        for missing in ("", '"'):  # what was cut off may end in a string
+            try:
+                said = clean(cast("str", json.loads(token + missing, strict=False)))
+            except ValueError:
+                continue
+            shown = self.json(said) if said.lstrip()[:1] in ("{", "[") and _is_json(said) else self.text(said)
+            return token if shown == said else json.dumps(shown, ensure_ascii=False).removesuffix(missing)
+        return token
+
+    def _covered(self, text: str) -> str:
+        spans = [*self._spans(text)]
+        return _cover(text, spans) if spans else text
+
+    def _spans(self, text: str, *, whole: bool = False) -> Iterator[Span]:
+        """Where secrets stand; `whole`: with that by which they are known, a header or a URL."""
+        for value in self.values:
+            if value in text:
+                yield from (found.span() for found in re.finditer(re.escape(value), text))
+        if self.known:
+            for character, sign, patterns in SIGNS:
+                if character in text and shape(sign).search(text):
+                    for pattern in patterns:
+                        # The group is the secret, where the rest is what it is known by.
+                        for found in shape(pattern).finditer(text):
+                            yield found.span(0 if whole else found.lastindex or 0)
+        for pattern in self.patterns:
+            yield from _in_lines(own(pattern), text)
+
+
+PLAIN = Redactor(known=False)
+"""Finds nothing: text is cleaned of lone surrogates, no more."""
+
+
+# The shapes are ASCII: whatever else borders on a key ends it.
+@lru_cache(maxsize=64)
+def shape(pattern: str) -> re.Pattern[str]:
+    """The compiled pattern of a known shape: not before it is needed, for importing must cost little."""
+    return re.compile(pattern, re.ASCII)
+
+
+@lru_cache(maxsize=256)
+def own(pattern: str) -> re.Pattern[str]:
+    """A policy's pattern, compiled: case counts, as it is written."""
+    return re.compile(pattern)
+
+
+def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    begin = 0
+    for line in text.split("\n"):
+        if len(line) > 2 * _PIECE or pattern.search(line):
+            for start, end in _in_line(pattern, line):
+                if start < end:
+                    yield begin + start, begin + end
+        begin += len(line) + 1
+
+
+def _in_line(pattern: re.Pattern[str], line: str) -> Iterator[Span]:
+    place, last = 0, 0
+    while place < len(line):
+        piece = place + 2 * _PIECE
+        for found in pattern.finditer(line, place, piece):
+            whole = pattern.match(line, found.start()) if found.end() == piece else None
+            last = (whole or found).end()
+            yield found.start(), last
+        place = len(line) if piece >= len(line) else max(place + _PIECE, last if last > piece else 0)
+
+
+def _cover(text: str, spans: list[Span]) -> str:
+    """The text with one mark for each group of spans that overlap; a mark that is there already counts as one."""
+    there = (found.span() for found in re.finditer(re.escape(REDACTED), text))
+    parts: list[str] = []
+    done = 0
+    for start, end in sorted([*spans, *there]):
+        if start >= done:
+            parts += (text[done:start], REDACTED)
+        done = max(done, end)
+    return "".join((*parts, text[done:]))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""Calls whose end nobody saw: where a crash, or a stop, has left it open whether something happened in the world."""
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.doubts import repeatable
+from refold.reducers.events import (
+    DoubtResolved,
+    Event,
+    ModelResponded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    StateChanged,
+    ToolReturned,
+    ToolsDispatched,
+    kind_of,
+)
+from refold.reducers.machine import AgentState
+from refold.reducers.vocabulary import Doubt, Replay, ToolError
+from refold.replay.reading import event_of, stored_events
+from refold.store.protocol import Store
+
+Standing = Literal["open", "asked", "told", "resolved"]
+
+_LOOKED_AT: frozenset[type[Event]] = frozenset(
+    {
+        RunStarted,
+        RunForked,
+        ModelResponded,
+        ToolsDispatched,
+        RunResumed,
+        DoubtResolved,
+        ToolReturned,
+        StateChanged,
+    }
+)
+_KINDS = frozenset(map(kind_of, _LOOKED_AT))
+
+
+class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call whose end nobody saw; `tool` is its name, `since` the instant at which it was begun.
+
+    `standing`: `open` (nothing came of it yet; while an engine drives the run, that may have it), `asked` (the run
+    waits for a person to find out), `told` (the model was told that nobody knows), `resolved`. `doubt` is what was
+    found out last, by `by` at the instant `at`: of a call that is open or asked, by its own tool, which does not know.
+    Instants are nanoseconds since the epoch.
+    """
+
+    run: str
+    call: str
+    tool: str
+    since: int
+    standing: Standing
+    doubt: Doubt | None = None
+    by: str = ""
+    at: int | None = None
+
+
+async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
+    """Every call of the run whose end nobody saw, in the order in which they were begun.
+
+    A call that returned after all, or that may be repeated, is none. Reads bodies only, and no more than a few kinds of
+    event. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
+    """
+    seeker = Seeker(run)
+    async for stored in stored_events(store, run):
+        if stored.kind in _KINDS:
+            seeker.take(stored.at, event_of(replace(stored, content=None)))
+    return seeker.found()
+
+
+class Seeker:
+    """Takes a run's events in order, those of other kinds left out or not, and tells the calls in doubt."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._replays: dict[str, Replay] = {}
+        self._names: dict[str, str] = {}  # of the calls of the last answer
+        self._begun: dict[str, int] = {}  # since when; without those that have a result
+        self._rows: dict[str, DoubtfulCall] = {}
+        self._asked = self._unattended = False
+
+    def take(self, at: int, event: Event) -> None:
+        """Take one event, recorded at the instant `at`."""
+        match event:
+            case RunStarted(tools=tools) | RunForked(tools=tools) if tools is not None:
+                self._replays = {tool.name: tool.replay for tool in tools}
+            case ModelResponded():
+                self._names = {call.id: call.name for call in event.calls}
+            case ToolsDispatched():
+                self._begun.update(dict.fromkeys(event.calls, at))
+            case RunResumed():
+                self._unattended = event.unattended
+                self._rows.update((call, self._row(call, "open")) for call in event.in_doubt)
+            case DoubtResolved():
+                self._resolved(at, event)
+            case ToolReturned():
+                self._returned(event)
+            case StateChanged():
+                waits = event.target is AgentState.WAITING_FOR_INPUT
+                self._asked = waits and event.code == "in_doubt"
+            case _:
+                pass
+
+    def found(self) -> tuple[DoubtfulCall, ...]:
+        """The calls in doubt, by what was taken so far."""
+        rows = dict(self._rows)
+        if not (self._asked or self._unattended):
+            # Whoever wrote last may have begun these, and is perhaps not there any more.
+            for call in self._begun:
+                if self._once(call) and (call not in rows or rows[call].doubt is Doubt.DID_NOT):
+                    rows[call] = self._row(call, "open")
+        standing: Standing = "asked" if self._asked else "open"
+        told = (replace(row, standing=standing) if row.standing == "open" else row for row in rows.values())
+        return tuple(sorted(told, key=lambda row: row.since))
+
+    def _once(self, call: str) -> bool:
+        return not repeatable(self._replays.get(self._names.get(call, "")))
+
+    def _row(self, call: str, standing: Standing) -> DoubtfulCall:
+        since = self._begun.get(call, 0)
+        return DoubtfulCall(
+            run=self._run, call=call, tool=self._names.get(call, ""), since=since, standing=standing
+        )
+
+    def _resolved(self, at: int, event: DoubtResolved) -> None:
+        row = self._rows.get(event.call) or self._row(event.call, "open")
+        knows_nothing = event.reconciled and event.doubt is Doubt.UNKNOWN
+        standing: Standing = "open" if knows_nothing else "resolved"
+        self._rows[event.call] = replace(row, standing=standing, doubt=event.doubt, by=event.by, at=at)
+        if event.doubt is Doubt.DID_NOT:
+            self._begun[event.call] = at
+
+    def _returned(self, event: ToolReturned) -> None:
+        row = self._rows.get(event.call)
+        if event.error is ToolError.IN_DOUBT:
+            if (
+                row is None or row.standing == "open" or row.doubt is Doubt.DID_NOT
+            ):  # it ran again, and nobody saw
+                self._rows[event.call] = replace(row or self._row(event.call, "told"), standing="told")
+        elif row is not None and row.standing == "open":
+            del self._rows[event.call]
+        self._begun.pop(event.call, None)

@@ -1,0 +1,212 @@
+"""Seals: is every event that was sealed still there, as it was sealed? And how far does that reach?
+
+The log of heads is read twice, in chunks. First its tree is computed again, and each seal held against the root at
+its size, and against its key. Then each entry that a good seal covers is held against the event that it names. That
+the run before such an event is what led to it, its hash chain shows: `verify`.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.errors import Damaged
+from refold.replay.verification import NO_SEAL, UNKEYED, Problem, Verification
+from refold.store.merkle import Tree
+from refold.store.protocol import Seal, SealedHead, Store
+from refold.store.seals import Kept, Lines, is_signed, last_seal, leaf_of
+from refold.store.verify_bundle import NEWEST, key_id, loose_erasures
+
+MOST = 100
+"""How many problems are kept; further ones are counted."""
+
+NO_LINE = (
+    "that no seal was removed, with all that it covers: keep what `refold seal` prints, and give it by --seal"
+)
+NOT_TRUE = "that what was recorded is what happened"
+
+
+class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log of heads has of a run: `heads` entries, the last at event `seq`; `problem` is the first found."""
+
+    seq: int = 0
+    heads: int = 0
+    problem: Problem | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log of heads was found to be.
+
+    `seals` were checked over `entries` of it, of which the first `trusted` are under a seal that holds, or under a
+    kept line. `newest` is the last seal that holds, as `refold seal` prints it, at `at` (ns since the epoch, 0: none).
+    `keys` are the ids of the keys that were given, `lines` how many kept lines. Of `problems` the first are kept.
+    """
+
+    seals: int
+    entries: int
+    trusted: int
+    newest: str
+    at: int
+    keys: tuple[str, ...]
+    lines: int
+    problems: tuple[str, ...]
+    more: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not self.problems
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What it cannot show of any run."""
+        after = "that no seal was removed after the one that was kept last"
+        return (after if self.lines else NO_LINE, NOT_TRUE)
+
+
+async def check_seals(store: Store, keys: Collection[bytes], lines: Sequence[Kept] = ()) -> Evidence:
+    """Hold the log of heads against its seals, these public keys, and what was kept of earlier seals.
+
+    Without keys no signature is checked, and only kept lines are trusted.
+    """
+    checker = _Checker(store, keys, lines)
+    async for chunk in store.seals():
+        for seal in chunk:
+            await checker.take(seal)
+    return await checker.finish()
+
+
+async def sealed_runs(
+    store: Store, evidence: Evidence, runs: Collection[str] | None = None
+) -> dict[str, SealedRun]:
+    """Each trusted entry held against the event that it names; by run. None: of all runs, those that are gone too."""
+    found: dict[str, SealedRun] = {}
+    async for entry in _entries(store):
+        if entry.place > evidence.trusted:
+            break
+        if entry.run != NEWEST and (runs is None or entry.run in runs):
+            known = found.get(entry.run, SealedRun())
+            problem = known.problem or await _parted(store, entry)
+            seq = max(known.seq, entry.seq)
+            found[entry.run] = SealedRun(seq=seq, heads=known.heads + 1, problem=problem)
+    return found
+
+
+def with_seals(found: Verification, sealed: SealedRun) -> Verification:
+    """The verification of a run, with what its seals add to it and take away from what cannot be proved."""
+    upto = min(sealed.seq, found.events)
+    unproved: tuple[str, ...] = (NO_SEAL, UNKEYED) if not upto else ()
+    if 0 < upto < found.events:
+        unproved = (f"anything after event {upto}: the last seal came before",)
+    if upto and found.loose:
+        unproved += (loose_erasures(found.loose),)
+    problem = found.problem
+    if sealed.problem is not None and (problem is None or sealed.problem.seq < problem.seq):
+        problem = sealed.problem
+    return replace(found, sealed=upto, heads=sealed.heads, problem=problem, cannot_prove=unproved)
+
+
+class _Checker:
+    """Takes the seals in order, and adds entries to the tree up to the size of each."""
+
+    def __init__(self, store: Store, keys: Collection[bytes], lines: Sequence[Kept]) -> None:
+        self._store, self._entries = store, _entries(store)
+        self._keys, self._lines, self._waiting = keys, lines, Lines(lines)
+        self._tree = Tree()
+        self._seals = self._signed = self._trusted = self._more = self._place = 0
+        self._last: Seal | None = None
+        self._newest: Seal | None = None
+        self._problems: list[str] = []
+
+    async def take(self, seal: Seal) -> None:
+        self._seals += 1
+        last, self._last = self._last, seal
+        self._signed = max(self._signed, seal.size)
+        if last is not None and (seal.size < last.size or seal.at < last.at):
+            self._wrong(f"seal {seal.size} is out of order: it stands after seal {last.size}")
+            return
+        await self._grow(seal.size)
+        problem = self._problem(seal)
+        if problem:
+            self._wrong(f"seal {seal.size}: {problem}")
+        elif self._keys:
+            self._trusted, self._newest = seal.size, seal
+
+    async def finish(self) -> Evidence:
+        await self._grow(None)
+        if (
+            self._tree.size > self._signed and await last_seal(self._store) == self._last
+        ):  # nobody sealed meanwhile
+            self._wrong(f"entries {self._signed + 1} to {self._tree.size} are under no seal: one was removed")
+        for problem in self._waiting.missed(self._tree):
+            self._wrong(problem)
+        newest = self._newest
+        return Evidence(
+            seals=self._seals,
+            entries=self._tree.size,
+            trusted=self._trusted,
+            newest=Kept(newest.size, newest.root).line if newest else "",
+            at=newest.at if newest else 0,
+            keys=tuple(map(key_id, self._keys)),
+            lines=len(self._lines),
+            problems=tuple(self._problems),
+            more=self._more,
+        )
+
+    def _problem(self, seal: Seal) -> str:
+        if self._tree.size < seal.size:
+            return f"it is over {seal.size} entries, and there are {self._tree.size}: the others were removed"
+        if self._tree.root() != seal.root:
+            return "its root is not that of the entries: an entry or the root was changed"
+        if self._keys and seal.key not in self._keys:
+            return f"it is signed by another key, {key_id(seal.key)}"
+        if self._keys and not is_signed(seal):
+            return f"its signature is not by the key {key_id(seal.key)}: size, time, root or signature was changed"
+        return ""
+
+    async def _grow(self, size: int | None) -> None:
+        """Add entries until there are so many, or no more; and look at each line that was kept of a size on the way."""
+        while size is None or self._tree.size < size:
+            entry = await anext(self._entries, None)
+            if entry is None:
+                break
+            if entry.place != self._place + 1:
+                self._wrong(f"entry {entry.place} stands where entry {self._place + 1} should")
+            self._place = entry.place
+            self._tree.add(leaf_of(entry))
+            self._look()
+
+    def _look(self) -> None:
+        for line, problem in self._waiting.met(self._tree):
+            if problem:
+                self._wrong(problem)
+            else:
+                self._trusted = max(self._trusted, line.size)
+
+    def _wrong(self, problem: str) -> None:
+        if len(self._problems) < MOST:
+            self._problems.append(problem)
+        else:
+            self._more += 1
+
+
+async def _entries(store: Store) -> AsyncIterator[SealedHead]:
+    async for chunk in store.sealed_heads():
+        for entry in chunk:
+            yield entry
+
+
+async def _parted(store: Store, entry: SealedHead) -> Problem | None:
+    kind, problem = "sealed head", "it was sealed, and the store does not have it any more"
+    try:
+        # One event at a time: a page of them could be large.
+        for event in await store.read_some(entry.run, [entry.seq]):
+            if event.hash == entry.hash:
+                return None
+            kind, problem = (
+                event.kind,
+                f"it was sealed with the hash {entry.hash.hex()}, and has {event.hash.hex()}",
+            )
+    except Damaged as error:
+        problem = str(error)
+    return Problem(seq=entry.seq, kind=kind, problem=problem)

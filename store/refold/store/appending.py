@@ -1,0 +1,149 @@
+"""Appends, as a connection's thread writes them: a group of them in one transaction.
+
+Each append is checked against its own run's head and token, inside the transaction. One that is not as expected is
+left out. If SQLite refuses the rest, it is rolled back and written again append by append, so that only the offender
+fails. A later append of the same run then fails by itself, for it expects a head that never came to be. The hashes
+are computed in there too, after a head that nobody can move.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Protocol
+
+from refold.store import rows, schema
+from refold.store.claims import find
+from refold.store.connection import roll_back
+from refold.store.problems import FAILED, translate
+from refold.store.protocol import (
+    Conflict,
+    DamagedStore,
+    Head,
+    Lease,
+    LeaseLost,
+    Record,
+    StoreError,
+    StoreUnavailable,
+)
+from refold.store.rows import Place, Row
+
+Outcome = Head | BaseException
+"""The head after an append, or what it is to raise."""
+
+_MOST_KNOWN = 4096
+
+
+class Asked(Protocol):
+    """What an append asks for."""
+
+    run: str
+    expected_seq: int
+    lease: Lease
+    records: Sequence[Record]
+
+
+class Known:
+    """Where runs stood after the last group, for as long as nobody has changed the file since: nor have we.
+
+    SQLite counts the rows that a connection changed, and gives the file another version when any other has changed
+    it. As long as both are as they were, a transaction that looked again would find the same.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+        self._version = 0
+        self._after: tuple[int, int] | None = None  # of the file, and rows changed by us
+
+    def recall(self, connection: sqlite3.Connection) -> dict[str, Place]:
+        """Inside a transaction: the places that hold. They are forgotten unless `keep` follows."""
+        (self._version,) = connection.execute("PRAGMA data_version").fetchone()
+        if self._after != (self._version, connection.total_changes) or len(self._places) > _MOST_KNOWN:
+            self._places = {}
+        self._after = None
+        return self._places
+
+    def keep(self, connection: sqlite3.Connection) -> None:
+        """What `recall` gave, and was changed since, is committed."""
+        self._after = self._version, connection.total_changes
+
+
+def commit(connection: sqlite3.Connection, path: str, group: Sequence[Asked], known: Known) -> list[Outcome]:
+    """Write what can be written of the group, in one transaction. The outcome of each, in order."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except FAILED as error:
+        return [translate(path, error) for _ in group]
+    writing = False
+    try:
+        outcomes, events = _prepare(connection, path, group, known.recall(connection))
+        insert(connection, path, events)
+        writing = True
+        connection.execute("COMMIT")
+        known.keep(connection)
+    except (*FAILED, DamagedStore) as error:
+        roll_back(connection)
+        return _failed(connection, path, group, error, known, writing=writing)
+    except BaseException:
+        roll_back(connection)
+        raise
+    return outcomes
+
+
+def _failed(
+    connection: sqlite3.Connection,
+    path: str,
+    group: Sequence[Asked],
+    error: sqlite3.Error | UnicodeDecodeError | DamagedStore,
+    known: Known,
+    *,
+    writing: bool,
+) -> list[Outcome]:
+    told = [
+        error if isinstance(error, DamagedStore) else translate(path, error, writing=writing) for _ in group
+    ]
+    in_doubt = isinstance(told[0], StoreUnavailable) and not told[0].outcome_known
+    if in_doubt or len(group) == 1:
+        return [*told]
+    return [outcome for append in group for outcome in commit(connection, path, [append], known)]
+
+
+def _prepare(
+    connection: sqlite3.Connection, path: str, group: Sequence[Asked], places: dict[str, Place]
+) -> tuple[list[Outcome], list[Row]]:
+    """What will have become of each append once the rows are written, and the rows. Moves the places on."""
+    outcomes, events = list[Outcome](), list[Row]()
+    for append in group:
+        place = places.get(append.run) or _find(connection, path, append.run)
+        if isinstance(place, DamagedStore):
+            outcomes.append(place)
+        elif refused := refusal(append.run, place, append.expected_seq, append.lease):
+            outcomes.append(refused)
+        else:
+            assert place is not None
+            new = rows.from_records(append.run, place, append.records)
+            events += new
+            head = Head(seq=append.expected_seq + len(new), hash=new[-1][3])
+            places[append.run] = place._replace(head=head)
+            outcomes.append(head)
+    return outcomes, events
+
+
+def _find(connection: sqlite3.Connection, path: str, run: str) -> Place | DamagedStore | None:
+    try:
+        return find(connection, path, run)
+    except DamagedStore as error:  # that of one run is no reason for another's to fail
+        return error
+
+
+def refusal(run: str, place: Place | None, expected_seq: int, lease: Lease) -> StoreError | None:
+    """Why the run takes no append there; None if it does."""
+    token, seq = (place.token, place.head.seq) if place else (0, 0)
+    # The lease first: who has lost it should stop, not read again.
+    if token != lease.token:
+        return LeaseLost(run, lease.token, token)
+    return None if seq == expected_seq else Conflict(run, expected_seq, seq)
+
+
+def insert(connection: sqlite3.Connection, path: str, events: Sequence[Row]) -> None:
+    """Insert the rows of events. Raises `DamagedStore` if the table does not take them all."""
+    if events and connection.executemany(schema.INSERT, events).rowcount != len(events):
+        raise rows.changed_schema(path)

@@ -1,0 +1,150 @@
+"""Reading bundles: what `verify_bundle` checks, in the words of this library, and back into a store.
+
+A bundle is read once, from its front to its end, in bounded memory: a line of a run is held whole, and the lists of
+members and proofs, all of which have bounds in `verify_bundle`; nothing else is.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.store import verify_bundle
+from refold.store.beside import written_beside
+from refold.store.pages import BYTES, ROWS
+from refold.store.protocol import Record, Store, Stored
+from refold.store.sqlite import SqliteStore
+from refold.store.verify_bundle import Bundle, Line, Run
+
+
+class DamagedBundle(Damaged):
+    """A bundle that is not what was packed."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class NotABundle(WrongUse):
+    """A file that is something else."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class UnjudgedBundle(CannotJudge):
+    """A bundle of a newer version, or one without a seal that was to be held against a key."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was unpacked, and where."""
+
+    path: str
+    runs: int
+    events: int
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as a bundle does; what is no file, or cannot be read, does not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"PK"
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
+    """An open bundle. Here and inside, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle`, `WorldFailed`."""
+    try:
+        with path.open("rb") as file:
+            yield Bundle(file, keys)
+    except verify_bundle.Changed as error:
+        raise DamagedBundle(str(path), str(error)) from error
+    except verify_bundle.NoBundle as error:
+        raise NotABundle(str(path), str(error)) from error
+    except verify_bundle.Unjudged as error:
+        raise UnjudgedBundle(str(path), str(error)) from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise NotABundle(str(path), "there is no such file") from error
+    except OSError as error:
+        raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def stored_of(run: Run, line: Line) -> Stored:
+    """A line of a run as the store has its event."""
+    return Stored(
+        run=run.id,
+        seq=line.seq,
+        at=line.at,
+        kind=line.kind,
+        body=line.body,
+        content=line.content,
+        salt=line.salt,
+        hash=line.hash,
+        content_digest=line.digest,
+    )
+
+
+async def unpack(path: Path, target: Path) -> Unpacked:
+    """Make a store of a bundle's runs, event for event and hash for hash. Nothing is at `target` unless all went well.
+
+    The seal stays in the bundle: it is over a log of heads that the bundle has not. Raises as `reading`, and
+    `WrongUse` where `target` is there already.
+    """
+    with written_beside(target) as partial, reading(path) as bundle:
+        async with await SqliteStore.open(partial) as store:
+            for run in bundle.runs:
+                await _unpack_run(store, bundle, run)
+            bundle.check_rest()
+    return Unpacked(path=str(target), runs=len(bundle.runs), events=bundle.events)
+
+
+async def _unpack_run(store: Store, bundle: Bundle, run: Run) -> None:
+    lease, seq, head = await store.lease(run.id, holder="refold unpack"), 0, b""
+    for records in _batches(bundle.lines(run)):
+        stands = await store.append(run.id, seq, lease, records)
+        seq, head = stands.seq, stands.hash
+    assert (seq, head) == (run.events, run.head), "the chain of a store is that of a bundle"
+    await store.release(lease)
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Record]]:
+    """The lines as records, as many as a chunk of a store holds."""
+    batch, size = list[Record](), 0
+    for line in lines:
+        batch.append(_record(line))
+        size += len(line.body) + len(line.content or b"")
+        if len(batch) >= ROWS or size >= BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _record(line: Line) -> Record:
+    erased = line.digest if line.content is None else None
+    return Record(
+        at=line.at,
+        kind=line.kind,
+        body=line.body,
+        content=line.content,
+        salt=line.salt,
+        content_digest=erased,
+    )

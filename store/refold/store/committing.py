@@ -1,0 +1,126 @@
+"""Group commit: all appends that wait at one moment become one transaction, whichever runs they are of.
+
+A commit costs the same for one append as for a hundred: a trip to the connection's thread and, if it is to survive a
+power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64 runs pay for one.
+
+What a group shares is the commit, not the fate: see `appending`, which is what runs in that thread.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from refold.store.appending import Known, Outcome, commit
+from refold.store.protocol import Head, Lease, Record
+
+if TYPE_CHECKING:
+    from refold.store.database import Database
+
+GROUP_ROWS = 500
+GROUP_BYTES = 2 * 2**20
+"""Where a group ends, so that a commit stays short. It may be larger by one append, for an append is never cut."""
+
+
+class Append:
+    """An append that waits, and how it ended."""
+
+    __slots__ = ("expected_seq", "lease", "outcome", "records", "run", "size", "taken")
+
+    def __init__(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> None:
+        self.run, self.expected_seq, self.lease, self.records = run, expected_seq, lease, records
+        self.size = sum(len(each.body) + len(each.content or b"") for each in records)
+        self.outcome: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.taken: asyncio.Future[None] | None = None  # done when the group that took it is
+
+
+class Committer:
+    """Gathers appends and commits them in groups. Belongs to one asyncio loop."""
+
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+        self._waiting: list[Append] = []
+        self._known = Known()  # the connection's thread alone touches it
+        self._task: asyncio.Task[None] | None = None
+
+    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+        """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
+        self._database.writer  # noqa: B018 - raises if there is none
+        append = Append(run, expected_seq, lease, records)
+        self._waiting.append(append)
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
+        try:
+            return await append.outcome
+        except asyncio.CancelledError:
+            await self._withdraw(append)
+            raise
+
+    async def aclose(self) -> None:
+        """Wait for the last group."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _withdraw(self, append: Append) -> None:
+        if append.taken is None:
+            if append in self._waiting:
+                self._waiting.remove(append)
+            return
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([append.taken])
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit(self._take())
+                await asyncio.sleep(0)  # who was just answered may have the next append ready
+        finally:
+            self._task = None
+            for append in self._waiting:  # only where this task was cancelled, with its event loop
+                append.outcome.cancel()
+            self._waiting.clear()
+
+    def _take(self) -> list[Append]:
+        count = size = taken = 0
+        for append in self._waiting:
+            if taken and (count >= GROUP_ROWS or size >= GROUP_BYTES):
+                break
+            count, size, taken = count + len(append.records), size + append.size, taken + 1
+        group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return group
+
+    async def _commit(self, group: list[Append]) -> None:
+        done = asyncio.get_running_loop().create_future()
+        for append in group:
+            append.taken = done
+        outcomes: Sequence[Outcome] = [asyncio.CancelledError()] * len(group)  # the loop ends, and we with it
+        try:
+            self._database.check_file()
+            outcomes = await self._database.writer.run(commit, self._database.path, group, self._known)
+        except asyncio.CancelledError:
+            # It is run all the same, in its thread. That one works in order: once it has answered this, it is over.
+            with anyio.CancelScope(shield=True):
+                await self._database.writer.run(_nothing)
+            raise
+        except Exception as error:
+            outcomes = [error] * len(group)
+        finally:
+            done.set_result(None)
+            for append, outcome in zip(group, outcomes, strict=True):
+                _settle(append.outcome, outcome)
+
+
+def _settle(future: "asyncio.Future[Head]", outcome: Outcome) -> None:
+    if future.done():  # cancelled meanwhile
+        return
+    if isinstance(outcome, Head):
+        future.set_result(outcome)
+    elif isinstance(outcome, asyncio.CancelledError):
+        future.cancel()
+    else:
+        future.set_exception(outcome)
+
+
+def _nothing(_: object) -> None:
+    """For a connection's thread: whoever has its answer knows that all before it is done."""

@@ -1,0 +1,99 @@
+"""Erasure, snapshots and the log of heads: what a connection's thread does about them, a transaction each."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from refold.store import rows, schema
+from refold.store.appending import insert, refusal
+from refold.store.asking import check_erase
+from refold.store.claims import find
+from refold.store.connection import transaction
+from refold.store.problems import FAILED
+from refold.store.protocol import (
+    Head,
+    Lease,
+    Record,
+    Seal,
+    SealedElsewhere,
+    SealedHead,
+    Snapshot,
+    StoreUnavailable,
+)
+from refold.store.rows import Place, Row
+
+
+def erase(
+    connection: sqlite3.Connection,
+    path: str,
+    run: str,
+    expected_seq: int,
+    lease: Lease,
+    seqs: Sequence[int],
+    notice: Record,
+) -> tuple[Head, list[bytes]]:
+    """See `Store.erase`. The new head; and what marks each erased event in the file: see `residue`."""
+    with transaction(connection):
+        place = find(connection, path, run)
+        if refused := refusal(run, place, expected_seq, lease):
+            raise refused
+        assert place is not None
+        marks = [_erase(connection, run, place, seq) for seq in seqs]
+        new = rows.from_records(run, place, [notice])
+        insert(connection, path, new)
+        connection.execute(schema.DROP_SNAPSHOT, (place.number,))
+    empty_journal(connection, path)
+    return Head(seq=expected_seq + 1, hash=new[0][3]), marks
+
+
+def _erase(connection: sqlite3.Connection, run: str, place: Place, seq: int) -> bytes:
+    key = (place.number << schema.SEQ_BITS) + seq
+    there = 0 < seq <= place.head.seq
+    row: Row | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
+    check_erase(run, place.head.seq, seq, row[1] if row else None)
+    assert row is not None
+    connection.execute(schema.ERASE, (key,))
+    return b"".join(row)
+
+
+def rewrite(connection: sqlite3.Connection, path: str) -> None:
+    """Write the file anew, without gaps."""
+    try:
+        connection.execute("VACUUM")
+    except FAILED as error:
+        raise _unfinished(
+            path, f"in the gaps of the file, which could not be written anew ({error})"
+        ) from error
+    empty_journal(connection, path)
+
+
+def empty_journal(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the write-ahead log into the file, and cut it to nothing: what was erased stands there too."""
+    try:
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except FAILED as error:
+        raise _unfinished(path, f"in the -wal beside the file ({error})") from error
+    if busy:
+        raise _unfinished(path, "in the -wal beside the file, which another program is reading")
+
+
+def _unfinished(path: str, where: str) -> StoreUnavailable:
+    problem = f"the log has it no more, but what was erased may still stand {where}: close other programs, erase it again"
+    return StoreUnavailable(path, problem, outcome_known=False)
+
+
+def save_snapshot(connection: sqlite3.Connection, run: str, snapshot: Snapshot) -> None:
+    """See `Store.save_snapshot`."""
+    connection.execute(schema.SAVE_SNAPSHOT, (run, snapshot.seq, snapshot.version, snapshot.data))
+
+
+def add_seal(connection: sqlite3.Connection, heads: Sequence[SealedHead], seal: Seal) -> None:
+    """See `Store.add_seal`."""
+    with transaction(connection):
+        (size,) = connection.execute(schema.SEALED).fetchone()
+        expected = seal.size - len(heads)
+        if size != expected:
+            raise SealedElsewhere(expected, size)
+        connection.executemany(
+            schema.ADD_SEALED, [(each.place, each.run, each.seq, each.hash) for each in heads]
+        )
+        connection.execute(schema.ADD_SEAL, (seal.size, seal.at, seal.root, seal.key, seal.signature))

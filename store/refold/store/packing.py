@@ -1,0 +1,285 @@
+"""Writing a bundle: runs of a store in one zip that verifies offline. Its bytes: docs/reference/bundles.md.
+
+The same runs under the same seal give the same bytes (on machines whose zlib packs alike): members have no time, a
+fixed order, and nothing of the machine. A bundle is for proof, so what does not verify is not packed.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import msgspec
+
+from refold.reducers.errors import DamagedLog, WrongUse
+from refold.store import verify_bundle
+from refold.store.beside import written_beside
+from refold.store.chain import GENESIS, check
+from refold.store.merkle import Prover
+from refold.store.protocol import Head, Seal, SealedHead, Store, Stored, UnknownRun
+from refold.store.seals import DamagedSeals, last_seal, leaf_of, leaves_of
+from refold.store.verify_bundle import (
+    FORMAT,
+    MOST_BYTES,
+    MOST_JSON,
+    MOST_LINE,
+    MOST_RUNS,
+    NEWEST,
+    UNNAMED,
+    Bare,
+    child_differs,
+    ended_child,
+)
+
+README = """This is a bundle of runs of LLM agents, recorded by refold.
+
+manifest.json   which runs, how many events each has, and the SHA-256 of every file here
+runs/*.jsonl    a run each, an event a line: `body` and `content` are JSON text, as they were recorded
+seals.json      if it is there: a signature over the log of heads of the store, and proofs that these runs are in it
+verify.py       checks all of it: python verify.py BUNDLE --key FILE.pub
+                Python 3.9 or newer is enough. If you do not trust who sent you this, take verify.py from
+                refold's own sources, and the public key from somewhere else than here.
+
+Content that is null beside a digest was erased, and a later event of kind content_erased says by whom
+and why. The chain of hashes holds without it.
+"""
+
+WHOLE = "a bundle takes whole logs only"
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """What was packed. `sha256` is the whole file's, hex; `sealed` of its runs are covered by a seal."""
+
+    path: str
+    runs: int
+    events: int
+    sealed: int
+    size: int
+    sha256: str
+
+
+class _Proof(msgspec.Struct, frozen=True):
+    head: Head
+    index: int
+    path: Sequence[bytes]
+
+
+class _Proofs(msgspec.Struct, frozen=True):
+    """A seal; its last entry, which is over the newest head of each run; and the proof of each run's."""
+
+    seal: Seal
+    newest: _Proof
+    runs: dict[str, _Proof]
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A member of the zip, as the manifest lists it."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
+    """Write a bundle of these runs. Nothing is at `path` unless all went well.
+
+    Raises `WrongUse` where `path` is there already, or for more than a bundle can hold; `DamagedLog` and
+    `DamagedSeals` for what would not verify; `UnknownRun`; `WorldFailed`.
+    """
+    chosen = sorted(set(runs))
+    if not 0 < len(chosen) <= MOST_RUNS:
+        raise WrongUse(f"{len(chosen)} runs: a bundle holds from 1 to {MOST_RUNS}")
+    seal = await last_seal(store)
+    proofs = await _proofs(store, seal, chosen) if seal else None
+    proven = proofs.runs if proofs else {}
+    with written_beside(path) as partial:
+        with partial.open("wb") as file:
+            with closing(_Writer(file)) as writer:
+                writer.add_first()
+                heads = {run: await writer.add_run(store, run, proven.get(run)) for run in chosen}
+                await _check_children(store, writer.ended, heads)
+                writer.add_rest(heads, proofs)
+            file.flush()
+            os.fsync(file.fileno())
+        size, digest = _measured(partial)
+    events = sum(head.seq for head in heads.values())
+    return Packed(
+        path=str(path), runs=len(chosen), events=events, sealed=len(proven), size=size, sha256=digest
+    )
+
+
+async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
+    """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the root."""
+    log, last, newest = Prover([seal.size - 1]), ("", Head(seq=0, hash=GENESIS)), dict[str, Head]()
+    async for entry in _entries(store, seal.size):
+        log.add(leaf_of(entry))
+        last = entry.run, Head(seq=entry.seq, hash=entry.hash)
+        if entry.run != NEWEST:
+            newest[entry.run] = last[1]
+    places = {run: n for n, run in enumerate(sorted(newest)) if run in runs}
+    tree = Prover(places.values())
+    for leaf in leaves_of(newest):
+        tree.add(leaf)
+    over = Head(seq=tree.size, hash=tree.finish())
+    if log.size != seal.size or log.finish() != seal.root:
+        raise DamagedSeals("its entries are not those that were last signed; see `refold verify`")
+    if last != (NEWEST, over):
+        raise DamagedSeals(
+            f"its last entry, {log.size}, is not over the newest head of each run, as `refold seal` makes it"
+        )
+    proofs = {run: _Proof(newest[run], n, tree.paths[n]) for run, n in places.items()}
+    return _Proofs(seal, _Proof(over, seal.size - 1, log.paths[seal.size - 1]), proofs)
+
+
+async def _check_children(store: Store, ended: Sequence[Stored], runs: Collection[str]) -> None:
+    """Each of these runs' children among them is what its parent recorded of it when it ended."""
+    for stored in ended:
+        child, seq, hashed = ended_child(stored.body)
+        if child in runs and [hashed] != [each.hash.hex() for each in await store.read_some(child, [seq])]:
+            raise _damaged(stored, child_differs(child, seq))
+
+
+async def _entries(store: Store, size: int) -> AsyncIterator[SealedHead]:
+    async for chunk in store.sealed_heads():
+        for entry in chunk:
+            if entry.place > size:
+                return
+            yield entry
+
+
+class _Writer:
+    """A zip in the making."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        # No zip64: the reader knows one kind of zip.
+        self._zip = ZipFile(file, "w", ZIP_DEFLATED, allowZip64=False)
+        self._members: list[_Written] = []
+        self.ended: list[Stored] = []
+
+    def add_first(self) -> None:
+        """Write the verifier: what begins with it is ours, however damaged the rest is."""
+        self._add("verify.py", Path(verify_bundle.__file__).read_bytes())
+        self._add("README.txt", README.encode())
+
+    def close(self) -> None:
+        """Write the zip's directory, if it can be written."""
+        self._zip.close()
+
+    async def add_run(self, store: Store, run: str, proof: _Proof | None) -> Head:
+        """Write a run's events, each checked; its head."""
+        name, hashed, size = f"runs/{len(self._members) - 1:06}.jsonl", sha256(), 0
+        head, sealed, bare = Head(seq=0, hash=GENESIS), proof.head if proof else None, Bare()
+        with self._zip.open(_info(name), "w") as member:
+            async for chunk in store.read(run):
+                for stored in chunk:
+                    data = _line(stored, head, sealed)
+                    hashed.update(data)
+                    size += len(data)
+                    if size > MOST_BYTES:
+                        raise WrongUse(
+                            f"run {run}: has more than {MOST_BYTES} bytes, which is all that a bundle holds"
+                        )
+                    member.write(data)
+                    if stored.kind == "child_ended":
+                        self.ended.append(stored)
+                    erased = stored.content is None and stored.content_digest is not None
+                    bare.take(stored.seq, stored.kind, stored.body, bare=erased)
+                    head = Head(seq=stored.seq, hash=stored.hash)
+        if not head.seq:
+            raise UnknownRun(run)
+        if sealed is not None and head.seq < sealed.seq:
+            raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
+        if bare.first is not None:
+            raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
+        self._members.append(_Written(name, size, hashed.hexdigest()))
+        return head
+
+    def add_rest(self, heads: dict[str, Head], proofs: _Proofs | None) -> None:
+        """Write the seal, and the list of all that was written."""
+        runs = [
+            {"run": run, "member": f"runs/{n:06}.jsonl", "events": head.seq, "head": head.hash.hex()}
+            for n, (run, head) in enumerate(heads.items(), 1)
+        ]
+        if proofs is not None:
+            self._add("seals.json", _json(_seals(proofs)))
+        members = [msgspec.to_builtins(each) for each in self._members]
+        self._add("manifest.json", _json({"format": FORMAT, "members": members, "runs": runs}))
+
+    def _add(self, name: str, data: bytes) -> None:
+        if len(data) > MOST_JSON.get(name, MOST_BYTES):
+            raise WrongUse(f"{name} would have {len(data)} bytes, more than a bundle holds: pack fewer runs")
+        self._zip.writestr(_info(name), data)
+        self._members.append(_Written(name, len(data), sha256(data).hexdigest()))
+
+
+def _info(name: str) -> ZipInfo:
+    info = ZipInfo(name)  # of 1980, the zip's own beginning of time
+    info.compress_type, info.create_system, info.external_attr = ZIP_DEFLATED, 3, 0o100644 << 16
+    return info
+
+
+def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
+    problem = check(stored, before)
+    if problem is None and sealed and stored.seq == sealed.seq and stored.hash != sealed.hash:
+        problem = "its hash is not the one that was sealed"
+    if problem is not None:
+        raise _damaged(stored, problem)
+    try:
+        body, content = stored.body.decode(), None if stored.content is None else stored.content.decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(stored, "its text is not UTF-8") from error
+    digest = None if stored.content_digest is None else stored.content_digest.hex()
+    fields = {
+        "seq": stored.seq,
+        "at": stored.at,
+        "kind": stored.kind,
+        "hash": stored.hash.hex(),
+        "digest": digest,
+    }
+    said = {"salt": stored.salt.hex(), "body": body, "content": content}
+    data = json.dumps(fields | said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    if len(data) > MOST_LINE:
+        raise WrongUse(
+            f"run {stored.run} event {stored.seq}: has {len(data)} bytes, more than a bundle's {MOST_LINE}"
+        )
+    return data
+
+
+def _damaged(stored: Stored, problem: str) -> DamagedLog:
+    return DamagedLog(stored.run, stored.seq, f"{problem}; {WHOLE}")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _seals(proofs: _Proofs) -> dict[str, object]:
+    seal, newest = proofs.seal, proofs.newest
+    root, key, signature = seal.root.hex(), seal.key.hex(), seal.signature.hex()
+    signed = {"size": seal.size, "at": seal.at, "root": root, "key": key, "signature": signature}
+    last = {"runs": newest.head.seq, "root": newest.head.hash.hex(), "path": _path(newest)}
+    return {"seal": signed, "newest": last, "runs": [_proof(*each) for each in proofs.runs.items()]}
+
+
+def _proof(run: str, proof: _Proof) -> dict[str, object]:
+    head = proof.head
+    said = {"run": run, "seq": head.seq, "hash": head.hash.hex(), "index": proof.index}
+    return {**said, "path": _path(proof)}
+
+
+def _path(proof: _Proof) -> list[str]:
+    return [each.hex() for each in proof.path]
+
+
+def _measured(path: Path) -> tuple[int, str]:
+    hashed, size = sha256(), path.stat().st_size
+    if size > MOST_BYTES:
+        raise WrongUse(f"the bundle would have {size} bytes, more than {MOST_BYTES}: pack fewer runs")
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            hashed.update(piece)
+    return size, hashed.hexdigest()

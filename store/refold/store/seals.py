@@ -1,0 +1,216 @@
+"""Sealing: the heads of all runs go into one log of heads, and its Merkle root is signed.
+
+An entry says: at some time, event `seq` of `run` had this hash. As the hash chains the run, an entry stands for all of
+the run up to there; as the root stands for all entries, one signature stands for everything that was sealed so far.
+The last entry of each seal is no run's: it has the root of a second tree, over the newest entry of each run. So a proof
+that an entry is in that one shows that no later event of its run was sealed by then.
+What a seal signs and an entry's leaf are in `verify_bundle`, so that whoever checks a bundle has them too.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from refold.reducers.errors import Damaged, WrongUse
+from refold.store.keys import SigningKey
+from refold.store.merkle import Tree
+from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead, Store
+from refold.store.verify_bundle import NEWEST, leaf_hash, seal_message, signed
+
+_LINE = re.compile(r"(?:seal )?([1-9][0-9]{0,17}):([0-9a-f]{64})")
+
+
+class DamagedSeals(Damaged):
+    """The log of heads is not what was sealed: nothing can be added to it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"the log of heads: {self.problem}"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What somebody kept of a seal where the store's writer cannot reach it: the tree's size and root."""
+
+    size: int
+    root: bytes
+
+    @property
+    def line(self) -> str:
+        """As it is written down: `seal 42:` and 64 hex digits."""
+        return f"seal {self.size}:{self.root.hex()}"
+
+
+class Parted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose log no longer has what was sealed of it: event `seq`, with its hash in hex."""
+
+    run: str
+    seq: int
+    hash: str
+    problem: str
+
+
+class Sealing(msgspec.Struct, frozen=True, kw_only=True):
+    """What `seal` did: `added` new heads of `runs` runs in the store. `parted` runs were left out."""
+
+    seal: Seal
+    added: int
+    runs: int
+    parted: tuple[Parted, ...] = ()
+
+
+def kept(line: str) -> Kept:
+    """The seal that a line tells of. Raises `WrongUse`."""
+    found = _LINE.fullmatch(line.strip())
+    if found is None:
+        raise WrongUse(
+            f"{line[:100]!r}: expected what `refold seal` prints, as in `seal 42:` and 64 hexadecimal digits"
+        )
+    return Kept(int(found[1]), bytes.fromhex(found[2]))
+
+
+def is_signed(seal: Seal) -> bool:
+    """Whether the signature is by the key that the seal names."""
+    return signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature)
+
+
+def leaf_of(entry: SealedHead) -> bytes:
+    """The entry's leaf in the tree."""
+    return leaf_hash(entry.run, entry.seq, entry.hash)
+
+
+class Lines:
+    """Kept lines, each held against the root of a log of heads at its size, while the log's tree grows."""
+
+    def __init__(self, lines: Sequence[Kept]) -> None:
+        self._left = sorted(lines, key=lambda line: line.size, reverse=True)
+
+    def met(self, tree: Tree) -> list[tuple[Kept, str]]:
+        """The lines of the tree's present size, each with what is wrong with it: `""` if nothing is."""
+        found = list[tuple[Kept, str]]()
+        while self._left and self._left[-1].size == tree.size:
+            line = self._left.pop()
+            same = line.root == tree.root()
+            changed = f"its first {line.size} entries are not those of {line.line[:24]}…, which was kept"
+            found.append((line, "" if same else changed))
+        return found
+
+    def missed(self, tree: Tree) -> list[str]:
+        """What is wrong once the tree has all entries: a line of more than there are."""
+        return [
+            f"it has {tree.size} entries, and {line.line[:24]}… was kept: the rest was removed"
+            for line in self._left
+        ]
+
+
+async def seal(store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = ()) -> Sealing:
+    """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the epoch.
+
+    `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed. Without
+    any, a store that was put back whole to an earlier seal is signed as if it had never gone on.
+    Where nothing is new, nothing is signed but under another key. A run whose log no longer has what was sealed of it
+    is left out, for a new seal must not make it good. Memory is in proportion to the runs, not to their events.
+    Raises `DamagedSeals` if the log of heads is not what was last signed or kept, `WrongUse` for a store without runs,
+    `SealedElsewhere`.
+    """
+    tree, last, sealed = await _log_of_heads(store, Lines(lines))
+    new, parted, runs, rest = dict[str, Head](), list[Parted](), 0, dict(sealed)
+    async for chunk in store.runs():
+        for run, head in chunk:
+            before = rest.pop(run, None)
+            problem = await parting(store, run, head, before) if before else _reserved(run, head)
+            if problem is not None:
+                parted.append(problem)
+            elif head.seq and head != before:
+                new[run] = head
+            runs += head.seq > 0
+    parted += [_parted(run, head, "the store has no such run") for run, head in rest.items()]
+    if new or last is None or last.key != key.public:
+        entries = _entries(tree.size, new, sealed | new) if new else []
+        for entry in entries:
+            tree.add(leaf_of(entry))
+        last = _sign(tree, key, max(now, last.at if last else now))
+        await store.add_seal(entries, last)
+    return Sealing(seal=last, added=len(new), runs=runs, parted=tuple(parted))
+
+
+def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
+    """What a seal adds to a log of so many entries: new heads, and one entry over the newest head of each run."""
+    tree = Tree()
+    for leaf in leaves_of(newest):
+        tree.add(leaf)
+    heads = [*new.items(), (NEWEST, Head(seq=tree.size, hash=tree.root()))]
+    return [
+        SealedHead(place=place, run=run, seq=head.seq, hash=head.hash)
+        for place, (run, head) in enumerate(heads, size + 1)
+    ]
+
+
+def leaves_of(newest: Mapping[str, Head]) -> Iterator[bytes]:
+    """The leaves of the tree over the newest head of each run, in the order of their ids."""
+    return (leaf_hash(run, newest[run].seq, newest[run].hash) for run in sorted(newest))
+
+
+def _reserved(run: str, head: Head) -> Parted | None:
+    return _parted(run, head, "no run may have this id: the log of heads needs it") if run == NEWEST else None
+
+
+async def parting(store: Store, run: str, head: Head, sealed: Head) -> Parted | None:
+    """How the log of a run, which ends at `head`, no longer has what was sealed of it; None: it has."""
+    if head.seq < sealed.seq:
+        return _parted(run, sealed, f"its log ends at event {head.seq}")
+    if head == sealed:
+        return None
+    for event in await store.read_some(run, [sealed.seq]):
+        same = event.hash == sealed.hash
+        return None if same else _parted(run, sealed, f"that event has the hash {event.hash.hex()} now")
+    return _parted(run, sealed, "that event is gone")
+
+
+def _parted(run: str, sealed: Head, problem: str) -> Parted:
+    return Parted(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
+
+
+def _sign(tree: Tree, key: SigningKey, at: int) -> Seal:
+    if not tree.size:
+        raise WrongUse("there is nothing to seal: no run of this store has an event")
+    root = tree.root()
+    signature = key.sign(seal_message(tree.size, at, root))
+    return Seal(size=tree.size, at=at, root=root, key=key.public, signature=signature)
+
+
+async def last_seal(store: Store) -> Seal | None:
+    """The newest seal of a store; None if it has none."""
+    last: Seal | None = None
+    async for chunk in store.seals():
+        last = chunk[-1]
+    return last
+
+
+async def _log_of_heads(store: Store, lines: Lines) -> tuple[Tree, Seal | None, dict[str, Head]]:
+    """The tree over all entries, the seal over it, and the last head of each run in it."""
+    last = await last_seal(store)
+    tree, heads, parted = Tree(), dict[str, Head](), list[str]()
+    async for chunk in store.sealed_heads():
+        for entry in chunk:
+            tree.add(leaf_of(entry))
+            parted += [problem for _, problem in lines.met(tree) if problem]
+            if entry.run != NEWEST:
+                heads[entry.run] = Head(seq=entry.seq, hash=entry.hash)
+    for problem in [*parted, *lines.missed(tree)][:1]:
+        raise DamagedSeals(f"{problem}; nothing was signed")
+    signed_size = last.size if last else 0
+    if tree.size > signed_size and await last_seal(store) != last:
+        raise SealedElsewhere(signed_size, tree.size)
+    if tree.size != signed_size:
+        raise DamagedSeals(
+            f"it has {tree.size} entries, and {signed_size} were last signed; see `refold verify`"
+        )
+    if last is not None and (tree.root() != last.root or not is_signed(last)):
+        raise DamagedSeals(
+            f"its {tree.size} entries are not those that were last signed; see `refold verify`"
+        )
+    return tree, last, heads

@@ -1,0 +1,10 @@
+"""All promises of a store together."""
+
+from refold.store.testing.claims import ClaimPromises
+from refold.store.testing.evidence import EvidencePromises
+from refold.store.testing.groups import GroupPromises
+from refold.store.testing.logs import LogPromises
+
+
+class StoreConformance(LogPromises, GroupPromises, ClaimPromises, EvidencePromises):
+    """The promises of `Store`, a test each. Override `open_store` and `pass_time`."""

@@ -1,0 +1,254 @@
+"""`doubts`, `resolve` and `cancel`: calls whose end nobody saw, and a person at a terminal who settles them."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from console.conftest import EVIL, Refold
+from console.paying import PAID, TOOLS, crash
+from console.test_hostile import dangerous
+from refold.engine import say
+from refold.store import SqliteStore
+
+Scripted = Callable[[list[Any]], None]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_paid() -> None:
+    PAID.clear()
+
+
+def told(refold: Refold, store: Path, run: str) -> list[str]:
+    """What the model was told of the call."""
+    shown = map(json.loads, refold("show", run, "--raw", "--store", store).out.splitlines())
+    return [each["content"]["output"] for each in shown if each["kind"] == "tool_returned"]
+
+
+def held(store: Path, run: str) -> None:
+    """An engine of another machine takes the run."""
+
+    async def hold() -> None:
+        async with await SqliteStore.open(store) as opened:
+            await opened.lease(run, holder="far.example:77:x.1:abcd", seconds=90)
+
+    anyio.run(hold)
+
+
+def sound(refold: Refold, store: Path) -> bool:
+    return [0, 0] == [refold(word, "--all", "--store", store).code for word in ("verify", "audit")]
+
+
+def test_nothing_in_doubt(refold: Refold, store: Path, waiting: str) -> None:
+    """Where no call is in doubt that is the only line, and the exit code is 0."""
+    ran = refold("doubts", "--store", store)
+    assert (0, "0 unresolved\n", "") == (ran.code, ran.out, ran.err)
+    assert {"unresolved": 0, "runs": 0, "oldest": 0, "calls": []} == json.loads(
+        refold("doubts", "-o", "json", "--store", store).out
+    )
+
+
+def test_doubts(refold: Refold, store: Path, finished: str) -> None:
+    """Each call of each run, the oldest first, with what to type; the last line counts them, and the exit code is 1."""
+    runs = [crash(store, "pay-2"), crash(store, "pay-1")]
+    ran = refold("doubts", "--store", store)
+    assert 1 == ran.code
+    head, *rows, last = ran.out.splitlines()
+    assert head.startswith("run    call  tool  since")
+    assert [(run, "c1", "pay") for run in runs] == [tuple(row.split()[:3]) for row in rows]
+    assert [f"refold resolve {run} c1 happened|did-not|unknown --store {store}" for run in runs] == [
+        row[row.index("refold") :] for row in rows
+    ]
+    assert re.fullmatch(r"2 unresolved in 2 runs, the oldest for [0-9.]+ s", last)
+    assert "1 unresolved in 1 run, " in refold("doubts", "pay-1", "--store", store).out
+    assert 0 == refold("doubts", finished, "--store", store).code
+
+
+def test_doubts_as_json(refold: Refold, store: Path) -> None:
+    """One document, for monitoring: how many, for how long, and which."""
+    crash(store, "pay-1")
+    ran = refold("doubts", "-o", "json", "--store", store)
+    found = json.loads(ran.out)
+    assert (1, 1, 1) == (ran.code, found["unresolved"], found["runs"])
+    (call,) = found["calls"]
+    assert ("pay-1", "c1", "pay", "open") == tuple(call[name] for name in ("run", "call", "tool", "standing"))
+    assert 0 < found["oldest"] <= time.time_ns() - call["since"] < 600 * 10**9
+
+
+def test_what_an_engine_has_is_not_in_doubt(refold: Refold, store: Path) -> None:
+    """While an engine lives that has the run, its calls may still end well; nobody else may say how."""
+    crash(store, "pay-1")
+    held(store, "pay-1")
+    assert 0 == refold("doubts", "--store", store).code
+    ran = refold("resolve", "pay-1", "c1", "happened", "--store", store)
+    assert 4 == ran.code
+    assert "run pay-1 is driven by process 77 on far.example" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("ending", "paid", "begins"),
+    [
+        pytest.param("happened", [30], "in_doubt: ", id="happened: it is not paid again"),
+        pytest.param("did-not", [30, 30], "paid 30", id="did not: it is paid now"),
+        pytest.param("unknown", [30], "in_doubt: ", id="unknown: it is not paid again"),
+    ],
+)
+@pytest.mark.parametrize("whom", ["tell", "ask"])
+def test_resolve(
+    ending: str, paid: list[int], begins: str, whom: str, refold: Refold, scripted: Scripted, store: Path
+) -> None:
+    """What a person says is recorded without model and tools; a worker goes on from it."""
+    crash(store, "pay-1", doubt=whom)
+    ran = refold(
+        "resolve",
+        "pay-1",
+        "c1",
+        ending,
+        "--by",
+        f"ann {EVIL}",
+        "--note",
+        f"I looked {EVIL}",
+        "--store",
+        store,
+    )
+    assert (0, "pay-1\n") == (ran.code, ran.out), ran.err
+    assert "the run waits for a worker" in ran.err
+    assert f"refold resume pay-1 --store {store}" in ran.err
+    assert set() == dangerous(ran.out + ran.err)
+    assert 0 == refold("doubts", "--store", store).code
+    scripted([say("Good.")])
+    assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
+    assert paid == PAID
+    assert [begins] == [text[: len(begins)] for text in told(refold, store, "pay-1")]
+    assert sound(refold, store)
+    settled = refold("doubts", "--all", "--store", store)
+    assert (0, "0 unresolved") == (settled.code, settled.out.splitlines()[-1])
+    assert f"{ending.replace('-', '_')}, by ann" in settled.out
+    assert set() == dangerous(settled.out)
+
+
+def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> None:
+    """Under a policy that asks, the run waits, says for what, and takes no message for an answer."""
+    crash(store, "pay-1", doubt="ask")
+    scripted([])
+    assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
+    ran = refold("approvals", "--store", store)
+    assert ["pay-1", "how", "calls", "ended", "c1", "pay", "refold", "doubts", "pay-1"] == [
+        word for word in ran.out.splitlines()[1].split() if not re.match(r"20\d\d-|\d\d:", word)
+    ]
+    ran = refold("resume", "pay-1", "--store", store)
+    assert 1 == ran.code
+    assert "waits for a person to say how c1 ended" in ran.err
+    assert "refold resolve pay-1 c1 happened|did-not|unknown" in ran.err
+    ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
+    assert 2 == ran.code
+    assert "says so, not a message" in ran.err
+    assert "asked" == json.loads(refold("doubts", "-o", "json", "--store", store).out)["calls"][0]["standing"]
+    assert 0 == refold("resolve", "pay-1", "c1", "happened", "--store", store).code
+    scripted([say("Good.")])
+    assert 0 == refold("resume", "pay-1", *TOOLS, "--store", store).code
+    assert [30] == PAID
+    assert sound(refold, store)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(
+            ["pay-1", "c9", "happened"], "call 'c9' is not in doubt; in doubt: c1", id="another call"
+        ),
+        pytest.param(["pay-1", "c1", "perhaps"], "perhaps", id="another word"),
+        pytest.param(["pay-1@e3", "c1", "happened"], "expected a whole run", id="a place in a run"),
+        pytest.param(["nobody", "c1", "happened"], "is no run", id="another run"),
+    ],
+)
+def test_what_cannot_be_resolved(words: list[str], says: str, refold: Refold, store: Path) -> None:
+    """It is said, and nothing is written."""
+    crash(store, "pay-1")
+    before = refold("show", "pay-1", "--raw", "--store", store).out
+    ran = refold("resolve", *words, "--store", store)
+    assert (2, "") == (ran.code, ran.out)
+    assert says in ran.err
+    assert before == refold("show", "pay-1", "--raw", "--store", store).out
+
+
+def test_a_second_word_comes_too_late(refold: Refold, scripted: Scripted, store: Path) -> None:
+    """What was settled, by a person or by telling the model, stays so."""
+    scripted([say("Good.")])
+    for run in ("pay-1", "pay-2"):
+        crash(store, run)
+    refold("resolve", "pay-1", "c1", "happened", "--store", store)
+    refold("worker", "--until-idle", *TOOLS, "--store", store)
+    ran = refold("resolve", "pay-1", "c1", "did-not", "--store", store)
+    assert 2 == ran.code
+    assert "call 'c1' is settled already: happened, by " in ran.err
+    ran = refold("resolve", "pay-2", "c1", "did-not", "--store", store)
+    assert 2 == ran.code
+    assert "is settled already: recorded as unknown" in ran.err
+
+
+def test_a_log_that_cannot_be_read(refold: Refold, store: Path, waiting: str) -> None:
+    """It keeps nobody from the others: they are told first, then it is, with exit code 3."""
+    crash(store, "pay-1")
+
+    async def spoil() -> None:
+        async with await SqliteStore.open(store) as opened:
+            from refold.store.protocol import Record
+
+            lease = await opened.lease("bad", holder="a forger")
+            await opened.append("bad", 0, lease, [Record(at=1, kind="state_changed", body=b"{}")])
+
+    anyio.run(spoil)
+    for word, shown in (("doubts", "1 unresolved in 1 run"), ("approvals", waiting)):
+        ran = refold(word, "--store", store)
+        assert 3 == ran.code
+        assert shown in ran.out
+        assert "bad" in ran.err
+
+
+def test_cancel(refold: Refold, store: Path) -> None:
+    """A run is ended with nothing but its log, and the calls whose end nobody saw are named."""
+    crash(store, "pay-1")
+    held(store, "pay-1")
+    ran = refold("cancel", "pay-1", "--why", f"too much {EVIL}", "--by", "ann", "--store", store)
+    assert 0 == ran.code, ran.err
+    head, *rest = ran.out.splitlines()
+    assert head.startswith("run pay-1: CANCELLED, ")
+    assert ["  c1  pay  run pay-1"] == rest[1:]
+    assert set() == dangerous(ran.out + ran.err)
+    assert sound(refold, store)
+    shown = refold("show", "pay-1", "--all", "--store", store).out
+    assert "by ann: too much" in shown
+    assert [30] == PAID
+
+
+def test_cancel_as_json(refold: Refold, store: Path) -> None:
+    """One document: how the run stands, and what is in doubt."""
+    crash(store, "pay-1")
+    found = json.loads(refold("cancel", "pay-1", "-o", "json", "--store", store).out)
+    assert ("pay-1", "CANCELLED", "cancelled") == tuple(found[name] for name in ("run", "state", "code"))
+    assert ["c1"] == [call["call"] for call in found["in_doubt"]]
+
+
+def test_cancel_after_the_end(refold: Refold, store: Path, finished: str) -> None:
+    """A run that has ended stays as it is."""
+    before = refold("show", finished, "--raw", "--store", store).out
+    ran = refold("cancel", finished, "--store", store)
+    assert 0 == ran.code
+    assert ran.out.startswith(f"run {finished}: COMPLETED, ")
+    assert before == refold("show", finished, "--raw", "--store", store).out
+
+
+def test_everything_that_waits(refold: Refold, store: Path, waiting: str, finished: str) -> None:
+    """Without a run, `approvals` lists what waits for a person, and what to type; nothing of runs that ended."""
+    ran = refold("approvals", "--store", store)
+    (_, row) = ran.out.splitlines()
+    assert row.startswith(f"{waiting}  20")
+    assert row.endswith(f"a message  And now?  refold resume {waiting} --message TEXT")
+    found = json.loads(refold("approvals", "-o", "json", "--store", store).out)
+    assert (1, [waiting]) == (found["count"], [each["run"] for each in found["waiting"]])

@@ -1,0 +1,172 @@
+"""`doubts`: calls whose end nobody saw, told from a log alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from refold.reducers.effects import doubtful
+from refold.reducers.events import DoubtResolved, Manifest, RunResumed
+from refold.reducers.vocabulary import Doubt, Replay, ToolError
+from refold.replay.doubts import DoubtfulCall, doubts
+from refold.replay.timeline import Teller
+from refold.store import MemoryStore
+from refold.store.protocol import Record, UnknownRun
+from support import golden
+from support.forging import recorded, write
+from support.scenario import SECOND, START, TOOLS, Scenario
+
+pytestmark = pytest.mark.anyio
+
+ALL = (*TOOLS, Manifest(name="book", replay=Replay.RECONCILABLE))
+
+
+def begun(*tools: str, **policy: Any) -> Scenario:
+    run = Scenario(policy, tools=ALL)
+    run.answer("", *[(tool, "{}") for tool in tools], after=5)
+    return run
+
+
+def crashed(*tools: str, **policy: Any) -> Scenario:
+    run = begun(*tools, **policy)
+    run.resume(*doubtful(run.state), downtime=10)
+    return run
+
+
+def after(run: Scenario, *steps: Callable[[Scenario], object]) -> Scenario:
+    for step in steps:
+        step(run)
+    return run
+
+
+def says(call: str, doubt: Doubt) -> Callable[[Scenario], object]:
+    def say(run: Scenario) -> object:
+        fact = DoubtResolved(at=run.at, call=call, doubt=doubt, by="tool:book", reconciled=True)
+        return run.feed(fact)
+
+    return say
+
+
+def resolved(call: str, doubt: Doubt) -> Callable[[Scenario], object]:
+    return lambda run: run.resolve(call, doubt)
+
+
+def told(call: str) -> Callable[[Scenario], object]:
+    return lambda run: run.result(call, error=ToolError.IN_DOUBT)
+
+
+def unattended(run: Scenario) -> object:
+    return run.feed(RunResumed(at=run.at, in_doubt=doubtful(run.state), unattended=True))
+
+
+async def found(run: Scenario) -> tuple[DoubtfulCall, ...]:
+    """What `doubts` says of the log."""
+    store, at = MemoryStore(), START
+    records = list[Record]()
+    for event in run.log:
+        at = getattr(event, "at", at)
+        records.append(recorded(event, at))
+    await write(store, "r1", records)
+    return await doubts(store, "r1")
+
+
+ASK: Any = {"doubt": "ask"}
+
+
+@pytest.mark.parametrize(
+    ("run", "rows"),
+    [
+        pytest.param(begun("look", "set", "missing"), [], id="what may be repeated is in no doubt"),
+        pytest.param(begun("act", "book"), ["c1 open", "c2 open"], id="the log ends with them begun"),
+        pytest.param(after(begun("act"), lambda run: run.result("c1")), [], id="it returned"),
+        pytest.param(crashed("act", "look"), ["c1 open"], id="found in doubt, and nothing came of it yet"),
+        pytest.param(crashed("act", **ASK), ["c1 asked"], id="a person is asked"),
+        pytest.param(after(crashed("act"), told("c1")), ["c1 told"], id="the model was told"),
+        pytest.param(
+            after(begun("act"), lambda run: run.cancel(), told("c1")), ["c1 told"], id="cut off when the run stopped"
+        ),
+        pytest.param(
+            after(crashed("act", **ASK), resolved("c1", Doubt.HAPPENED)),
+            ["c1 resolved happened by ann"],
+            id="a person knows",
+        ),
+        pytest.param(
+            after(crashed("act", **ASK), resolved("c1", Doubt.UNKNOWN), told("c1")),
+            ["c1 resolved unknown by ann"],
+            id="a person knows that nobody does",
+        ),
+        pytest.param(
+            after(crashed("act", "act", **ASK), resolved("c1", Doubt.DID_NOT)),
+            ["c1 resolved did_not by ann", "c2 asked"],
+            id="one of two: it does not run before the other is known",
+        ),
+        pytest.param(
+            after(crashed("act"), resolved("c1", Doubt.DID_NOT)), ["c1 open"], id="it runs again, and nobody saw it end"
+        ),
+        pytest.param(
+            after(crashed("act"), resolved("c1", Doubt.DID_NOT), lambda run: run.result("c1")),
+            ["c1 resolved did_not by ann"],
+            id="it ran again",
+        ),
+        pytest.param(
+            after(crashed("act"), resolved("c1", Doubt.DID_NOT), lambda run: run.cancel(), told("c1")),
+            ["c1 told did_not by ann"],
+            id="it ran again, and was cut off",
+        ),
+        pytest.param(
+            after(begun("act"), unattended, resolved("c1", Doubt.DID_NOT)),
+            ["c1 resolved did_not by ann"],
+            id="written down by somebody who began nothing",
+        ),
+        pytest.param(
+            after(crashed("book"), says("c1", Doubt.HAPPENED), lambda run: run.result("c1")),
+            ["c1 resolved happened by tool:book"],
+            id="its tool knows",
+        ),
+        pytest.param(
+            after(crashed("book", **ASK), says("c1", Doubt.UNKNOWN)),
+            ["c1 asked unknown by tool:book"],
+            id="its tool does not know, and a person is asked",
+        ),
+        pytest.param(
+            after(crashed("book"), says("c1", Doubt.UNKNOWN), told("c1")),
+            ["c1 told unknown by tool:book"],
+            id="its tool does not know, and the model is told",
+        ),
+        pytest.param(after(crashed("act"), lambda run: run.result("c1")), [], id="it returned after all"),
+    ],
+)  # fmt: skip
+async def test_how_a_call_stands(run: Scenario, rows: list[str]) -> None:
+    """A row a rule: which calls are in doubt, and how each stands."""
+    said = [
+        f"{row.call} {row.standing}" + (f" {row.doubt} by {row.by}" if row.doubt else "")
+        for row in await found(run)
+    ]
+    assert rows == said
+
+
+async def test_the_instants() -> None:
+    """A call is in doubt since it was begun, and resolved when somebody said so."""
+    run = after(crashed("act", **ASK), lambda run: run.resolve("c1", Doubt.HAPPENED, after=100))
+    (row,) = await found(run)
+    assert (START + 5 * SECOND, START + 115 * SECOND) == (row.since, row.at)
+    assert ("r1", "act") == (row.run, row.tool)
+
+
+async def test_no_such_run() -> None:
+    """A run that is not there is an error, not a run without doubts."""
+    with pytest.raises(UnknownRun):
+        await doubts(MemoryStore(), "nobody")
+
+
+def test_a_timeline_tells_doubts() -> None:
+    """A turn's row says of each call whether it is in doubt, and of each word who said it."""
+    teller, results, marks = Teller(), list[str](), set[str]()
+    for seq, event in enumerate(golden.events("in_doubt_and_resolved"), 1):
+        teller.take(seq, START, event)
+        turn = teller.last()
+        results.append(" ".join(call.result for call in turn.calls) if turn else "")
+        marks |= set(turn.marks) if turn else set()
+    assert ["doubted open doubted", "doubted ok doubted", "doubted ok open", "doubted ok ok"] == results[5:9]
+    assert ["happened ok ok", "happened ok ok", "in_doubt ok ok"] == results[10:13]
+    assert {"resumed, in doubt: c1, c3", "c3: did_not, says tool:book", "c1: happened, says ann"} <= marks

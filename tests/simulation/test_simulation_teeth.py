@@ -1,0 +1,122 @@
+"""The simulation can fail: an engine or a store with one promise taken out is caught, and for that promise."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+import refold.engine.run
+import refold.engine.world
+from refold.engine import CallContext, Finished, Update
+from refold.engine.journal import Journal
+from refold.engine.loop import Loop
+from refold.engine.updates import Subscription
+from refold.reducers.events import Event
+from refold.reducers.state import RunState
+from refold.store import MemoryStore
+from refold.store.protocol import Head, Lease, Record
+from simulation.faults import Fault
+from simulation.schedule import Plan, play
+
+Patch = pytest.MonkeyPatch
+
+
+def found(scenario: str, *faults: str) -> list[str]:
+    """What is wrong after these faults, in some of the orders in which tasks may run."""
+    planned = tuple(map(Fault.parse, faults))
+    plans = [Plan(seed, scenario, planned) for seed in range(5)]
+    return [violation for plan in plans for violation in play(plan).violations]
+
+
+def run_again(patch: Patch) -> None:
+    """An engine that takes a run up does not say which calls are in doubt, and so runs them again."""
+    patch.setattr(refold.engine.run, "doubtful", lambda state: ())
+
+
+def tell_first(patch: Patch) -> None:
+    """An engine goes on, and tells, before its append has returned: it is written with the next one."""
+    real, late = Journal.append, dict[int, tuple[Any, ...]]()
+
+    async def append(
+        self: Journal, before: RunState, after: RunState, events: Sequence[Event], salt: bytes
+    ) -> None:
+        earlier = late.pop(id(self), None)
+        if earlier is not None:
+            await real(self, *earlier)
+        late[id(self)] = (before, after, events, salt)
+        self.keep(before, after, events)
+
+    patch.setattr(Journal, "append", append)
+
+
+def believe(patch: Patch) -> None:
+    """An engine takes an append of unknown outcome for written."""
+
+    async def read_again(
+        self: Loop, before: RunState, after: RunState, waits: Iterable[float], error: Exception
+    ) -> None:
+        self.state = after
+
+    patch.setattr(Loop, "_read_again", read_again)
+
+
+def fence_nobody(patch: Patch) -> None:
+    """A store takes what is written under an old lease."""
+    real = MemoryStore.append
+
+    async def append(
+        self: MemoryStore, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]
+    ) -> Head:
+        current = await self.claim(run)
+        newest = lease if current is None else Lease(run=run, token=current.token)
+        return await real(self, run, expected_seq, newest, records)
+
+    patch.setattr(MemoryStore, "append", append)
+
+
+def never_finish(patch: Patch) -> None:
+    """A subscriber is not told that a stream has ended."""
+    real = Subscription.put
+
+    def put(self: Subscription, update: Update) -> None:
+        if not isinstance(update, Finished):
+            real(self, update)
+
+    patch.setattr(Subscription, "put", put)
+
+
+def change_keys(patch: Patch) -> None:
+    """Each attempt at a call has an idempotency key of its own."""
+    attempts = iter(range(1_000_000))
+
+    def context(run: str, call: str, key: str) -> CallContext:
+        return CallContext(run=run, call=call, key=f"{key} {next(attempts)}")
+
+    patch.setattr(refold.engine.world, "CallContext", context)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "scenario", "faults", "said"),
+    [
+        pytest.param(run_again, "tools", ["kill:act:1"], "was run 2 times", id="a call is run again"),
+        pytest.param(tell_first, "tools", [], "before it was", id="told before it is written"),
+        pytest.param(tell_first, "tools", [], "before its dispatch", id="an effect before its intent"),
+        pytest.param(believe, "tools", ["lose:append:3"], "before it was", id="believed written"),
+        pytest.param(
+            fence_nobody, "tools", ["rob:act:1", "kill:append:3"], "under token", id="an old lease goes on"
+        ),
+        pytest.param(never_finish, "tools", [], "began, and [] finished", id="a stream that never ends"),
+        pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),
+    ],
+)
+def test_an_engine_without_one_promise_is_caught(
+    mutate: Callable[[Patch], None],
+    scenario: str,
+    faults: list[str],
+    said: str,
+    monkeypatch: Patch,
+) -> None:
+    """With one promise taken out, the same schedule that is clean without the change breaks that promise."""
+    assert [] == found(scenario, *faults)
+    mutate(monkeypatch)
+    assert [violation for violation in found(scenario, *faults) if said in violation]

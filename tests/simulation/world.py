@@ -1,0 +1,134 @@
+"""What outlives every process: the log, the clock on the wall, what tools did, and what anybody was told of it."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+import trio
+
+from refold.reducers import codec
+from refold.reducers.events import Event, ToolsDispatched
+from refold.reducers.folding import fold
+from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import Replay
+from refold.store import MemoryStore
+from refold.store.protocol import Head, Lease, Record
+from simulation.faults import Faults
+from simulation.virtual import Order, WallClock
+
+Call = tuple[str, str]
+"""A call by its run and its id in it."""
+
+
+class Execution(msgspec.Struct):
+    """A tool was run for a call, under `key`. `acted`: it came as far as doing what it does."""
+
+    process: int
+    tool: str
+    replay: Replay
+    key: str
+    acted: bool = False
+
+
+class World:
+    """One simulated world. `owner` tells the process of a task. `violations` are the promises that were found broken in it, each a sentence."""
+
+    def __init__(
+        self,
+        seed: int,
+        faults: Faults,
+        owner: Callable[[trio.lowlevel.Task], object],
+        *,
+        trace: bool = False,
+    ) -> None:
+        self.chance = random.Random(f"world {seed}")
+        self.faults, self.wall = faults, WallClock()
+        self.order = Order(seed, owner)
+        self.store = MemoryStore(self.wall.seconds)
+        self.executions: dict[Call, list[Execution]] = {}
+        self.asked: Counter[str] = (
+            Counter()
+        )  # how often which thing was said to a model: it may answer otherwise
+        self.violations: list[str] = []
+        self.dead: set[str] = set()  # the holders of leases that are surely gone
+        self.kills = 0
+        self.rivals = 0
+        self._trace = trace
+        self._dispatched: set[Call] = set()
+        self._given: dict[str, int] = {}  # by run: the newest token
+        self._writers: dict[str, dict[int, int]] = {}  # by run: the process that wrote under each token
+        self.logs: dict[str, list[Event]] = {}  # as they were committed
+        self.states: dict[str, RunState] = {}
+        self.kept: dict[str, dict[int, bytes]] = {}  # by run: hashes of heads that an append returned
+        self.reported: dict[tuple[str, int], Event] = {}  # what a subscriber was told, by run and number
+
+    def say(self, text: Callable[[], str]) -> None:
+        """Print a line of the trace, if one is wanted."""
+        if self._trace:
+            print(f"{trio.current_time():12.3f}  {text()}")
+
+    def wrong(self, violation: str) -> None:
+        """A promise was broken."""
+        if violation not in self.violations:
+            self.violations.append(violation)
+
+    # What goes through a process's store
+
+    def leased(self, lease: Lease) -> None:
+        """A lease was given, whatever its holder will learn of it."""
+        self._given[lease.run] = max(lease.token, self._given.get(lease.run, 0))
+
+    def written(self, process: int, lease: Lease, head: Head, records: Sequence[Record]) -> None:
+        """An append was committed, whatever its writer will learn of it."""
+        run = lease.run
+        writers = self._writers.setdefault(run, {})
+        if writers.setdefault(lease.token, process) != process:
+            self.wrong(f"run {run}: processes {writers[lease.token]} and {process} wrote under one lease")
+        if lease.token < self._given.get(run, 0):
+            self.wrong(
+                f"run {run}: process {process} wrote under token {lease.token}, and {self._given[run]} was given"
+            )
+        if head.seq == len(self.logs.get(run, ())) + len(records):
+            self._learn(run, [codec.decode(each.kind, each.body, each.content) for each in records])
+
+    async def learn(self) -> None:
+        """Read what was committed by an append that was cancelled before it returned."""
+        heads = [entry async for chunk in self.store.runs() for entry in chunk]
+        for run, head in heads:
+            known = len(self.logs.get(run, ()))
+            if head.seq > known:
+                pages = self.store.read(run, after=known)
+                stored = [each async for chunk in pages for each in chunk]
+                self._learn(run, [codec.decode(each.kind, each.body, each.content) for each in stored])
+
+    def acknowledged(self, run: str, head: Head) -> None:
+        """An append returned this head to its writer."""
+        self.kept.setdefault(run, {})[head.seq] = head.hash
+
+    def _learn(self, run: str, events: Sequence[Event]) -> None:
+        self.logs.setdefault(run, []).extend(events)
+        self.states[run] = fold(events, self.states.get(run, NEW))
+        for event in events:
+            if isinstance(event, ToolsDispatched):
+                self._dispatched.update((run, call) for call in event.calls)
+
+    # What goes through a process's subscribers
+
+    def told(self, run: str, seq: int, event: Event) -> None:
+        """A subscriber was told that this event is recorded."""
+        if len(self.logs.get(run, ())) < seq:
+            self.wrong(f"run {run} event {seq}: reported as recorded before it was")
+        self.reported[run, seq] = event
+
+    # What goes through a process's tools
+
+    def began(self, call: Call, execution: Execution) -> None:
+        """A tool was run for this call."""
+        if call not in self._dispatched:
+            self.wrong(f"run {call[0]} call {call[1]}: run before its dispatch was recorded")
+        self.executions.setdefault(call, []).append(execution)
+
+    def acted(self, call: Call) -> bool:
+        """Whether a tool did for this call what it does."""
+        return any(execution.acted for execution in self.executions.get(call, ()))

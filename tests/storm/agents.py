@@ -1,0 +1,88 @@
+"""What the workers of a storm drive: an agent whose model plans from what it is shown, and tools that leave traces.
+
+A tool writes a line each time that it really runs, and has it written, into a file of which the store knows nothing.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import anyio
+
+from refold.engine import Agent, CallContext, ModelRequest, Reply, Tool, calls, say, tool
+from refold.engine.models.protocol import Delta
+from refold.engine.models.scripted import deltas
+from refold.reducers.vocabulary import Role
+from refold.store import SqliteStore
+from refold.store.protocol import Head, Lease, Record
+
+PAUSE = 0.05
+"""Seconds that a model thinks, and a tool works: so that a kill finds something under way."""
+
+POLICY = {"limits": [{"type": "step", "value": None}], "history": [{"do": "tail", "last": 12}]}
+
+
+class Planner:
+    """Calls tools for so many steps, then ends."""
+
+    name = "planner"
+    priced = False
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+        await anyio.sleep(PAUSE)
+        last = [message for message in request.messages if message.role is Role.ASSISTANT]
+        step = 1 + (int(last[-1].text.rsplit(" ", 1)[-1]) if last else 0)
+        reply = say(f"Did {step - 1} steps.")
+        if step <= self._steps:
+            reply = calls(("look", {"step": step}), ("charge", {"step": step}), text=f"step {step}")
+        for delta in deltas(reply):
+            yield delta
+        yield reply
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+class NotingStore(SqliteStore):
+    """Notes, beside the store, each head of which it said that it is on disk."""
+
+    notes: Path
+
+    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+        head = await super().append(run, expected_seq, lease, records)
+        trace(self.notes, f"{run} {head.seq} {head.hash.hex()}")
+        return head
+
+
+def trace(path: Path, line: str) -> None:
+    """Append a line, whole: a kill of this process does not undo it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+def tools(effects: Path) -> list[Tool]:
+    @tool(replay="read_only")
+    async def look(step: int, context: CallContext) -> str:
+        """May run as often as it likes."""
+        await anyio.sleep(PAUSE)
+        trace(effects, f"look {context.run} {context.call} {context.key}")
+        return f"looked at {step}"
+
+    @tool
+    async def charge(step: int, context: CallContext) -> str:
+        """Must never run twice."""
+        await anyio.sleep(PAUSE)
+        trace(effects, f"charge {context.run} {context.call} {context.key}")
+        await anyio.sleep(PAUSE)
+        return f"charged for {step}"
+
+    return [look, charge]
+
+
+def agent(steps: int, effects: Path) -> Agent:
+    """The agent of a storm; its runs need no agent that was there before."""
+    return Agent(model=Planner(steps), tools=tools(effects), policy=POLICY, name="storm")

@@ -1,0 +1,182 @@
+"""Many runs, a few workers over one store, and SIGKILL at random: what is lost, what is done twice, what does not end?
+
+Workers are killed at moments that a seed chooses, and started again at once. When the time is up they are left alone
+until every run has ended. Then the log is held against what lies beside it: each head that any worker was told is on
+disk, and each line that a tool wrote when it really ran.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from refold.reducers import codec
+from refold.reducers.events import RunResumed, ToolReturned
+from refold.reducers.machine import TERMINAL
+from refold.reducers.vocabulary import ToolError
+from refold.replay import audit, verify
+from refold.store import SqliteStore
+from storm.agents import agent
+
+WORKER = Path(__file__).with_name("worker.py")
+PATIENCE = 300.0
+"""Seconds that the runs may take to end once nobody kills their workers any more."""
+
+
+class Figures(msgspec.Struct):
+    """What a storm came to. All from `lost_events` on must be 0."""
+
+    runs: int = 0
+    workers: int = 0
+    seconds: float = 0.0
+    kills: int = 0
+    events: int = 0
+    resumptions: int = 0
+    charges: int = 0
+    in_doubt: int = 0
+    lost_events: int = 0
+    repeated_charges: int = 0
+    charges_without_effect: int = 0
+    other_keys: int = 0
+    unended: int = 0
+    unverified: int = 0
+    unaudited: int = 0
+    failures: int = 0
+
+    @property
+    def violations(self) -> int:
+        """How often a promise was broken."""
+        return (
+            self.lost_events
+            + self.repeated_charges
+            + self.charges_without_effect
+            + self.other_keys
+            + self.unended
+            + self.unverified
+            + self.unaudited
+            + self.failures
+        )
+
+
+class Workers:
+    """The processes."""
+
+    def __init__(self, folder: Path, count: int, steps: int, at_once: int, lease: float) -> None:
+        self._command = [sys.executable, str(WORKER), str(folder), str(steps), str(at_once), str(lease)]
+        self._folder, self._errors = folder, (folder / "stderr").open("ab")
+        self._running = [self._started() for _ in range(count)]
+
+    def kill_one(self, chance: random.Random) -> bool:
+        """Kill one that is at work, and start another in its place. Whether there was one."""
+        at_work = [place for place, (_, at_work) in enumerate(self._running) if at_work.exists()]
+        if not at_work:
+            return False
+        place = chance.choice(at_work)
+        process, _ = self._running[place]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self._running[place] = self._started()
+        return True
+
+    def close(self) -> None:
+        for process, _ in self._running:
+            process.kill()
+            process.wait()
+        self._errors.close()
+
+    def _started(self) -> "tuple[subprocess.Popen[bytes], Path]":
+        process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._errors)
+        return process, self._folder / f"at_work.{process.pid}"
+
+
+def storm(
+    folder: Path, *, runs: int, workers: int, steps: int, seconds: float, seed: int, lease: float = 2.0
+) -> Figures:
+    """Let it rage, wait until it is calm, and count."""
+    anyio.run(_queue, folder, runs, steps)
+    chance = random.Random(seed)
+    figures = Figures(runs=runs, workers=workers)
+    began = time.monotonic()
+    crew = Workers(folder, workers, steps, at_once=1 + runs // workers, lease=lease)
+    try:
+        while time.monotonic() - began < seconds:
+            time.sleep(chance.uniform(0.05, 0.6))
+            figures.kills += crew.kill_one(chance)
+        calm = time.monotonic()
+        while time.monotonic() - calm < PATIENCE and anyio.run(_going, folder):
+            time.sleep(0.5)
+    finally:
+        crew.close()
+    figures.seconds = round(time.monotonic() - began, 1)
+    anyio.run(_judge, folder, figures)
+    return figures
+
+
+async def _queue(folder: Path, runs: int, steps: int) -> None:
+    async with await SqliteStore.open(folder / "runs.db", durability="process") as store:
+        someone = agent(steps, folder / "effects")
+        someone.store = store
+        for number in range(runs):
+            await someone.start("Do it.", run_id=f"run{number}").detach()
+
+
+async def _going(folder: Path) -> bool:
+    """Whether a run still has an engine, or wants one."""
+    async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:
+        async for chunk in store.runs():
+            for run, _ in chunk:
+                if await store.claim(run) is not None:
+                    return True
+    return False
+
+
+async def _judge(folder: Path, figures: Figures) -> None:
+    effects = [line.split() for line in _lines(folder / "effects")]
+    charged = Counter((run, call) for kind, run, call, _ in effects if kind == "charge")
+    keys: dict[tuple[str, str, str], set[str]] = {}
+    for kind, run, call, key in effects:
+        keys.setdefault((kind, run, call), set()).add(key)
+    figures.charges = sum(charged.values())
+    figures.repeated_charges = sum(count - 1 for count in charged.values())
+    figures.other_keys = sum(len(each) - 1 for each in keys.values())
+    figures.failures = sum(" failed " in line for line in _lines(folder / "told"))
+    async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:
+        hashes: dict[str, list[str]] = {}
+        async for chunk in store.runs():
+            for run, _ in chunk:
+                hashes[run] = await _judge_run(store, run, charged, figures)
+    for line in _lines(folder / "recorded"):
+        run, seq, digest = line.split()
+        log = hashes.get(run, [])
+        figures.lost_events += len(log) < int(seq) or log[int(seq) - 1] != digest
+
+
+async def _judge_run(
+    store: SqliteStore, run: str, charged: Counter[tuple[str, str]], figures: Figures
+) -> list[str]:
+    digests: list[str] = []
+    async for chunk in store.read(run):
+        for stored in chunk:
+            digests.append(stored.hash.hex())
+            event = codec.decode(stored.kind, stored.body, run=run, seq=stored.seq)
+            figures.resumptions += isinstance(event, RunResumed)
+            if isinstance(event, ToolReturned) and event.error is ToolError.IN_DOUBT:
+                figures.in_doubt += 1
+            elif isinstance(event, ToolReturned) and b"charged for" in (stored.content or b""):
+                figures.charges_without_effect += charged[run, event.call] != 1
+    figures.events += len(digests)
+    found = await verify(store, run)
+    figures.unverified += not found.whole
+    figures.unended += found.agent_state not in {str(state) for state in TERMINAL}
+    figures.unaudited += bool((await audit(store, run)).differences)
+    return digests
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []

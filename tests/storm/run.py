@@ -1,0 +1,48 @@
+"""Let workers be killed for a while, and count: `python tests/storm/run.py --seconds 60`.
+
+Exits with 0 if every promise was kept, 1 if not. The last line has the figures.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
+
+from storm.raging import storm  # noqa: E402
+
+
+def main() -> int:
+    """Rage, and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--keep", type=Path, help="an empty folder for what is written; else it is deleted")
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}, {asked.runs} runs, {asked.workers} workers, killed for {asked.seconds:g} s")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = asked.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = storm(
+            folder,
+            runs=asked.runs,
+            workers=asked.workers,
+            steps=asked.steps,
+            seconds=asked.seconds,
+            seed=asked.seed,
+        )
+        errors = (folder / "stderr").read_text(errors="replace")
+    if errors:
+        print(errors[-4000:], file=sys.stderr)
+    print(", ".join(f"{name} {getattr(figures, name)}" for name in figures.__struct_fields__))
+    return 1 if figures.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

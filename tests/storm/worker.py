@@ -1,0 +1,34 @@
+"""A worker in a process of its own, to be killed: `worker.py FOLDER STEPS AT_ONCE LEASE`."""
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
+
+from refold.engine import Worker  # noqa: E402
+from refold.engine.worker import Failed, News  # noqa: E402
+from storm.agents import NotingStore, agent, trace  # noqa: E402
+
+
+async def main(folder: Path, steps: int, at_once: int, lease: float) -> None:
+    store = await NotingStore.open(folder / "runs.db", durability="process")
+    store.notes = folder / "recorded"
+
+    def tell(news: News) -> None:
+        (folder / f"at_work.{os.getpid()}").touch()
+        if isinstance(news, Failed):
+            trace(folder / "told", f"{news.run} {'lost' if news.lost else 'failed'} {news.problem!r}")
+
+    async with store:
+        worker = Worker(
+            store, agent(steps, folder / "effects"), at_once=at_once, lease=lease, poll=0.1, tell=tell
+        )
+        await worker.run()
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
