@@ -232,3 +232,26 @@ def test_a_machine_that_hides_its_processes(monkeypatch: pytest.MonkeyPatch) -> 
     assert not is_gone(holder)
     host, _, birth, nonce = holder.rsplit(":", 3)
     assert is_gone(f"{host}:{2**22 + 1}:{birth}:{nonce}") == sys.platform.startswith("linux")
+
+
+def test_force_is_used_but_once() -> None:
+    """Who took a run over by force, and then waited for a person, does not fence out whoever took it on since."""
+
+    async def main() -> None:
+        store = virtual.store()
+        waiting = Agent(
+            model=ScriptedModel([say("What?"), say("Done.")]),
+            policy={"end_of_turn": "wait"},
+            store=store,
+            clock=virtual.LoopClock,
+        )
+        await waiting.start("Do it.", run_id="r").result()
+        first = waiting.resume("r", take_over=True)
+        await first.result()
+        lease = await store.lease("r", holder="elsewhere:1::a", seconds=100)
+        first.send("This.")
+        with pytest.raises(Held):
+            await first.result()
+        await store.renew(lease)
+
+    virtual.in_no_time(main)

@@ -272,7 +272,9 @@ class Run:
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Loop]:
         """The loop, under a lease that is renewed meanwhile. An engine that stops half-way leaves its run to others."""
         async with opened(self._setting.store) as store:
-            tenure = Tenure(store, self.id, lease, take_over=self._take_over)
+            # By force but once: who took the run on since then has it rightly.
+            force, self._take_over = self._take_over, False
+            tenure = Tenure(store, self.id, lease, take_over=force)
             due: float | None = 0.0
             try:
                 async with anyio.create_task_group() as tasks:
