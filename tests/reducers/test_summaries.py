@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from refold.reducers.effects import CallModel, Settle, WaitUntil, next_effects
-from refold.reducers.events import HistoryPruned, MessageInjected, ModelRequested, SummaryRequested
+from refold.reducers.events import ClockRead, HistoryPruned, MessageInjected, ModelRequested, SummaryRequested
+from refold.reducers.folding import advance
+from refold.reducers.state import Backoff
 from refold.reducers.views import summary_view
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.reducers.window import refs
@@ -269,3 +272,16 @@ def test_a_digest_is_as_long_as_it_is_said_to_be(text: str, total: int) -> None:
     scenario.step()
     shown = next(said for _, said in scenario.seen() if "end of the digest" in said)
     assert len(shown) == scenario.events(MessageInjected)[-1].chars
+
+
+def test_a_limit_that_passes_while_a_summary_is_under_way_after_a_back_off_ends_the_run() -> None:
+    """The clock of a time limit is not lost on a run that waited before, and now sums up: it would ring for ever."""
+    limit = {"type": "time", "value": 100, "check": "response"}
+    scenario = summarising(policy={"limits": [limit]})
+    state = replace(
+        scenario.state, backoff=Backoff(until=scenario.at, since=scenario.at, attempt=1, passed=True)
+    )
+    at = START + 101 * SECOND
+    after, _ = advance(state, ClockRead(at=at, due=at))
+    assert after.stopping is not None
+    assert after.stopping.code == "time_limit"
