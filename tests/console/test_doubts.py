@@ -13,7 +13,9 @@ import pytest
 from console.conftest import EVIL, Refold
 from console.paying import PAID, TOOLS, crash
 from console.test_hostile import dangerous
+from refold.console.doubting import Tally
 from refold.engine import say
+from refold.replay import DoubtfulCall
 from refold.store import SqliteStore
 
 Scripted = Callable[[list[Any]], None]
@@ -24,10 +26,16 @@ def _nothing_paid() -> None:
     PAID.clear()
 
 
+def logged(refold: Refold, store: Path, run: str) -> list[dict[str, Any]]:
+    """The run's events, bodies and contents."""
+    return [*map(json.loads, refold("show", run, "--raw", "--store", store).out.splitlines())]
+
+
 def told(refold: Refold, store: Path, run: str) -> list[str]:
     """What the model was told of the call."""
-    shown = map(json.loads, refold("show", run, "--raw", "--store", store).out.splitlines())
-    return [each["content"]["output"] for each in shown if each["kind"] == "tool_returned"]
+    return [
+        each["content"]["output"] for each in logged(refold, store, run) if each["kind"] == "tool_returned"
+    ]
 
 
 def held(store: Path, run: str) -> None:
@@ -178,18 +186,105 @@ def test_what_cannot_be_resolved(words: list[str], says: str, refold: Refold, st
 
 
 def test_a_second_word_comes_too_late(refold: Refold, scripted: Scripted, store: Path) -> None:
-    """What was settled, by a person or by telling the model, stays so."""
-    scripted([say("Good.")])
-    for run in ("pay-1", "pay-2"):
-        crash(store, run)
-    refold("resolve", "pay-1", "c1", "happened", "--store", store)
-    refold("worker", "--until-idle", *TOOLS, "--store", store)
-    ran = refold("resolve", "pay-1", "c1", "did-not", "--store", store)
-    assert 2 == ran.code
-    assert "call 'c1' is settled already: happened, by " in ran.err
-    ran = refold("resolve", "pay-2", "c1", "did-not", "--store", store)
-    assert 2 == ran.code
-    assert "is settled already: recorded as unknown" in ran.err
+    """What a person said, and a worker is to go on from or went on from to a result, stays so."""
+    crash(store, "pay-1")
+    refold("resolve", "pay-1", "c1", "did-not", "--store", store)
+    for _ in range(2):
+        ran = refold("resolve", "pay-1", "c1", "happened", "--store", store)
+        assert 2 == ran.code
+        assert "call 'c1' is settled already: did_not, by " in ran.err
+        scripted([say("Good.")])
+        assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
+
+
+@pytest.fixture(params=["the model was told", "the run was cancelled"])
+def told_run(request: pytest.FixtureRequest, refold: Refold, scripted: Scripted, store: Path) -> str:
+    """A run that has ended, and whose log says of a payment that nobody knows."""
+    run = crash(store, "pay-1", redact=["account [0-9]+"])
+    if request.param == "the run was cancelled":
+        refold("cancel", run, "--store", store)
+    else:
+        scripted([say("Good.")])
+        refold("worker", "--until-idle", *TOOLS, "--store", store)
+    return run
+
+
+def test_what_was_told_is_not_resolved(refold: Refold, store: Path, told_run: str) -> None:
+    """That the model was told, or the run stopped, tells nobody how the payment ended: it is listed, and counted."""
+    ran = refold("doubts", "--store", store)
+    assert 1 == ran.code
+    _, row, last = ran.out.splitlines()
+    assert last.startswith("1 unresolved in 1 run, ")
+    assert "recorded as unknown" in row
+    assert row.endswith(f"refold resolve {told_run} c1 happened|did-not|unknown --store {store}")
+
+
+@pytest.mark.parametrize("ending", ["happened", "did-not", "unknown"])
+def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path, told_run: str) -> None:
+    """Their word is a note about the call's result: the call is resolved, and nothing else is changed or run."""
+    before = logged(refold, store, told_run)
+    words = ["--by", f"ann of account 8 {EVIL}", "--note", f"see account 4711 {EVIL}"]
+    ran = refold("resolve", told_run, "c1", ending, *words, "--store", store)
+    assert (0, f"{told_run}\n") == (ran.code, ran.out), ran.err
+    assert "the model is not told, and nothing runs" in ran.err
+    assert set() == dangerous(ran.out + ran.err)
+    *same, note = logged(refold, store, told_run)
+    assert before == same
+    assert ("note_added", "tool_returned") == (note["kind"], same[note["body"]["seq"] - 1]["kind"])
+    assert "see [REDACTED]" in note["content"]["text"]
+    assert note["body"]["by"].startswith("ann of [REDACTED]")
+    assert note["body"]["by"].isprintable()
+    assert [30] == PAID
+    assert (0, "0 unresolved\n") == refold("doubts", "--store", store)[:2]
+    settled = refold("doubts", "--all", "--store", store)
+    assert re.search(rf"{ending.replace('-', '_')}, by ann .*, 20\d\d-", settled.out)
+    assert set() == dangerous(settled.out)
+    assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
+    assert sound(refold, store)
+
+
+def test_the_last_word_counts(refold: Refold, store: Path, told_run: str) -> None:
+    """A person who mistyped says it again; once their note is erased, what they said before counts, if anything."""
+    seqs = list[int]()
+    for ending in ("happened", "did-not"):
+        ran = refold("resolve", told_run, "c1", ending, "-o", "json", "--store", store)
+        seqs.append(json.loads(ran.out)["events"])
+
+    def said() -> tuple[int, str, str | None]:
+        ran = refold("doubts", "--all", "-o", "json", "--store", store)
+        (call,) = json.loads(ran.out)["calls"]
+        return ran.code, call["standing"], call["doubt"]
+
+    assert (0, "resolved", "did_not") == said()
+    for seq, left in zip(reversed(seqs), [(0, "resolved", "happened"), (1, "told", None)], strict=True):
+        assert 0 == refold("erase", f"{told_run}@e{seq}", "--why", "mistyped", "--store", store).code
+        assert left == said()
+
+
+def test_a_note_for_a_run_that_an_engine_has(refold: Refold, store: Path, told_run: str) -> None:
+    """It is refused, as every word for such a run."""
+    held(store, told_run)
+    before = refold("show", told_run, "--raw", "--store", store).out
+    ran = refold("resolve", told_run, "c1", "happened", "--store", store)
+    assert 4 == ran.code
+    assert f"run {told_run} is driven by process 77 on far.example" in ran.err
+    assert before == refold("show", told_run, "--raw", "--store", store).out
+
+
+def test_the_oldest_of_several_runs() -> None:
+    """How long something is unresolved counts from the oldest call, in whatever order the runs are looked at."""
+    calls = [DoubtfulCall(run=f"r{at}", call="c1", tool="pay", since=at, standing="told") for at in (5, 3, 9)]
+    tally = Tally(everything=False)
+    for call in calls:
+        tally.take([call])
+    tally.take([])
+    found = tally.document(10)
+    assert (3, 3, 7, ["r3", "r5", "r9"]) == (
+        found.unresolved,
+        found.runs,
+        found.oldest,
+        [call.run for call in found.calls],
+    )
 
 
 def test_a_log_that_cannot_be_read(refold: Refold, store: Path, waiting: str) -> None:

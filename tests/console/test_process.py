@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,16 @@ def until(seen: Path, text: str, process: "subprocess.Popen[bytes]") -> None:
         assert process.poll() is None, seen.read_text()
         time.sleep(0.01)
     raise AssertionError(seen.read_text())
+
+
+def recorded(store: Path, kind: str) -> None:
+    """Wait until an event of this kind is on disk."""
+    for _ in range(3000):
+        with closing(sqlite3.connect(store)) as connection:
+            if connection.execute("SELECT 1 FROM event WHERE kind = ?", (kind,)).fetchone():
+                return
+        time.sleep(0.01)
+    raise AssertionError(kind)
 
 
 @pytest.fixture
@@ -83,6 +95,7 @@ def test_ctrl_c_twice(started: Any, store: Path) -> None:
     until(out, "call", process)
     process.send_signal(signal.SIGINT)
     until(out, "Ctrl-C again", process)
+    recorded(store, "cancel_requested")
     process.send_signal(signal.SIGINT)
     assert 130 == process.wait(10)
     assert "Traceback" not in out.read_text()

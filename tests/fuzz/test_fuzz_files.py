@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fuzz.asking import assert_sound, examples, refold, told, within
 from fuzz.conftest import RUNS, Written
+from refold.engine import ScriptedModel
 from refold.reducers.errors import RefoldError
 from refold.store import SqliteStore
 from refold.store.protocol import Record, Seal, SealedHead, Snapshot, Store
@@ -279,6 +280,7 @@ def test_a_file_that_another_program_locked(
 ) -> None:
     """Every command says that the file is locked, by exit code 4, and does not wait for ever."""
     monkeypatch.setattr("refold.store.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("refold.console.running.resolve_model", lambda *_, **__: ScriptedModel([]))
     path = lay(scratch, written.closed)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")

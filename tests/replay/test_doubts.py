@@ -4,11 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.reducers.effects import doubtful
-from refold.reducers.events import DoubtResolved, Manifest, RunResumed
+from refold.reducers.events import (
+    Annotation,
+    DoubtResolved,
+    LateResult,
+    Manifest,
+    NoteAdded,
+    Remark,
+    RunResumed,
+    ToolReturned,
+)
+from refold.reducers.evolution import evolve
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
-from refold.replay.doubts import DoubtfulCall, doubts
+from refold.replay.doubts import DoubtfulCall, doubt_of, doubts, remark_of
 from refold.replay.timeline import Teller
 from refold.store import MemoryStore
 from refold.store.protocol import Record, UnknownRun
@@ -55,6 +67,27 @@ def told(call: str) -> Callable[[Scenario], object]:
     return lambda run: run.result(call, error=ToolError.IN_DOUBT)
 
 
+def beside(run: Scenario, note: Annotation) -> None:
+    run.log.append(note)
+    run.state = evolve(run.state, note)
+
+
+def noted(text: str | None, *, about: int | None = None) -> Callable[[Scenario], object]:
+    """A note of ann's about the newest result, or about another event; None: its text was erased."""
+
+    def note(run: Scenario) -> None:
+        results = [seq for seq, event in enumerate(run.log, 1) if isinstance(event, ToolReturned)]
+        said = None if text is None else Remark(text=text)
+        seq = results[-1] if about is None else about or None
+        beside(run, NoteAdded(at=run.at, by="ann", seq=seq, content=said))
+
+    return note
+
+
+def late(call: str | None) -> Callable[[Scenario], object]:
+    return lambda run: beside(run, LateResult(at=run.at, of="tool_returned", call=call))
+
+
 def unattended(run: Scenario) -> object:
     return run.feed(RunResumed(at=run.at, in_doubt=doubtful(run.state), unattended=True))
 
@@ -84,6 +117,11 @@ ASK: Any = {"doubt": "ask"}
         pytest.param(after(crashed("act"), told("c1")), ["c1 told"], id="the model was told"),
         pytest.param(
             after(begun("act"), lambda run: run.cancel(), told("c1")), ["c1 told"], id="cut off when the run stopped"
+        ),
+        pytest.param(
+            after(begun("look", "set", "act"), lambda run: run.cancel(), *map(told, ("c1", "c2", "c3"))),
+            ["c2 told", "c3 told"],
+            id="cut off before it was repeated: only what changes nothing is in no doubt",
         ),
         pytest.param(
             after(crashed("act", **ASK), resolved("c1", Doubt.HAPPENED)),
@@ -134,6 +172,56 @@ ASK: Any = {"doubt": "ask"}
             id="its tool does not know, and the model is told",
         ),
         pytest.param(after(crashed("act"), lambda run: run.result("c1")), [], id="it returned after all"),
+        pytest.param(after(crashed("act"), told("c1"), late("c1")), [], id="it returned after all, too late"),
+        pytest.param(
+            after(crashed("act", "act"), late("c2"), told("c1"), told("c2"), late(None)),
+            ["c1 told"],
+            id="another one returned too late",
+        ),
+        pytest.param(
+            after(begun("act"), lambda run: run.cancel(), told("c1"), noted("it happened: I saw it")),
+            ["c1 resolved happened by ann"],
+            id="noted after the end",
+        ),
+        pytest.param(
+            after(crashed("act"), told("c1"), noted("it did not happen")),
+            ["c1 resolved did_not by ann"],
+            id="noted while the run goes on",
+        ),
+        pytest.param(
+            after(crashed("act"), told("c1"), noted("nobody knows: not even the bank")),
+            ["c1 resolved unknown by ann"],
+            id="noted that nobody will know",
+        ),
+        pytest.param(
+            after(crashed("act", **ASK), resolved("c1", Doubt.UNKNOWN), told("c1"), noted("it happened")),
+            ["c1 resolved happened by ann"],
+            id="known later",
+        ),
+        pytest.param(
+            after(crashed("act"), told("c1"), noted("it happened"), noted("it did not happen: mistyped")),
+            ["c1 resolved did_not by ann"],
+            id="the last note counts",
+        ),
+        pytest.param(
+            after(crashed("act"), told("c1"), noted("it happened to rain"), noted("It happened"), noted("so it happened")),
+            ["c1 told"],
+            id="notes that say something else",
+        ),
+        pytest.param(after(crashed("act"), told("c1"), noted(None)), ["c1 told"], id="a note that was erased"),
+        pytest.param(
+            after(crashed("act"), told("c1"), noted("it happened", about=2), noted("it happened", about=0)),
+            ["c1 told"],
+            id="notes about another event, and about the run",
+        ),
+        pytest.param(
+            after(crashed("act", "act"), told("c1"), told("c2"), noted("it happened")),
+            ["c1 told", "c2 resolved happened by ann"],
+            id="one of two is noted",
+        ),
+        pytest.param(
+            after(begun("act"), lambda run: run.result("c1"), noted("it happened")), [], id="a note about no doubt"
+        ),
     ],
 )  # fmt: skip
 async def test_how_a_call_stands(run: Scenario, rows: list[str]) -> None:
@@ -151,6 +239,28 @@ async def test_the_instants() -> None:
     (row,) = await found(run)
     assert (START + 5 * SECOND, START + 115 * SECOND) == (row.since, row.at)
     assert ("r1", "act") == (row.run, row.tool)
+
+
+async def test_where_it_is_written() -> None:
+    """A call that was told has the number of its result, which a note names; before it has one, it has none."""
+    run = crashed("act")
+    assert [None] == [row.result for row in await found(run)]
+    (row,) = await found(after(run, told("c1")))
+    assert row.result is not None
+    assert isinstance(run.log[row.result - 1], ToolReturned)
+
+
+@given(doubt=st.sampled_from(Doubt), note=st.text())
+def test_a_remark_says_what_it_was_made_of(doubt: Doubt, note: str) -> None:
+    """Whatever a person adds, their first words are recognised."""
+    assert doubt is doubt_of(remark_of(doubt, note))
+    assert remark_of(doubt, note).endswith(note)
+
+
+def test_the_sentences_stay() -> None:
+    """They are in logs: another wording would bring back calls that were settled."""
+    said = ["it happened", "it did not happen", "nobody knows"]
+    assert said == [remark_of(doubt, "") for doubt in (Doubt.HAPPENED, Doubt.DID_NOT, Doubt.UNKNOWN)]
 
 
 async def test_no_such_run() -> None:

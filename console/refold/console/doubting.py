@@ -8,12 +8,21 @@ import msgspec
 
 from refold.console import addresses, claiming, figures, places
 from refold.console.approving import login
-from refold.console.leaving import say_and_leave
+from refold.console.evidence import changing
+from refold.console.leaving import say_and_leave, tell_left
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeping import Oldest, Problem, sweep
+from refold.engine.annotating import annotate
+from refold.engine.guards import installed_guards
+from refold.engine.secrets import redactor_of
+from refold.reducers.composing import sealed
 from refold.reducers.errors import WrongUse
-from refold.replay.doubts import DoubtfulCall, doubts
+from refold.reducers.events import NoteAdded, Remark
+from refold.reducers.state import RunState
+from refold.reducers.text import label
+from refold.reducers.vocabulary import Doubt
+from refold.replay.doubts import DoubtfulCall, doubts, remark_of
 from refold.store.protocol import Store
 
 _MOST = 1000
@@ -55,7 +64,8 @@ class Tally:
         unresolved = [call for call in calls if is_unresolved(call)]
         self.unresolved += len(unresolved)
         self.runs += bool(unresolved)
-        self.oldest = min((call.since for call in unresolved), default=self.oldest)
+        known = [] if self.oldest is None else [self.oldest]
+        self.oldest = min([*known, *(call.since for call in unresolved)], default=None)
         for call in calls if self._everything else unresolved:
             self.shown.add(call.since, call)
 
@@ -83,7 +93,8 @@ async def doubts_command(screen: Screen, place: Place, typed: Sequence[str], *, 
             for run in dict.fromkeys([await addresses.run_of(store, each) for each in typed]):
                 await look(run)
         else:
-            problem = await sweep(store, look, ended=everything)
+            # That a run has ended settles nothing in the world.
+            problem = await sweep(store, look, ended=True)
     found = tally.document(time.time_ns())
     if screen.json:
         screen.document(found)
@@ -100,12 +111,15 @@ async def doubts_command(screen: Screen, place: Place, typed: Sequence[str], *, 
 async def resolve_command(screen: Screen, place: Place, request: ResolveRequest) -> int:
     """Record how a call ended, and leave the run to whoever goes on with it. Exit code 0.
 
+    Where the log says already that nobody knows, it is a note beside that: nothing follows from it.
     Raises `WrongUse` for a call that is not in doubt, and `Elsewhere` where an engine has the run.
     """
     async with places.reading(place) as store:
         run = await addresses.run_of(store, request.run)
-        _refuse_settled(run, request.call, await doubts(store, run))
+        call = _doubted(run, request.call, await doubts(store, run))
     by = request.by or login()
+    if call.result is not None:
+        return await _note_beside(screen, place, run, call.result, request, by)
     return await say_and_leave(
         screen, place, run, lambda told: told.resolve(request.call, request.doubt, by=by, note=request.note)
     )
@@ -122,8 +136,8 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
 
 
 def is_unresolved(call: DoubtfulCall) -> bool:
-    """Whether nobody has settled what became of the call."""
-    return call.standing in ("open", "asked")
+    """Whether nobody has said what became of the call; to tell the model that nobody knows is not to say it."""
+    return call.standing != "resolved"
 
 
 def tell(screen: Screen, place: Place, calls: Sequence[DoubtfulCall]) -> None:
@@ -151,7 +165,7 @@ def stands(call: DoubtfulCall) -> str:
         case "told":
             return "recorded as unknown"
         case "resolved":
-            return f"{call.doubt}, by {call.by}"
+            return f"{call.doubt}, by {call.by}{'' if call.at is None else f', {figures.clock(call.at)}'}"
 
 
 def _metric(found: Doubts) -> str:
@@ -160,10 +174,31 @@ def _metric(found: Doubts) -> str:
     return f"{figures.count(found.unresolved)} unresolved{where}"
 
 
-def _refuse_settled(run: str, call: str, calls: Sequence[DoubtfulCall]) -> None:
-    open_ = [each.call for each in calls if is_unresolved(each)]
-    if call in open_:
-        return
+async def _note_beside(
+    screen: Screen, place: Place, run: str, result: int, request: ResolveRequest, by: str
+) -> int:
+    def make(state: RunState, at: int, salt: bytes) -> NoteAdded:
+        redactor = redactor_of().under(state.policy.redact)
+        said = NoteAdded(at=at, by=label(redactor.text(by)), seq=result)
+        text = remark_of(Doubt(request.doubt), redactor.text(request.note))
+        return sealed(said, Remark(text=text), salt)
+
+    async with changing(place) as store:
+        with claiming.told(place):
+            state = await annotate(store, run, make, registry=installed_guards())
+    tell_left(screen, place, state)
+    note(
+        f"a note about event {result}, the result of {request.call}: the model is not told, and nothing runs"
+    )
+    return 0
+
+
+def _doubted(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall:
+    """The call, if something may be said of it still. Raises `WrongUse`."""
     known = next((each for each in calls if each.call == call), None)
+    # What its result leaves open may be said again, and the last word counts: people mistype.
+    if known is not None and (is_unresolved(known) or known.result is not None):
+        return known
+    open_ = [each.call for each in calls if is_unresolved(each)]
     problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
     raise WrongUse(f"run {run}: call {call!r} {problem}; in doubt: {', '.join(open_) or 'none'}")

@@ -90,14 +90,19 @@ def _resolve(
     context: typer.Context,
     run: WholeRun,
     call: Annotated[str, typer.Argument(help="The call, as `refold doubts` lists it.")],
-    ending: Annotated[Ending, typer.Argument(help="How it ended; after did-not it runs once more.")],
+    ending: Annotated[
+        Ending, typer.Argument(help="How it ended; after did-not a call without a result runs once more.")
+    ],
     *,
     note: Note = "",
     by: By = None,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
-    """Say how a call ended whose end nobody saw, and leave the run to a worker or `refold resume`."""
+    """Say how a call ended whose end nobody saw, and leave the run to a worker or `refold resume`.
+
+    Of a call whose result is that nobody knows it is a note in the log: the model is not told, and nothing runs.
+    """
     from refold.console.doubting import ResolveRequest, resolve_command
 
     request = ResolveRequest(run=run, call=call, doubt=_SAYS[ending], note=note, by=by)

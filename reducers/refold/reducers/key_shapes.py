@@ -131,7 +131,7 @@ SHAPES: tuple[Shape, ...] = (
         "private key",
         (("V", "(?=ATE KEY)"),),
         # From the first line to the last; or, if that is not there, what looks like the lines of a key.
-        rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}+{_END}"
+        rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
         rf"|(?:\s*[A-Za-z-]{{2,32}}: [^\n]{{0,200}}\n){{0,8}}[A-Za-z0-9+/=\s\\]{{16,{LONGEST_KEY}}})",
         f"-----BEGIN RSA {_PRIVATE}-----\n{_X}{_X}\n{_X}\n-----END RSA {_PRIVATE}-----",
     ),

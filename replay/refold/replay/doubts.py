@@ -1,5 +1,11 @@
-"""Calls whose end nobody saw: where a crash, or a stop, has left it open whether something happened in the world."""
+"""Calls whose end nobody saw: where a crash, or a stop, has left it open whether something happened in the world.
 
+What a person finds out while the run waits for it is a fact. What they find out after the model was told that nobody
+knows, or after the run ended, is a note about the call's result: it begins with one of three fixed sentences.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -9,7 +15,9 @@ from refold.reducers.doubts import repeatable
 from refold.reducers.events import (
     DoubtResolved,
     Event,
+    LateResult,
     ModelResponded,
+    NoteAdded,
     RunForked,
     RunResumed,
     RunStarted,
@@ -35,17 +43,27 @@ _LOOKED_AT: frozenset[type[Event]] = frozenset(
         DoubtResolved,
         ToolReturned,
         StateChanged,
+        LateResult,
+        NoteAdded,
     }
 )
 _KINDS = frozenset(map(kind_of, _LOOKED_AT))
+_NOTE = kind_of(NoteAdded)
+
+# They are in logs, which are for ever: what was written once must be recognised by every later version.
+_SENTENCES: Mapping[Doubt, str] = MappingProxyType(
+    {Doubt.HAPPENED: "it happened", Doubt.DID_NOT: "it did not happen", Doubt.UNKNOWN: "nobody knows"}
+)
 
 
 class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call whose end nobody saw; `tool` is its name, `since` the instant at which it was begun.
 
     `standing`: `open` (nothing came of it yet; while an engine drives the run, that may have it), `asked` (the run
-    waits for a person to find out), `told` (the model was told that nobody knows), `resolved`. `doubt` is what was
-    found out last, by `by` at the instant `at`: of a call that is open or asked, by its own tool, which does not know.
+    waits for a person to find out), `told` (its result says that nobody knows: the model was told, or the run was
+    stopped), `resolved` (somebody said how it ended, if only that nobody will know). `doubt` is what was found out
+    last, by `by` at the instant `at`: of a call that is open or asked, by its own tool, which does not know. `result`
+    is the number of the event which says that nobody knows: what is found out from then on is a note about it.
     Instants are nanoseconds since the epoch.
     """
 
@@ -57,18 +75,32 @@ class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
     doubt: Doubt | None = None
     by: str = ""
     at: int | None = None
+    result: int | None = None
+
+
+def remark_of(doubt: Doubt, note: str) -> str:
+    """The text of the note by which a person says how a call ended whose result is that nobody knows."""
+    return f"{_SENTENCES[doubt]}: {note}" if note else _SENTENCES[doubt]
+
+
+def doubt_of(text: str) -> Doubt | None:
+    """What such a note says; None for any other text."""
+    sentence = text.partition(": ")[0]
+    return next((doubt for doubt, said in _SENTENCES.items() if said == sentence), None)
 
 
 async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     """Every call of the run whose end nobody saw, in the order in which they were begun.
 
-    A call that returned after all, or that may be repeated, is none. Reads bodies only, and no more than a few kinds of
-    event. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
+    A call that returned after all, or that changes nothing, is none; nor is one that may be repeated, unless its run
+    was stopped before it was. Reads no more than a few kinds of event, and the content of notes alone: erased, a note
+    says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
     seeker = Seeker(run)
     async for stored in stored_events(store, run):
         if stored.kind in _KINDS:
-            seeker.take(stored.at, event_of(replace(stored, content=None)))
+            said = stored.content if stored.kind == _NOTE else None
+            seeker.take(stored.seq, stored.at, event_of(replace(stored, content=said)))
     return seeker.found()
 
 
@@ -81,10 +113,12 @@ class Seeker:
         self._names: dict[str, str] = {}  # of the calls of the last answer
         self._begun: dict[str, int] = {}  # since when; without those that have a result
         self._rows: dict[str, DoubtfulCall] = {}
+        self._results: dict[int, str] = {}  # the calls of which an event says that nobody knows
+        self._late: set[str] = set()
         self._asked = self._unattended = False
 
-    def take(self, at: int, event: Event) -> None:
-        """Take one event, recorded at the instant `at`."""
+    def take(self, seq: int, at: int, event: Event) -> None:
+        """Take event `seq`, recorded at the instant `at`."""
         match event:
             case RunStarted(tools=tools) | RunForked(tools=tools) if tools is not None:
                 self._replays = {tool.name: tool.replay for tool in tools}
@@ -98,7 +132,11 @@ class Seeker:
             case DoubtResolved():
                 self._resolved(at, event)
             case ToolReturned():
-                self._returned(event)
+                self._returned(seq, event)
+            case LateResult(call=str(call)):
+                self._late.add(call)
+            case NoteAdded():
+                self._noted(at, event)
             case StateChanged():
                 waits = event.target is AgentState.WAITING_FOR_INPUT
                 self._asked = waits and event.code == "in_doubt"
@@ -115,10 +153,16 @@ class Seeker:
                     rows[call] = self._row(call, "open")
         standing: Standing = "asked" if self._asked else "open"
         told = (replace(row, standing=standing) if row.standing == "open" else row for row in rows.values())
-        return tuple(sorted(told, key=lambda row: row.since))
+        return tuple(sorted(filter(self._unseen, told), key=lambda row: row.since))
+
+    def _unseen(self, row: DoubtfulCall) -> bool:
+        return row.standing != "told" or row.call not in self._late  # else it returned after all
 
     def _once(self, call: str) -> bool:
-        return not repeatable(self._replays.get(self._names.get(call, "")))
+        return not repeatable(self._replay(call))
+
+    def _replay(self, call: str) -> Replay | None:
+        return self._replays.get(self._names.get(call, ""))
 
     def _row(self, call: str, standing: Standing) -> DoubtfulCall:
         since = self._begun.get(call, 0)
@@ -134,13 +178,21 @@ class Seeker:
         if event.doubt is Doubt.DID_NOT:
             self._begun[event.call] = at
 
-    def _returned(self, event: ToolReturned) -> None:
+    def _returned(self, seq: int, event: ToolReturned) -> None:
         row = self._rows.get(event.call)
-        if event.error is ToolError.IN_DOUBT:
-            if (
-                row is None or row.standing == "open" or row.doubt is Doubt.DID_NOT
-            ):  # it ran again, and nobody saw
-                self._rows[event.call] = replace(row or self._row(event.call, "told"), standing="told")
+        # What could have been repeated was not, if the run was stopped: only what changes nothing is in no doubt then.
+        if event.error is ToolError.IN_DOUBT and self._replay(event.call) is not Replay.READ_ONLY:
+            row = row or self._row(event.call, "open")
+            # Who said that it did not happen had it run again, and nobody saw that.
+            told = row.standing == "open" or row.doubt is Doubt.DID_NOT
+            self._rows[event.call] = replace(row, standing="told" if told else row.standing, result=seq)
+            self._results[seq] = event.call
         elif row is not None and row.standing == "open":
             del self._rows[event.call]
         self._begun.pop(event.call, None)
+
+    def _noted(self, at: int, event: NoteAdded) -> None:
+        row = self._rows.get(self._results.get(event.seq or 0, ""))
+        doubt = doubt_of(event.content.text) if event.content is not None else None
+        if row is not None and doubt is not None:
+            self._rows[row.call] = replace(row, standing="resolved", doubt=doubt, by=event.by, at=at)
