@@ -36,7 +36,7 @@ async def keep_late(
     """
     try:
         async with opened(source) as store:
-            await _kept(store, run, registry, now(), salts, make)
+            await _kept(store, run, registry, now, salts, make)
     except Exception as error:  # nobody waits for this: it must not bring down the event loop
         _LOGGER.warning("run %s: a result that came late could not be kept: %s", run, error)
 
@@ -45,7 +45,7 @@ async def _kept(
     store: Store,
     run: str,
     registry: Registry,
-    now: int,
+    now: Callable[[], int],
     salts: Callable[[int], bytes],
     make: LateMaker,
 ) -> None:
@@ -55,9 +55,9 @@ async def _kept(
     try:
         await tenure.hold()
         state = await journal.load(registry)
-        due = due_in(state, now)
+        due = due_in(state, now())
         salt = salts(state.seq + 1)
-        late = make(state, max(state.at, now), salt)
+        late = make(state, max(state.at, now()), salt)
         await journal.append(state, evolve(state, late, registry), (late,), salt)
     finally:
         await tenure.let_go(due)

@@ -49,7 +49,7 @@ from refold.engine.tools.protocol import (
 )
 from refold.engine.tools.threads import LISTENER
 from refold.reducers.arguments import is_object
-from refold.reducers.doubts import happened
+from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import (
@@ -59,11 +59,10 @@ from refold.reducers.messages import ToolSchema
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import summary_view, view
-from refold.reducers.vocabulary import FailureClass, Replay, ToolError
+from refold.reducers.vocabulary import FailureClass, ToolError
 
 Publish = Callable[[Delta], None]
 _NANO = 1_000_000_000
-_REPEATABLE = (Replay.READ_ONLY, Replay.IDEMPOTENT)
 
 
 class World:
@@ -157,7 +156,7 @@ class World:
         if not scope.cancelled_caught:
             return told(effect, ToolError.TIMEOUT, {}, stopwatch)
         # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
-        error = ToolError.CANCELLED if tool.replay in _REPEATABLE else ToolError.IN_DOUBT
+        error = ToolError.CANCELLED if repeatable(tool.replay) else ToolError.IN_DOUBT
         return told(effect, error, {}, stopwatch)
 
     async def reconcile(
