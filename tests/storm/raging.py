@@ -96,16 +96,24 @@ class Workers:
 
 
 def storm(
-    folder: Path, *, runs: int, workers: int, steps: int, seconds: float, seed: int, lease: float = 2.0
+    folder: Path,
+    *,
+    runs: int,
+    workers: int,
+    steps: int,
+    seconds: float,
+    seed: int,
+    lease: float = 2.0,
+    at_least: int = 1,
 ) -> Figures:
-    """Let it rage, wait until it is calm, and count."""
+    """Let it rage, for longer where so many were not killed yet; wait until it is calm, and count."""
     anyio.run(_queue, folder, runs, steps)
     chance = random.Random(seed)
     figures = Figures(runs=runs, workers=workers)
     began = time.monotonic()
     crew = Workers(folder, workers, steps, at_once=1 + runs // workers, lease=lease)
     try:
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - began < seconds or (figures.kills < at_least and anyio.run(_going, folder)):
             time.sleep(chance.uniform(0.05, 0.6))
             figures.kills += crew.kill_one(chance)
         calm = time.monotonic()
