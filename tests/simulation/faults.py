@@ -86,6 +86,10 @@ class Fault(msgspec.Struct, frozen=True):
         return cls(Kind(kind), Point(point), int(nth.rstrip("+")), nth.endswith("+"))
 
 
+_LONGEST = 30
+"""Uses for which a fault lasts: more than any policy with an end tries again; one without has to end too."""
+
+
 class Faults:
     """The faults of one schedule, and what has come of them: `fired` counts by kind."""
 
@@ -102,7 +106,7 @@ class Faults:
             return None
         for fault in self.planned:
             nth = self._uses[fault.point]
-            if fault.point is point and (nth == fault.nth or (fault.lasts and nth > fault.nth)):
+            if fault.point is point and fault.nth <= nth <= fault.nth + _LONGEST * fault.lasts:
                 self.fired[fault.kind] += 1
                 return fault.kind
         return None
