@@ -25,7 +25,7 @@ Calls = Annotated[list[str] | None, typer.Argument(help="Calls, as `refold appro
 EveryCall = Annotated[bool, typer.Option("--all", help="All calls that wait.")]
 
 
-@approval_app.command("approvals")
+@approval_app.command("approvals", short_help="List the calls that wait for approval.")
 def _approvals(
     context: typer.Context,
     run: Annotated[

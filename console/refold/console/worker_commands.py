@@ -34,7 +34,7 @@ _SAYS: dict[Ending, Literal["happened", "did_not", "unknown"]] = {
 }
 
 
-@worker_app.command("worker")
+@worker_app.command("worker", short_help="Drive the runs that want an engine, many at once.")
 def _worker(
     context: typer.Context,
     *,

@@ -7,7 +7,6 @@ from refold.engine import entropy
 from refold.engine.journal import Journal
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import Annotation
-from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import RunState
 from refold.store.protocol import Claim, Store, UnknownRun
@@ -35,11 +34,9 @@ async def annotate(
         await tenure.hold()
         salt = entropy.salts(None)(state.seq + 1)
         event = make(state, max(state.at, time.time_ns()), salt)
-        after = evolve(state, event, registry)
-        await journal.append(state, after, (event,), salt)
+        return await journal.annotate(state, event, salt, registry)
     finally:
         await tenure.let_go(wanted)
-    return after
 
 
 def _wanted_in(claim: Claim | None) -> float | None:

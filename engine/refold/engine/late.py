@@ -8,10 +8,9 @@ from refold.engine.resting import due_in
 from refold.engine.stores import StoreSource, opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import LateResult
-from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
-from refold.store.protocol import LEASE_SECONDS, Store
+from refold.store.protocol import LEASE_SECONDS
 
 _PATIENCE = LEASE_SECONDS + BRIEF
 """Seconds that another engine is waited for: it lets the run go soon, or its lease runs out."""
@@ -36,28 +35,16 @@ async def keep_late(
     """
     try:
         async with opened(source) as store:
-            await _kept(store, run, registry, now, salts, make)
+            tenure = Tenure(store, run, BRIEF, patience=_PATIENCE)
+            journal = Journal(store, run, tenure)
+            due: float | None = 0.0
+            try:
+                await tenure.hold()
+                state = await journal.load(registry)
+                due = due_in(state, now())
+                salt = salts(state.seq + 1)
+                await journal.annotate(state, make(state, max(state.at, now()), salt), salt, registry)
+            finally:
+                await tenure.let_go(due)
     except Exception as error:  # nobody waits for this: it must not bring down the event loop
         _LOGGER.warning("run %s: a result that came late could not be kept: %s", run, error)
-
-
-async def _kept(
-    store: Store,
-    run: str,
-    registry: Registry,
-    now: Callable[[], int],
-    salts: Callable[[int], bytes],
-    make: LateMaker,
-) -> None:
-    tenure = Tenure(store, run, BRIEF, patience=_PATIENCE)
-    journal = Journal(store, run, tenure)
-    due: float | None = 0.0
-    try:
-        await tenure.hold()
-        state = await journal.load(registry)
-        due = due_in(state, now())
-        salt = salts(state.seq + 1)
-        late = make(state, max(state.at, now()), salt)
-        await journal.append(state, evolve(state, late, registry), (late,), salt)
-    finally:
-        await tenure.let_go(due)

@@ -30,10 +30,11 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
     purpose: str = "step"
 
 
-class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
-    """Run a call, dispatched at event `seq`; its arguments are in the answer at event `answer`, at `position`.
+class _OfCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What an effect of a call needs, dispatched at event `seq`: its arguments are in the answer at event `answer`, at `position`.
 
-    If a person put others in their place, they are in the content of event `edited`. `key` is the idempotency key: the same whenever this call is run again.
+    If a person put others in their place, they are in the content of event `edited`. `key` is the idempotency key: the
+    same whenever this call is run again.
     """
 
     seq: int
@@ -46,20 +47,15 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, tag="run_tool"):
     deadline: int | None = None
 
 
-class Reconcile(msgspec.Struct, frozen=True, kw_only=True, tag="reconcile"):
-    """Ask the tool what became of a call in doubt. The fields are those of the `RunTool` that it stands for.
+class RunTool(_OfCall, frozen=True, kw_only=True, tag="run_tool"):
+    """Run a call."""
+
+
+class Reconcile(_OfCall, frozen=True, kw_only=True, tag="reconcile"):
+    """Ask the tool what became of a call in doubt.
 
     It stays pending until the call's result is there: also once the tool has said that it happened.
     """
-
-    seq: int
-    call: str
-    name: str
-    answer: int
-    position: int
-    key: str
-    edited: int = 0
-    deadline: int | None = None
 
 
 class WaitUntil(msgspec.Struct, frozen=True, kw_only=True, tag="wait_until"):
