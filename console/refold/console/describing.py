@@ -92,7 +92,7 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case Diagnosed():
             return f"{short(event.code)}: {short(event.problem)}"
         case _:
-            return remark(event)
+            return hostile.line(remark(event))
 
 
 def standing(state: str, code: str | None = None, source_end: str = "") -> str:

@@ -166,6 +166,7 @@ def _document(name: str, told: _Told) -> dict[str, Any]:
     return {
         **head,
         **counts,
+        "beside": reading.beside(),
         "imported": told.runs,
         "diagnostics": Diagnostics(count=reading.odd, unread=reading.unread, first=first),
     }
@@ -189,7 +190,7 @@ def _tell(screen: Screen, name: str, told: _Told) -> None:
     screen.heading(f"{name}: {reading.format} ({told.why})")
     rows: list[tuple[str, str]] = [
         ("  runs", _runs(counts.runs, counts.end)),
-        ("  messages", f"{counts.messages}, calls {counts.tool_calls}, failed {counts.tool_errors}"),
+        ("  messages", _messages(reading)),
         ("  tokens", f"{counts.input_tokens} in, {counts.output_tokens} out"),
     ]
     for place_, run in enumerate(told.runs):
@@ -205,6 +206,12 @@ def _tell(screen: Screen, name: str, told: _Told) -> None:
             rows.append(("", f"{where}{problem.problem} ({problem.code})"))
         rows += [("", left) for left in more(_SHOWN, reading.odd)]
     screen.pairs(rows)
+
+
+def _messages(reading: Reading) -> str:
+    counts, beside = reading.counts(), reading.beside()
+    more = f" and {figures.count(beside)} beside them" if beside else ""
+    return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {counts.tool_errors}"
 
 
 def _runs(runs: int, end: str) -> str:

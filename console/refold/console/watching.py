@@ -223,7 +223,7 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             return [] if quiet else [("end", f"{target}: {event.reason}")]
         case _:
             remarked = remark(event)
-            return [("note", remarked)] if remarked else []
+            return [("note", hostile.line(remarked))] if remarked else []
 
 
 def labelled(turn: int, word: str, text: str) -> str:

@@ -40,7 +40,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay.reading import event_of, events, folded, stored_events
-from refold.replay.source_words import cuts, decided, source_end
+from refold.replay.source_words import context_remark, cuts, source_end, source_remark
 from refold.store.protocol import Store
 
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
@@ -354,9 +354,9 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case LateResult():
             return f"late {event.of}"
         case ContextObserved():
-            return f"context: {len(event.messages)} messages ({event.why or 'asked again'})"
+            return context_remark(event)
         case SourceRecorded():
-            return f"source: {event.what}" if decided(event.what) else ""
+            return source_remark(event)
         case Diagnosed():
             return f"odd: {event.code}"
         case _:

@@ -105,6 +105,10 @@ class Reading:
         """What was counted, once all of it was read."""
         return counted(self.format, self._runs, self._ends, once=self._database)
 
+    def beside(self) -> int:
+        """How many messages to the model stood in rows that the counts leave out."""
+        return sum(end.tally.beside for end in self._ends)
+
     def rest(self) -> Iterator[Item]:
         """What is left of the run that is being read; its end is the last."""
         began = False

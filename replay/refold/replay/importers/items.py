@@ -146,7 +146,10 @@ class Unread(Item, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was counted in a run, each by the rule of its format. None: the format does not say."""
+    """What was counted in a run, each by the rule of its format. None: the format does not say.
+
+    `beside`: messages to the model in rows that the rule does not count.
+    """
 
     user_messages: int | None = None
     assistant_messages: int | None = None
@@ -161,6 +164,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
+    beside: int = 0
 
 
 class RunEnded(Item, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.answers import Draft
 from refold.replay.importers.claude_code.outline import Outline, is_side, outline
 from refold.replay.importers.claude_code.rows import (
+    attached,
     error_of,
     failure,
     is_bookkeeping,
@@ -20,13 +21,14 @@ from refold.replay.importers.claude_code.rows import (
     kind,
     leftover,
     output,
-    queued,
     remark,
     results,
     spoken,
 )
 from refold.replay.importers.claude_code.talk import Conversation
 from refold.replay.importers.claude_code.tally import Counts, Ending
+from refold.replay.importers.claude_code.typed import Fate
+from refold.replay.importers.claude_code.typed import by as by_whom
 from refold.replay.importers.fields import json_text, text
 from refold.replay.importers.items import (
     Cancelled,
@@ -152,7 +154,7 @@ class _Reading:
             case "prompt":
                 self._say(row, by="user")
             case "other":
-                self._other(row)
+                self._other(row, place)
 
     def _permission(self, row: Row) -> None:
         """A change of the mode that decides about which calls a person is asked."""
@@ -209,13 +211,15 @@ class _Reading:
             self.queue.append(Said(position=row.position, at=row.at, text=beside, by="harness"))
             self.talk.add(uuid, Piece(role=Role.USER, text=beside))
 
-    def _other(self, row: Row) -> None:
+    def _other(self, row: Row, place: int) -> None:
         match remark(row.value):
             case "failure":
                 self._failed(row)
-            case "queued":
-                typed = text(row.value, "attachment", "commandMode") == "prompt"
-                self._say(row, by="user" if typed else "harness", said=queued(row.value))
+            case "attached":
+                said, by = attached(row.value)
+                self._beside(row, by=by, said=said)
+            case "queue" if place in self.outline.fates:
+                self._typed(row, self.outline.fates[place])
             case "compaction":
                 self._remark(row, "compaction", json_text(row.value))
                 self.talk.keep(row.value)
@@ -225,6 +229,17 @@ class _Reading:
                     self._prompted(row, "microcompaction", "")
             case what:
                 self.queue.append(row.noise(what))
+
+    def _typed(self, row: Row, fate: Fate) -> None:
+        if fate.what == "said":
+            self._beside(row, by=by_whom(fate.said), said=fate.said)
+        else:
+            self._remark(row, fate.what, json_text(row.value))
+
+    def _beside(self, row: Row, *, by: str, said: str) -> None:
+        """A message of a row that the format does not count as one."""
+        self.counts.beside += 1
+        self._say(row, by=by, said=said)
 
     def _remark(self, row: Row, what: str, rest: str) -> None:
         self.queue.append(Remarked(position=row.position, at=row.at, what=what, rest=rest))

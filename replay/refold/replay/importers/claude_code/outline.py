@@ -7,6 +7,7 @@ left rows behind: none of it shows before the end of the file. So the file is re
 import msgspec
 
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind
+from refold.replay.importers.claude_code.typed import Fate, Queue
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.session_rows import Row, rows
 from refold.replay.importers.source import Source
@@ -25,6 +26,7 @@ class Outline(msgspec.Struct, frozen=True):
 
     `alone`: the whole file is a sub-agent's, so its rows are the conversation. `left`: uuids of rows that somebody
     left by going back. `complete`: the place of each response's last row. `began`: when its first message was written.
+    `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
     """
 
     session: str
@@ -33,6 +35,7 @@ class Outline(msgspec.Struct, frozen=True):
     alone: bool
     left: frozenset[str]
     complete: dict[str, int]
+    fates: dict[int, Fate]
     began: int | None
     lines: int
 
@@ -56,6 +59,7 @@ class _Look:
         self.session = self.model = self.version = ""
         self.last: dict[bool, str] = {}
         self.side: set[str] = set()
+        self.queue = Queue()
         self.main = False
         self.spoke: dict[bool, int] = {}
         self.began: int | None = None
@@ -73,6 +77,8 @@ class _Look:
         if is_id(uuid) and uuid in self.nodes:
             return
         response = text(row, "message", "id") if found == "answer" else ""
+        if not side:
+            self.queue.row(row, place, answers=found == "answer" and response not in self.complete)
         if response:
             self.complete[response] = place
         if is_id(uuid):
@@ -98,6 +104,7 @@ class _Look:
 
     def outline(self) -> Outline:
         alone = not self.main
+        self.queue.end()
         path = path_to(self.parents, self.last.get(alone, ""))
         kept = {self.nodes[row].response for row in path}
         asked = {self.parents[row] for row in path if self.nodes[row].kind == "prompt"}
@@ -114,6 +121,7 @@ class _Look:
             alone=alone,
             left=frozenset(left),
             complete=self.complete,
+            fates=self.queue.fates,
             began=self.spoke.get(alone, self.began),
             lines=self.lines,
         )

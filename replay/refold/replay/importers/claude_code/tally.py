@@ -47,7 +47,7 @@ class Counts:
     """Counts of all rows, each uuid once; usage once a response."""
 
     def __init__(self) -> None:
-        self.users = self.tools = self.errors = self.unnamed = 0
+        self.users = self.tools = self.errors = self.unnamed = self.beside = 0
         self.responses: dict[str, Usage | None] = {}
         self.calls: set[str] = set()
         self.results: set[str] = set()
@@ -89,6 +89,7 @@ class Counts:
             tool_calls=len(self.calls),
             tool_results=len(self.results),
             tool_errors=self.errors,
+            beside=self.beside,
             input_tokens=sum(usage.input for usage in used) if used else None,
             cache_read_tokens=sum(usage.cache_read for usage in used) if used else None,
             cache_write_tokens=sum(usage.cache_write for usage in used) if used else None,
