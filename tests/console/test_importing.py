@@ -158,8 +158,9 @@ def test_what_is_odd_and_not_shown_is_counted(refold: Refold, store: Path, tmp_p
     file = tmp_path / "a.jsonl"
     file.write_text(session("one") + "no\n{}\n" * 7)
     ran = refold("import", file, "--store", store)
-    assert "7 places, 7 of them not read" in ran.out
-    assert "and 2 more" == ran.out.splitlines()[-1].strip()
+    assert "8 places, 7 of them not read" in ran.out
+    assert "kept as they are: 7 (unknown_rows)" in ran.out
+    assert "and 3 more" == ran.out.splitlines()[-1].strip()
 
 
 def test_a_file_that_is_named_must_be_one(refold: Refold, store: Path, folder: Path) -> None:

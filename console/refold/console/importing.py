@@ -97,7 +97,7 @@ async def _file(screen: Screen, store: Store | None, file: FoundFile, request: I
         with steady.opened(file.path, file.name) as opened:
             source = Source.opened(file.name, opened)
             found = _format(source, request.format)
-            told = await _imported(store, source, found)
+            told = await _imported(store, source, found, sure=request.format is not None)
     except UnknownFormat as error:
         if file.walked and not error.candidates:
             return _not_imported(
@@ -132,8 +132,8 @@ def _format(source: Source, named: str | None) -> Candidate:
     return detected(source) if named is None else Candidate(named, 100, "as was said")
 
 
-async def _imported(store: Store | None, source: Source, found: Candidate) -> _Told:
-    reading = Reading(source, importer(found.format))
+async def _imported(store: Store | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
+    reading = Reading(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
         done: Added | None = None

@@ -38,6 +38,10 @@ FORMATS: Mapping[str, str] = MappingProxyType(
 """By name: the module of `refold.replay.importers`, and the importer in it."""
 
 
+CERTAIN = 80
+"""How sure a match is that something which no other format has stands behind."""
+
+
 class Candidate(msgspec.Struct, frozen=True):
     """A format that a file may be of: how surely, 0 to 100, and what of it says so."""
 
@@ -60,6 +64,20 @@ class UnknownFormat(WrongUse):
             )
         both = " and ".join(f"{each.format} ({each.why})" for each in self.candidates)
         return f"{self.name}: it may be {both}: say which by --format"
+
+
+class OtherFormat(UnknownFormat):
+    """A file that looks like one of a format, and most of what it holds says nothing there: nothing is imported."""
+
+    def __init__(self, name: str, closest: Candidate, problem: str) -> None:
+        super().__init__(name, (closest,))
+        self.closest, self.problem = closest, problem
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: no transcript of a known format. {self.closest.format} is the closest ({self.closest.why}), but "
+            f"{self.problem}; to import it as that all the same, say so by --format {self.closest.format}"
+        )
 
 
 def importer(name: str) -> Importer:

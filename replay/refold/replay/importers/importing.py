@@ -6,7 +6,8 @@ to be there. The bytes are digested as they are meant: packed or not, it is the 
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -14,13 +15,17 @@ from refold.reducers.text import clean
 from refold.replay.importers.counting import Counts, counted
 from refold.replay.importers.deriving.deriving import Deriving, Fit
 from refold.replay.importers.deriving.writing import Derived, Origin, Problem, Salts
+from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Tally, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.survey import surveyed
 
 MOST_PROBLEMS = 20
 """Problems of a file that are kept; all are counted."""
 
+
+Read = TypeVar("Read")
 
 _NAMED = 5  # runs, in a sentence
 _DATABASE = b"SQLite format 3\0"
@@ -66,14 +71,18 @@ class RunReading:
 
 
 class Reading:
-    """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was not read."""
+    """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was not read.
 
-    def __init__(self, source: Source, importer: Importer) -> None:
+    `closest`: the format was told by the content of the file, as this; None: somebody said which it is.
+    """
+
+    def __init__(self, source: Source, importer: Importer, closest: Candidate | None = None) -> None:
         self.format = importer.name
         self.sha256, self.bytes = source.sha256()
         self.origin = Origin(importer.name, _last_part(source.name), self.sha256)
         self.problems: list[Problem] = []
         self.odd = self.unread = 0
+        self._importer, self._closest = importer, closest
         self._source, self._items = source, importer.items(source)
         self._database = source.head(len(_DATABASE)) == _DATABASE
         self._waiting: deque[Item] = deque()
@@ -85,9 +94,10 @@ class Reading:
     def runs(self) -> Iterator[RunReading]:
         """The runs one after the other; what is left of one is passed over before the next.
 
-        Raises `BadTranscript` where not one item could be read, and at the end where the file is not any more what
-        it was when it was digested.
+        Raises `BadTranscript` where not one item could be read, or where there is more than is read, and at the end where
+        the file is not any more what it was when it was digested; `OtherFormat` where it only looks like one of its format.
         """
+        self._look_over()
         while (item := self._pull()) is not None:
             if isinstance(item, RunBegan):
                 yield self._begun(item)
@@ -134,6 +144,15 @@ class Reading:
         self.problems += problems[: max(0, MOST_PROBLEMS - len(self.problems))]
         problems.clear()
 
+    def _look_over(self) -> None:
+        """Whether the file is worth a line of a log: a run that was begun cannot be taken back."""
+        found = self._told(lambda: surveyed(self._source.name, self._importer.items(self._source)))
+        match = self._importer.match(self._source)
+        certain = match is not None and match.score >= CERTAIN
+        if self._closest is not None and (problem := found.foreign(certain=certain)):
+            raise OtherFormat(self._source.name, self._closest, problem)
+        self.found(found.problems(certain=certain))
+
     def _begun(self, item: RunBegan) -> RunReading:
         key = item.key
         if key in self._keys:
@@ -147,10 +166,12 @@ class Reading:
         return RunReading(run_id(self.format, self.sha256, key), key, self)
 
     def _pull(self) -> Item | None:
-        if self._waiting:
-            return self._waiting.popleft()
+        return self._waiting.popleft() if self._waiting else self._told(lambda: next(self._items, None))
+
+    def _told(self, read: Callable[[], Read]) -> Read:
+        """What reading tells. Raises `BadTranscript`, and nothing else that a file can bring about."""
         try:
-            return next(self._items, None)
+            return read()
         except BadTranscript as error:
             if not self._source.problem:
                 raise

@@ -129,10 +129,17 @@ class Remarked(Item, frozen=True, kw_only=True):
     """Something that the source recorded and that is no fact of ours: kept, and shown beside the log.
 
     `what` is one word, or a word and a kind: `compaction`, `trim`, `limit:steps`, `guardrail`, `hook`, `approval`,
-    `retry`, `subagent`, `unmapped`, …; `rest` has it whole.
+    `retry`, `subagent`, `unmapped`, …; `rest` has it whole. `rows`: how many rows of the source it stands for;
+    `known`: they are such as this format is known to have.
     """
 
     what: str
+    rows: int = 1
+    known: bool = True
+
+
+UNKNOWN_PART = "unknown_part"
+"""The code of what could not be read of a message: parts that are none of its format."""
 
 
 class Unread(Item, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ was continued), or be no JSON at all; each of that is noise with a position, and
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import cast
@@ -15,11 +15,14 @@ import msgspec
 
 from refold.reducers.text import clean
 from refold.replay.importers.fields import JSON, instant, json_text, table
-from refold.replay.importers.items import Item, Remarked, Unread
-from refold.replay.importers.source import Line, Source, decoded
+from refold.replay.importers.items import UNKNOWN_PART, Item, Remarked, Unread
+from refold.replay.importers.source import MOST_LINES, BadTranscript, Line, Source, decoded
 
 MOST_TOGETHER = 200
 """Rows that one remark may hold."""
+
+MOST_CHARACTERS = 1 << 20
+"""Characters of the rows in one remark, if they are several."""
 
 MOST_KEPT = 1 << 16
 """Characters that are kept of a line which cannot be read; the rest stands where it stood."""
@@ -55,9 +58,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         """When it was written, by its own `timestamp`."""
         return instant(self.value.get("timestamp"))
 
-    def noise(self, what: str = "unmapped") -> "Noise":
-        """The row as it is, with no meaning to us."""
-        return Noise(what=what, line=self.line, at=self.at, text=json_text(self.value))
+    def noise(self, what: str = "unmapped", *, known: bool = True) -> "Noise":
+        """The row as it is, with no meaning to us; `known`: its format is known to have such rows."""
+        return Noise(what=what, line=self.line, at=self.at, text=json_text(self.value), known=known)
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,10 +71,15 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     at: int | None = None
     problem: str = ""
+    known: bool = True
 
 
 def rows(source: Source) -> Iterator[Row | Noise]:
-    """Every object of a file of lines, and in its place everything else. Blank lines are nothing."""
+    """Every object of a file of lines, and in its place everything else. Blank lines are nothing.
+
+    Raises `BadTranscript` for more than `MOST_LINES` of either.
+    """
+    count = 0
     for line in source.lines():
         if not line.text.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
@@ -79,7 +87,13 @@ def rows(source: Source) -> Iterator[Row | Noise]:
             problem = f"{len(line.text) + line.left_out} bytes in one line"
             yield Noise(what="too_long", line=line.number, text=_kept(line.text), problem=problem)
             continue
-        yield from _values(line)
+        for value in _values(line):
+            count += 1
+            if count > MOST_LINES:
+                raise BadTranscript(
+                    source.name, f"line {line.number}", f"more than {MOST_LINES} rows in one file"
+                )
+            yield value
 
 
 def first_rows(source: Source, most: int) -> list[Row | Noise]:
@@ -154,22 +168,25 @@ def _kept(line: bytes) -> str:
 def gathered(stream: Iterator[Item | Noise]) -> Iterator[Item]:
     """The stream with noise made into items: adjacent rows of one kind share one, with all their lines."""
     held: list[Noise] = []
+    size = 0
     for found in stream:
-        if held and not (isinstance(found, Noise) and _joins(held, found)):
+        if held and not (isinstance(found, Noise) and _joins(held, size, found)):
             yield _together(held)
-            held = []
+            held, size = [], 0
         if isinstance(found, Noise):
             held.append(found)
+            size += len(found.text)
         else:
             yield found
     if held:
         yield _together(held)
 
 
-def _joins(held: list[Noise], found: Noise) -> bool:
+def _joins(held: list[Noise], size: int, found: Noise) -> bool:
     last = held[-1]
-    alike = last.what == found.what and bool(last.problem) == bool(found.problem)
-    return alike and 0 <= found.line - last.line <= 1 and len(held) < MOST_TOGETHER
+    alike = (last.what, last.known, bool(last.problem)) == (found.what, found.known, bool(found.problem))
+    few = len(held) < MOST_TOGETHER and size + len(found.text) <= MOST_CHARACTERS
+    return alike and 0 <= found.line - last.line <= 1 and few
 
 
 def _together(held: list[Noise]) -> Item:
@@ -180,7 +197,18 @@ def _together(held: list[Noise]) -> Item:
             position=position, at=first.at, code=first.what, problem=first.problem, rest="\n".join(texts)
         )
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-    return Remarked(position=position, at=first.at, what=first.what, rest=rest)
+    return Remarked(
+        position=position, at=first.at, what=first.what, rest=rest, rows=len(held), known=first.known
+    )
+
+
+def unknown_parts(row: Row, kinds: Iterable[str], known: Container[str]) -> Iterator[Unread]:
+    """That parts of a message are of kinds that its format is not known to have, if any are."""
+    if strange := sorted({kind for kind in kinds if kind not in known}):
+        problem = (
+            f"parts of a message that are not known here: {', '.join(kind[:40] for kind in strange[:5])}"
+        )
+        yield Unread(position=row.position, at=row.at, code=UNKNOWN_PART, problem=problem)
 
 
 def lines(first: int, last: int) -> str:

@@ -20,6 +20,12 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MOST_LINE = 64 << 20
 """Bytes of one line or row; what is longer is not read."""
 
+MOST_LINES = 5_000_000
+"""Lines of one file: some ten thousand are read in a second, whatever they say."""
+
+MOST_SAID = 64 << 20
+"""Characters that one event may hold. A reader holds several times as much of the largest event of a log."""
+
 MOST_DOCUMENT = 128 << 20
 """Bytes of one JSON document. As Python objects they take up to 21 times as much: `[]` is 3 bytes of text, and 64 of memory."""
 
@@ -94,11 +100,13 @@ class Source:
         return self._head[:size]
 
     def lines(self) -> Iterator[Line]:
-        """Every line, empty ones too, one at a time."""
+        """Every line, empty ones too, one at a time. Raises `BadTranscript` for more than `MOST_LINES`."""
         self.file.seek(0)
         number = 0
         while line := self.file.readline(MOST_LINE):
             number, left_out = number + 1, 0
+            if number > MOST_LINES:
+                raise BadTranscript(self.name, f"line {number}", f"more than {MOST_LINES} lines in one file")
             while not line.endswith(b"\n") and (more := self.file.readline(MOST_LINE)):
                 left_out += len(more)
                 if more.endswith(b"\n"):

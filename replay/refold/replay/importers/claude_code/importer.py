@@ -12,11 +12,14 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.answers import Draft
 from refold.replay.importers.claude_code.outline import Outline, is_side, outline
 from refold.replay.importers.claude_code.rows import (
+    PARTS,
     attached,
+    blocks,
     error_of,
     failure,
     is_bookkeeping,
     is_id,
+    is_kept,
     is_message,
     kind,
     leftover,
@@ -29,7 +32,7 @@ from refold.replay.importers.claude_code.talk import Conversation
 from refold.replay.importers.claude_code.tally import Counts, Ending
 from refold.replay.importers.claude_code.typed import Fate
 from refold.replay.importers.claude_code.typed import by as by_whom
-from refold.replay.importers.fields import json_text, text
+from refold.replay.importers.fields import json_text, table, text
 from refold.replay.importers.items import (
     Cancelled,
     Item,
@@ -43,7 +46,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.pieces import Piece
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows
+from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unknown_parts
 from refold.replay.importers.source import Source
 
 _LINKED = b'"parentUuid"'
@@ -131,7 +134,10 @@ class _Reading:
             self._main(row, place)
 
     def _main(self, row: Row, place: int) -> None:
-        match kind(row.value):
+        found = kind(row.value)
+        if found != "other":
+            self.queue.extend(unknown_parts(row, (text(block, "type") for block in blocks(row.value)), PARTS))
+        match found:
             case "answer":
                 self._answer(row, place)
             case "failed":
@@ -189,7 +195,7 @@ class _Reading:
     def _say(self, row: Row, *, by: str, role: Role = Role.USER, said: str = "") -> None:
         said = said or spoken(row.value)
         if not said:
-            self.queue.append(row.noise())
+            self.queue.append(row.noise(known="content" in table(row.value, "message")))
             return
         rest = leftover(row.value)
         self.queue.append(Said(position=row.position, at=row.at, rest=rest, text=said, role=role, by=by))
@@ -228,7 +234,7 @@ class _Reading:
                 if self.talk.clear(row.value):
                     self._prompted(row, "microcompaction", "")
             case what:
-                self.queue.append(row.noise(what))
+                self.queue.append(row.noise(what, known=what != "unmapped" or is_kept(row.value)))
 
     def _typed(self, row: Row, fate: Fate) -> None:
         if fate.what == "said":

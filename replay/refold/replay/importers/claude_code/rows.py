@@ -40,6 +40,34 @@ _COMMANDS = (
 _INTERRUPT = "[Request interrupted by user"
 _COMMAND_NAME = re.compile(r"<command-name>\s*([^<\s]{1,80})")
 
+PARTS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
+"""What the content of a message is made of."""
+
+# What a session keeps beside its messages: rows of other types may be of a version to come, or of another agent.
+_KEPT = frozenset(
+    {
+        "agent-name",
+        "ai-title",
+        "atis-latch",
+        "attachment",
+        "bridge-session",
+        "custom-title",
+        "file-history-snapshot",
+        "frame-link",
+        "last-prompt",
+        "mode",
+        "pr-link",
+        "progress",
+        "relocated",
+        "result",
+        "started",
+        "summary",
+        "system",
+        "tag",
+        "worktree-state",
+    }
+)
+
 _BOOKKEEPING = (
     ("summary", "leafUuid"),
     ("file-history-snapshot", "snapshot"),
@@ -158,6 +186,11 @@ def is_message(row: JSON) -> bool:
 def is_bookkeeping(row: JSON) -> bool:
     """Whether a row is one that no other format has: a session may hold nothing else."""
     return any(text(row, "type") == what and key in table(row) for what, key in _BOOKKEEPING)
+
+
+def is_kept(row: JSON) -> bool:
+    """Whether a row is of a type that sessions are known to keep beside their messages."""
+    return text(row, "type") in _KEPT
 
 
 def is_id(uuid: str) -> bool:

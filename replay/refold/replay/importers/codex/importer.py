@@ -159,7 +159,7 @@ class _Reading:
             case "session_meta":
                 self._remark(row, "session")
             case _:
-                self.queue.append(row.noise())
+                self.queue.append(row.noise(known="payload" in row.value))
 
     def _item(self, row: Row, found: JSON) -> None:
         match kind(found):

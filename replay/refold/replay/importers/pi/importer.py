@@ -28,6 +28,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.pi.rows import (
     BRANCH,
+    PARTS,
     STOPS,
     SUMMARY,
     blocks,
@@ -40,7 +41,7 @@ from refold.replay.importers.pi.rows import (
 from refold.replay.importers.pi.tally import Counts
 from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows
+from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unknown_parts
 from refold.replay.importers.source import Source
 from refold.replay.importers.trees import branches, path_to
 
@@ -167,11 +168,12 @@ class _Reading:
                 yield self._say(row, place, spoken(value), "harness")
             case "model_change":
                 yield row.noise("model_change")
-            case _:
-                yield row.noise()
+            case what:
+                yield row.noise(known=what in _ENTRIES)
 
     def _message(self, row: Row, place: int) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
+        yield from unknown_parts(row, (text(block, "type") for block in blocks(message)), PARTS)
         match text(message, "role"):
             case "user":
                 yield self._say(row, place, spoken(message), "user")

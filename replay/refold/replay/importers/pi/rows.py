@@ -13,6 +13,9 @@ BRANCH = (
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
 )
 
+PARTS = frozenset({"text", "thinking", "toolCall", "image"})
+"""What the content of a message is made of."""
+
 STOPS = {
     "stop": StopReason.END_TURN,
     "length": StopReason.MAX_TOKENS,

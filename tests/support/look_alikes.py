@@ -1,0 +1,175 @@
+"""Files in the shape of agents that are not read here, a few words each: they look like formats that are."""
+
+import json
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def _at(second: int) -> str:
+    return f"2026-03-01T10:00:{second:02}.000Z"
+
+
+def _lines(*rows: Json) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _qwen(place: int, kind: str, *parts: Json, **more: Any) -> Json:
+    parent = f"u{place - 1}" if place else None
+    ids = {"uuid": f"u{place}", "parentUuid": parent, "sessionId": "s", "timestamp": _at(place)}
+    role = "model" if kind == "assistant" else "user"
+    return {**ids, "type": kind, "version": "0.5.0", "message": {"role": role, "parts": list(parts)}, **more}
+
+
+def _kimi(role: str, said: str, place: int) -> Json:
+    message = {"role": role, "parts": [{"type": "text", "text": said}]}
+    return {"type": role, "sessionId": "k", "timestamp": _at(place), "message": message}
+
+
+def _wire(kind: str, place: int, **payload: Any) -> Json:
+    return {"timestamp": 1_772_359_200 + place, "message": {"type": kind, "payload": payload}}
+
+
+def _droid(place: int, role: str, *content: Json) -> Json:
+    parent = f"m{place - 1}" if place else None
+    message = {"role": role, "content": list(content)}
+    return {
+        "type": "message",
+        "id": f"m{place}",
+        "timestamp": _at(place),
+        "message": message,
+        "parentId": parent,
+    }
+
+
+def _part(kind: str, **more: Any) -> Json:
+    return {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": kind, **more}
+
+
+TEXT: Json = {"type": "text", "text": "Please count the files."}
+RAN: Json = {"status": "completed", "input": {"command": "ls"}, "output": "7"}
+CALL: Json = {"id": "c", "type": "function", "function": {"name": "Shell", "arguments": "{}"}}
+ASKED: Json = {"type": "tool_use", "id": "c", "name": "Execute", "input": {"command": "ls"}}
+FOUND: Json = {"type": "tool_result", "tool_use_id": "c", "content": "7"}
+STEP = {"sessionID": "ses_1", "timestamp": 1_772_359_200_000}
+
+CLOSE: dict[str, tuple[str, str]] = {
+    "Qwen Code": (
+        "claude_code",
+        _lines(
+            _qwen(0, "user", {"text": "Please count the files."}),
+            _qwen(1, "assistant", {"functionCall": {"id": "c", "name": "run", "args": {}}}, model="qwen"),
+            _qwen(2, "tool_result", {"functionResponse": {"id": "c", "response": {"output": "7"}}}),
+            _qwen(3, "assistant", {"text": "There are seven."}, model="qwen"),
+        ),
+    ),
+    "Qwen Code, asked only": ("claude_code", _lines(_qwen(0, "user", {"text": "Please count the files."}))),
+    "Kimi CLI, rows": ("claude_code", _lines(_kimi("user", "Count.", 0), _kimi("assistant", "Seven.", 1))),
+    "Droid": (
+        "pi",
+        _lines(
+            {"type": "session_start", "id": "d", "title": "Count", "owner": "a", "version": 2, "cwd": "/p"},
+            _droid(0, "user", TEXT),
+            _droid(
+                1,
+                "assistant",
+                {"type": "thinking", "thinking": "ls"},
+                {"type": "text", "text": "I look."},
+                ASKED,
+            ),
+            _droid(2, "user", FOUND),
+            _droid(3, "assistant", {"type": "text", "text": "There are seven."}),
+        ),
+    ),
+    "Droid, streamed": (
+        "codex",
+        _lines(
+            {"type": "system", "subtype": "init", "session_id": "d", "tools": ["Execute"]},
+            {"type": "message", "role": "user", "id": "m0", "text": "Count."},
+            {"type": "tool_call", "id": "c", "toolName": "Execute", "parameters": {"command": "ls"}},
+            {"type": "tool_result", "id": "c", "isError": False, "value": "7"},
+            {"type": "message", "role": "assistant", "id": "m1", "text": "Seven."},
+            {"type": "completion", "finalText": "Seven.", "numTurns": 2},
+        ),
+    ),
+    "Grok CLI": (
+        "codex",
+        _lines(
+            {"type": "system", "content": "You help."},
+            {"type": "user", "content": [TEXT]},
+            {"type": "reasoning", "id": "r", "summary": [], "text": "ls"},
+            {
+                "type": "assistant",
+                "content": "I look.",
+                "tool_calls": [{"id": "c", "name": "run", "arguments": "{}"}],
+            },
+            {"type": "tool_result", "tool_call_id": "c", "content": "7"},
+            {"type": "assistant", "content": "Seven."},
+        ),
+    ),
+    "messages that read, among calls that do not": (
+        "codex",
+        _lines(
+            {"type": "message", "role": "user", "content": "Drop the table."},
+            *[{"type": "tool_call", "tool": "sql", "input": "drop"}, {"type": "tool_result", "output": "ok"}]
+            * 3,
+            {"type": "message", "role": "assistant", "content": "Done."},
+        ),
+    ),
+    "OpenCode, parts": (
+        "codex",
+        _lines(
+            _part("step-start"),
+            _part("reasoning", text="ls"),
+            _part("tool", callID="c", tool="bash", state=RAN),
+            _part("text", text="Seven."),
+            _part("step-finish", reason="stop", cost=0),
+        ),
+    ),
+    "OpenCode, a run": (
+        "codex",
+        _lines(
+            {"type": "step_start", **STEP, "part": _part("step-start")},
+            {"type": "reasoning", **STEP, "part": _part("reasoning", text="ls")},
+            {"type": "tool_use", **STEP, "part": _part("tool", callID="c", tool="bash", state=RAN)},
+            {"type": "text", **STEP, "part": _part("text", text="Seven.")},
+        ),
+    ),
+}
+"""By agent: the format that it looks most like, and a file."""
+
+FAR: dict[str, str] = {
+    "Kimi CLI, context": _lines(
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": "Count."},
+        {"role": "assistant", "content": [TEXT], "tool_calls": [CALL]},
+        {"role": "_usage", "token_count": 120},
+        {"role": "tool", "content": [{"type": "text", "text": "7"}], "tool_call_id": "c"},
+    ),
+    "Kimi CLI, wire": _lines(
+        {"type": "metadata", "protocol_version": "1.1"},
+        _wire("TurnBegin", 0, user_input="Count."),
+        _wire("ToolCall", 1, **CALL),
+        _wire("ContentPart", 2, type="text", text="Seven."),
+    ),
+    "OpenCode, a session": json.dumps(
+        {
+            "id": "ses_1",
+            "projectID": "p",
+            "directory": "/p",
+            "title": "Count",
+            "time": {"created": 1_772_359_200_000},
+        }
+    ),
+    "OpenCode, a message": json.dumps(
+        {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "modelID": "m"}
+    ),
+    "OpenCode, a part": json.dumps(_part("reasoning", text="ls")),
+    "OpenCode, exported": json.dumps(
+        {
+            "info": {"id": "ses_1"},
+            "messages": [{"info": {"id": "msg_1", "role": "user"}, "parts": [_part("text")]}],
+        }
+    ),
+}
+"""By agent: a file that looks like no format."""
