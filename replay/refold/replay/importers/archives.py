@@ -8,7 +8,8 @@ has no directory: then its members are found one behind the other, each by its o
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import BinaryIO
 
 import msgspec
@@ -20,6 +21,8 @@ MOST_BYTES = 128 << 20
 """Bytes that may come out of one member."""
 MOST_FRAMES = 100_000
 """Zstandard frames of one member: a recorder that flushes ends one and begins another."""
+MOST_TOGETHER = 8 << 30
+"""Bytes that may come out of all members."""
 MOST_RATIO = 2000
 """Bytes that may come out for one that goes in. Repetitive JSON reaches some hundreds; deflate itself ends at 1032."""
 
@@ -48,23 +51,26 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 
 class Archive:
-    """A zip file. `problem` says what is wrong with the whole of it, "" for nothing.
+    """A zip file. `problem` says what is wrong with the whole of it, "" for nothing; `refused` why none of it is read.
 
     Of several members of one name the last counts, as for every reader of zip files.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self.problem = file, ""
+        self._file, self.problem, self.refused = file, "", ""
         self.members: dict[str, Member] = {}
         for member in self._listed():
             if len(self.members) >= MOST_MEMBERS:
                 self.problem = f"more than {MOST_MEMBERS} members: the others are not read"
                 break
             self.members[member.name] = member
+        self._left = MOST_TOGETHER
 
     def read(self, name: str) -> bytes:
         """A member's bytes. Raises `BadMember` where they cannot be had, `WrongUse` where that needs an extra."""
         member = self.members[name]
+        if self.refused:
+            raise BadMember(self.refused)
         if member.encrypted:
             raise BadMember("it is encrypted")
         header = _header(self._file, member.offset)
@@ -72,7 +78,9 @@ class Archive:
             raise BadMember("it has no header")
         self._file.seek(member.offset + _HEADER.size + header[-2] + header[-1])
         packed = self._file.read(min(member.packed, MOST_BYTES))
-        data = _unpacked(packed, member.method, max(_SMALL, min(MOST_BYTES, MOST_RATIO * len(packed))))
+        most = min(self._left, max(_SMALL, min(MOST_BYTES, MOST_RATIO * len(packed))))
+        data = _unpacked(packed, member.method, most)
+        self._left -= len(data)
         if len(packed) < member.packed:
             raise BadMember("it is cut off")
         return data
@@ -92,6 +100,7 @@ class Archive:
             self.problem = f"the archive has no directory, and was read member by member ({error})"
             yield from self._found()
             return
+        self.refused = _overlap(listed)
         for info in listed:
             if not info.is_dir():
                 encrypted = bool(info.flag_bits & _ENCRYPTED)
@@ -109,6 +118,21 @@ class Archive:
                 return
             yield Member(name, offset, packed, method, bool(flags & _ENCRYPTED))
             offset += _HEADER.size + named + extra + packed
+
+
+def _overlap(listed: Sequence[zipfile.ZipInfo]) -> str:
+    """Why an archive is not what a recorder writes, "" if it may be: members that share bytes, so that few hold much."""
+    placed = sorted(listed, key=lambda info: info.header_offset)
+    for info, following in pairwise(placed):
+        end = info.header_offset + _HEADER.size + len(info.orig_filename) + info.compress_size
+        if end > following.header_offset:
+            return f"members overlap: {info.filename[:80]!r} and {following.filename[:80]!r}"
+    total = sum(info.file_size for info in listed)
+    return (
+        f"{total} bytes would come out of it: at most {MOST_TOGETHER} are read"
+        if total > MOST_TOGETHER
+        else ""
+    )
 
 
 def is_archive(head: bytes) -> bool:

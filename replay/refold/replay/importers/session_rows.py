@@ -16,7 +16,7 @@ import msgspec
 from refold.reducers.text import clean
 from refold.replay.importers.fields import JSON, instant, json_text, table
 from refold.replay.importers.items import UNKNOWN_PART, Item, Remarked, Unread
-from refold.replay.importers.source import MOST_LINES, BadTranscript, Line, Source, decoded
+from refold.replay.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 
 MOST_TOGETHER = 200
 """Rows that one remark may hold."""
@@ -84,7 +84,7 @@ def rows(source: Source) -> Iterator[Row | Noise]:
         if not line.text.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
         if line.left_out:
-            problem = f"{len(line.text) + line.left_out} bytes in one line"
+            problem = f"{len(line.text) + line.left_out} bytes in one line: at most {MOST_LINE} are read"
             yield Noise(what="too_long", line=line.number, text=_kept(line.text), problem=problem)
             continue
         for value in _values(line):

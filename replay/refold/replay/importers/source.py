@@ -46,6 +46,12 @@ class BadTranscript(Damaged):
         return f"{self.name}{place}: {self.problem}"
 
 
+def fits(name: str, position: str, size: int) -> None:
+    """Raises `BadTranscript` where so many characters would become one event."""
+    if size > MOST_SAID:
+        raise BadTranscript(name, position, f"{size} characters in one piece: at most {MOST_SAID} are read")
+
+
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line: its number from 1, its bytes without the newline, and how many were left out of it."""
 

@@ -24,7 +24,7 @@ from refold.replay.importers.items import (
     Said,
     Unread,
 )
-from refold.replay.importers.source import MOST_SAID, BadTranscript
+from refold.replay.importers.source import BadTranscript, fits
 
 MOST_ITEMS = 10_000_000
 """Items of one file: each is an event at least."""
@@ -45,7 +45,7 @@ class Survey(msgspec.Struct):
     unknown: int = 0
     first_mute: str = ""
     first_unknown: str = ""
-    silent: tuple[Problem, ...] = ()
+    silent: list[Problem] = msgspec.field(default_factory=list[Problem])
 
     def foreign(self, *, certain: bool) -> str:
         """Why it is not of this format, "" if it may be: most of what it holds says nothing.
@@ -63,7 +63,7 @@ class Survey(msgspec.Struct):
 
     def problems(self, *, certain: bool) -> list[Problem]:
         """What is to be told of it, each once for the whole file."""
-        found = list(self.silent) if self.runs else [Problem("", "nothing_said", "no run in it")]
+        found = [*self.silent] if self.runs else [Problem("", "nothing_said", "no run in it")]
         if problem := self.foreign(certain=certain):
             found.append(Problem("", "foreign", f"most of it says nothing: {problem}", unread=True))
         elif self.unknown:
@@ -133,16 +133,16 @@ class _Look:
     def _ended(self, found: Survey) -> None:
         if self.began is not None and self._heard() == self.before:
             problem = f"run {self.began.key!r}: no message and no answer in it"
-            found.silent = (*found.silent, Problem(self.began.position, "nothing_said", problem))
+            found.silent.append(Problem(self.began.position, "nothing_said", problem))
         self.began = None
 
     def _bounded(self, item: Item) -> None:
         """What is said between two answers may become one event."""
         size = _size(item)
-        self.together = self.together + size if isinstance(item, Said) else 0
-        if max(size, self.together, len(item.rest)) > MOST_SAID:
-            problem = f"{max(size, self.together, len(item.rest))} characters in one piece, of which {MOST_SAID} may be"
-            raise BadTranscript(self.name, item.position, problem)
+        if isinstance(item, Answered | RequestFailed | RunBegan | RunEnded):
+            self.together = 0
+        self.together += size if isinstance(item, Said) else 0
+        fits(self.name, item.position, max(size, self.together, len(item.rest)))
 
 
 def _speaks(item: Item) -> bool:

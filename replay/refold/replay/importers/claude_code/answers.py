@@ -6,7 +6,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.claude_code.rows import STOPS, blocks, is_id, leftover
 from refold.replay.importers.claude_code.tally import larger, usage_of
-from refold.replay.importers.fields import JSON, at, number, text
+from refold.replay.importers.fields import JSON, at, json_text, number, text
 from refold.replay.importers.items import Answered, Asked, Quality
 from refold.replay.importers.pieces import Piece
 from refold.replay.importers.session_rows import Row, lines
@@ -28,11 +28,12 @@ class Draft:
         self.left: list[str] = []
         self.stop = ""
         self.cost: float = 0
-        self.duration = 0
+        self.duration = self.size = 0
 
     def add(self, row: Row) -> None:
         """Take one more row in."""
         self.last = row
+        self.size += len(json_text(row.value))
         self.uuids.add(text(row.value, "uuid"))
         self.usage = larger(self.usage, usage_of(row.value))
         self.stop = text(row.value, "message", "stop_reason") or self.stop

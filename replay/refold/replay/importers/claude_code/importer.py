@@ -47,7 +47,7 @@ from refold.replay.importers.items import (
 from refold.replay.importers.pieces import Piece
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unknown_parts
-from refold.replay.importers.source import Source
+from refold.replay.importers.source import Source, fits
 
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
@@ -178,6 +178,7 @@ class _Reading:
             self.queue.append(draft)
             self.talk.add(text(row.value, "uuid"), draft)
         draft.add(row)
+        fits(self.source.name, row.position, draft.size)
 
     def _failed(self, row: Row) -> None:
         failed, message, status = failure(row.value)

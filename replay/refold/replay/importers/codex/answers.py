@@ -3,7 +3,7 @@
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.codex.items import call, kind, leftover, said, thought
-from refold.replay.importers.fields import JSON
+from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.items import Answered, Asked
 from refold.replay.importers.pieces import Piece
 from refold.replay.importers.session_rows import Row, lines
@@ -21,10 +21,12 @@ class Draft:
         self.left: list[str] = []
         self.usage: Usage | None = None
         self.closed = False
+        self.size = 0
 
     def add(self, row: Row, found: JSON) -> None:
         """Take one more item in."""
         self.last = row
+        self.size += len(json_text(row.value))
         match kind(found):
             case "answer":
                 self.texts.append(said(found))

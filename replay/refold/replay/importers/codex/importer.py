@@ -42,7 +42,7 @@ from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered
 from refold.replay.importers.session_rows import rows as rows_of
-from refold.replay.importers.source import Source
+from refold.replay.importers.source import Source, fits
 
 _EVENTS = {
     "guardian_assessment": "guardrail",
@@ -180,6 +180,7 @@ class _Reading:
             self.queue.append(self.draft)
             self.talk.append(self.draft)
         self.draft.add(row, found)
+        fits(self.source.name, row.position, self.draft.size)
 
     def _close(self) -> None:
         if self.draft is not None:

@@ -18,7 +18,7 @@ from refold.replay.importers.inspect_logs.counts import NOTHING, completed, end_
 from refold.replay.importers.inspect_logs.samples import Sample
 from refold.replay.importers.items import Item, Remarked, RunEnded, Unread
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.source import BadTranscript, Source, decoded
+from refold.replay.importers.source import BadTranscript, Source, decoded, fits
 
 _ELEMENTS = (("messages",), ("events",), ("events_data", "messages"), ("message_pool",))
 """Lists of a sample whose elements count whole or not at all."""
@@ -59,6 +59,8 @@ class InspectLogs(msgspec.Struct, frozen=True):
         """Each sample of the log, in the order of the file."""
         if is_archive(source.head(4)):
             archive = Archive(source.file)
+            if archive.refused:
+                raise BadTranscript(source.name, "", archive.refused)
             header, around = _header(archive, source.name)
             yield from _runs(header, _members(archive), around)
         else:
@@ -79,6 +81,7 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
     """The log's header, and what else the archive has beside its samples."""
     header: JSON = None
     extras: list[Item] = []
+    size = 0
     if archive.problem:
         extras.append(Unread(position="", code="cut", problem=archive.problem))
     for name in archive.members:
@@ -89,6 +92,8 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
             extras.append(Unread(position=name, code="cut", problem=problem))
         if found is not None:
             extras.append(Remarked(position=name, what="log", rest=json_text(found)))
+            size += len(extras[-1].rest)
+            fits(source, name, size)
         if name in _STARTS and (header is None or name == _STARTS[0]):
             header = found
     if header is None and not any(map(_is_sample, archive.members)):

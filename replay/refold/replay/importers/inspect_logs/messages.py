@@ -11,6 +11,7 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.chat_parts import arguments
 from refold.replay.importers.fields import JSON, at, rows, table, text
 from refold.replay.importers.items import Asked
+from refold.replay.importers.source import MOST_SAID
 
 _ATTACHMENT = "attachment://"
 _DEPTH = 60
@@ -40,14 +41,20 @@ class Attachments:
     def __init__(self, texts: dict[str, JSON]) -> None:
         self._texts = texts
         self._used: set[str] = set()
+        self._size = 0
 
     def put_back(self, value: JSON, depth: int = 0) -> JSON:
-        """A value with its attachments in their places; one that is not there stays as it is."""
+        """A value with its attachments in their places; one that is not there stays as it is.
+
+        A few bytes may ask for one of megabytes, as often as they like: what is more than one event holds stays, too.
+        """
+        self._size = self._size if depth else 0
         if isinstance(value, str):
             name = value.removeprefix(_ATTACHMENT) if value.startswith(_ATTACHMENT) else ""
             found = self._texts.get(name)
-            if isinstance(found, str):
+            if isinstance(found, str) and self._size <= MOST_SAID:
                 self._used.add(name)
+                self._size += len(found)
                 return found
         elif isinstance(value, list) and depth < _DEPTH:
             return [self.put_back(each, depth + 1) for each in value]
