@@ -21,7 +21,7 @@ LINES = [
     answer("b", "r", "r2", said("ok")),
 ]
 SESSION = "".join(json.dumps(each) + "\n" for each in LINES)
-CODEX = [
+CODEX: list[Json] = [
     {"type": "session_meta", "payload": {"id": "s"}},
     {"type": "message", "role": "user", "content": "go"},
 ]

@@ -97,3 +97,37 @@ def test_nothing_said_is_never_silent(refold: Refold, name: str) -> None:
     ran = refold("import", "--dry-run", path_of(name))
     assert 0 == ran.code
     assert "(nothing_said)" in ran.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            '[{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]', id="messages"
+        ),
+        pytest.param(
+            "".join(
+                json.dumps(each) + "\n"
+                for each in [user("u", None, "hi"), answer("a", "u", "r", said(""), usage={}, content=[])]
+            ),
+            id="rows",
+        ),
+        pytest.param(
+            "".join(
+                json.dumps(each) + "\n"
+                for each in [
+                    {"type": "session_meta", "payload": {"id": "s"}},
+                    {"type": "message", "role": "user", "content": "hi"},
+                    {"type": "message", "role": "assistant", "content": []},
+                ]
+            ),
+            id="items",
+        ),
+    ],
+)
+def test_an_empty_answer_is_an_answer(refold: Refold, file: Path, text: str) -> None:
+    """A model may say nothing: that is no sign of another format, and nothing odd."""
+    file.write_text(text)
+    ran = refold("import", "--dry-run", file, "-o", "json")
+    assert 0 == ran.code
+    assert {"count": 0, "unread": 0, "first": []} == json.loads(ran.out)["diagnostics"]

@@ -202,12 +202,18 @@ def _together(held: list[Noise]) -> Item:
     )
 
 
-def unknown_parts(row: Row, kinds: Iterable[str], known: Container[str]) -> Iterator[Unread]:
-    """That parts of a message are of kinds that its format is not known to have, if any are."""
-    if strange := sorted({kind for kind in kinds if kind not in known}):
+def unread_parts(
+    row: Row, message: JSON, names: Iterable[str], kinds: Iterable[str] = (), known: Container[str] = ()
+) -> Iterator[Unread]:
+    """That a message has none of the fields by `names` in which its format says something, or parts of unknown `kinds`."""
+    problem = ""
+    if not any(name in table(message) for name in names):
+        problem = f"a message without {' or '.join(names)}"
+    elif strange := sorted({kind for kind in kinds if kind not in known}):
         problem = (
             f"parts of a message that are not known here: {', '.join(kind[:40] for kind in strange[:5])}"
         )
+    if problem:
         yield Unread(position=row.position, at=row.at, code=UNKNOWN_PART, problem=problem)
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message
 from refold.replay.importers.deriving.writing import Problem
 from refold.replay.importers.items import (
     UNKNOWN_PART,
     Answered,
-    Cancelled,
     Item,
     Prompted,
     Remarked,
@@ -33,7 +32,7 @@ _OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the forma
 
 
 class Survey(msgspec.Struct):
-    """What was found. `said` messages, answers and results say something, `mute` ones nothing, or not all of it.
+    """What was found. `said` messages, answers and results were read, `mute` ones not, or not all of each.
 
     `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which nothing was said at all.
     """
@@ -116,14 +115,11 @@ class _Look:
                 self.unread += 1
                 if code == UNKNOWN_PART:
                     self._mute(item)
-            case _ if _speaks(item):
-                found.said += item.position != self.last_mute
             case _:
-                self._mute(item)
+                found.said += item.position != self.last_mute
 
     def _mute(self, item: Item) -> None:
-        """Once a message, of which parts may be said, too."""
-        self.found.mute += item.position != self.last_mute
+        self.found.mute += 1
         self.found.first_mute = self.found.first_mute or item.position
         self.last_mute = item.position
 
@@ -143,17 +139,6 @@ class _Look:
             self.together = 0
         self.together += size if isinstance(item, Said) else 0
         fits(self.name, item.position, max(size, self.together, len(item.rest)))
-
-
-def _speaks(item: Item) -> bool:
-    """Whether a message says something: an answer also by what it cost."""
-    match item:
-        case Said():
-            return bool(item.text.strip())
-        case Answered():
-            return bool(item.text or item.reasoning or item.calls or item.usage != Usage())
-        case _:
-            return isinstance(item, Returned | RequestFailed | Cancelled)
 
 
 def _size(item: Item) -> int:

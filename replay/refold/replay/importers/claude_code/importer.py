@@ -32,7 +32,7 @@ from refold.replay.importers.claude_code.talk import Conversation
 from refold.replay.importers.claude_code.tally import Counts, Ending
 from refold.replay.importers.claude_code.typed import Fate
 from refold.replay.importers.claude_code.typed import by as by_whom
-from refold.replay.importers.fields import json_text, table, text
+from refold.replay.importers.fields import at, json_text, table, text
 from refold.replay.importers.items import (
     Cancelled,
     Item,
@@ -46,7 +46,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.pieces import Piece
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unknown_parts
+from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source, fits
 
 _LINKED = b'"parentUuid"'
@@ -136,7 +136,8 @@ class _Reading:
     def _main(self, row: Row, place: int) -> None:
         found = kind(row.value)
         if found != "other":
-            self.queue.extend(unknown_parts(row, (text(block, "type") for block in blocks(row.value)), PARTS))
+            kinds = (text(block, "type") for block in blocks(row.value))
+            self.queue.extend(unread_parts(row, at(row.value, "message"), ("content",), kinds, PARTS))
         match found:
             case "answer":
                 self._answer(row, place)

@@ -77,7 +77,7 @@ class _Look:
         if is_id(uuid) and uuid in self.nodes:
             return
         response = text(row, "message", "id") if found == "answer" else ""
-        if not side:
+        if not side or not self.main:
             self.queue.row(row, place, answers=found == "answer" and response not in self.complete)
         if response:
             self.complete[response] = place

@@ -65,6 +65,12 @@ _KEPT = frozenset(
         "system",
         "tag",
         "worktree-state",
+        # of a stream on stdout
+        "control_request",
+        "control_response",
+        "rate_limit_event",
+        "stream_event",
+        "tool_progress",
     }
 )
 

@@ -14,6 +14,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.codex.answers import Draft
 from refold.replay.importers.codex.items import (
+    SAYS,
     by,
     error_of,
     failure,
@@ -40,7 +41,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered
+from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, unread_parts
 from refold.replay.importers.session_rows import rows as rows_of
 from refold.replay.importers.source import Source, fits
 
@@ -159,10 +160,13 @@ class _Reading:
             case "session_meta":
                 self._remark(row, "session")
             case _:
-                self.queue.append(row.noise(known="payload" in row.value))
+                self.queue.append(row.noise(known="payload" in row.value or "record_type" in row.value))
 
     def _item(self, row: Row, found: JSON) -> None:
-        match kind(found):
+        what = kind(found)
+        if what in SAYS:
+            self.queue.extend(unread_parts(row, found, SAYS[what]))
+        match what:
             case "answer" | "reasoning" | "call":
                 self._answer(row, found)
             case "message":

@@ -5,6 +5,8 @@ own head that it failed, in one of three wordings, or in JSON.
 """
 
 import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from refold.reducers.failures import classify
@@ -20,6 +22,15 @@ Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "ot
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 RESULTS = ("function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output")
+
+SAYS: Mapping[Kind, Sequence[str]] = MappingProxyType(
+    {
+        "message": ("content",),
+        "answer": ("content",),
+        "reasoning": ("summary", "content", "encrypted_content"),
+    }
+)
+"""The fields in which an item says something."""
 
 _BARE = ("message", "reasoning", *CALLS, *RESULTS)
 _HARNESS = (

@@ -41,7 +41,7 @@ from refold.replay.importers.pi.rows import (
 from refold.replay.importers.pi.tally import Counts
 from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unknown_parts
+from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source
 from refold.replay.importers.trees import branches, path_to
 
@@ -173,7 +173,8 @@ class _Reading:
 
     def _message(self, row: Row, place: int) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
-        yield from unknown_parts(row, (text(block, "type") for block in blocks(message)), PARTS)
+        kinds = (text(block, "type") for block in blocks(message))
+        yield from unread_parts(row, message, ("content", "command"), kinds, PARTS)
         match text(message, "role"):
             case "user":
                 yield self._say(row, place, spoken(message), "user")
