@@ -88,6 +88,30 @@ def test_what_comes_again_is_not_doubled(shown: Shown, again: list[Json]) -> Non
     assert 1 == show.count(STOP)
 
 
+def test_what_began_to_wait_before_the_file_is_not_doubled(shown: Shown) -> None:
+    """Of words whose coming no row tells, that they left is no second message beside the row that has them."""
+    again = attached("q", "queued_command", prompt=STOP, commandMode="prompt")
+    view, _ = shown(*WORKED, queue("remove", STOP), again, *WENT_ON)
+    assert 1 == view.count(STOP)
+
+
+def test_what_was_said_on_a_branch_that_was_left_is_in_no_view(shown: Shown) -> None:
+    """Who goes back to an earlier prompt takes back what was typed since, too."""
+    greeted = [user("x", None, "hello"), answer("y", "x", "r0", said("hi"))]
+    begun = [user("u", "y", "clean up"), *WORKED[1:]]
+    anew = [user("v", "y", "clean up, slowly"), answer("c", "v", "r3", said("well"))]
+    view, show = shown(*greeted, *begun, queue("enqueue", STOP), queue("remove", STOP), *WENT_ON, *anew)
+    assert "slowly" in view
+    assert STOP not in view
+    assert "source: rewound" in show
+
+
+def test_a_notice_that_waits_was_typed_by_nobody(shown: Shown) -> None:
+    """What the harness itself put into the queue is never called typed."""
+    _, show = shown(*WORKED, queue("enqueue", "<task-notification>done"), *WENT_ON)
+    assert "typed" not in show
+
+
 def test_the_same_words_typed_twice_were_said_twice(shown: Shown) -> None:
     """An answer between the two tells that the second is no copy of the first."""
     view, _ = shown(

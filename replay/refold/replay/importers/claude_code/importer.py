@@ -89,6 +89,8 @@ class _Reading:
         self.talk = Conversation()
         self.counts, self.ending = Counts(), Ending()
         self.mode = ""
+        self.aside = False
+        """Whether the messages here are of a branch that was left: rows that have no place in the tree are, too."""
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
@@ -126,9 +128,11 @@ class _Reading:
         self.counts.row(row, place)
         if is_side(row.value) and not self.outline.alone:
             self.queue.append(row.noise("subagent"))
-        elif uuid in self.outline.left:
+        elif uuid in self.outline.left or (self.aside and place in self.outline.fates):
+            self.aside = True
             self.queue.append(row.noise("rewound"))
         else:
+            self.aside = self.aside and kind(row.value) == "other"
             self.ending.see(row.value)
             self._permission(row)
             self._main(row, place)

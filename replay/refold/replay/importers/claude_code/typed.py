@@ -76,22 +76,27 @@ class Queue:
         named = _first(self._waiting[_key(said)], lambda words: words.waiting) if said else None
         match operation:
             case "enqueue":
-                words = _Words(said, place)
-                for queue in (self._all, self._waiting[_key(said)], self._unheard[_key(said)]):
-                    queue.append(words)
+                words = self._came(said, place)
+                self._all.append(words)
+                self._waiting[_key(said)].append(words)
             case "popAll":
                 for words in [named] if named else self._all:
                     self._leave(words, operation, place)
                 if not named:
                     self._all.clear()
             case "dequeue" | "remove" if said:
-                self._leave(named or _Words(said, place), text(row, "reason") or operation, place)
+                self._leave(named or self._came(said, place), text(row, "reason") or operation, place)
             case "dequeue" | "remove":
                 first = _first(self._all, lambda words: words.waiting)
                 if first is not None:
                     self._leave(first, text(row, "reason") or operation, place)
             case _:
                 pass  # a word of a version to come: the row is kept, and the words wait
+
+    def _came(self, said: str, place: int) -> _Words:
+        words = _Words(said, place)
+        self._unheard[_key(said)].append(words)
+        return words
 
     def _leave(self, words: _Words, how: str, place: int) -> None:
         if words.waiting:
@@ -120,7 +125,8 @@ class Queue:
         self._left.clear()
 
     def _tell(self, words: _Words, what: What, place: int) -> None:
-        if words.said.strip() and not words.heard:
+        typed = what == "said" or by(words.said) == "user"
+        if words.said.strip() and not words.heard and typed:
             self.fates[place] = Fate(what, words.said)
 
 
