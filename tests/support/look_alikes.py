@@ -65,6 +65,21 @@ CLOSE: dict[str, tuple[str, str]] = {
     ),
     "Qwen Code, asked only": ("claude_code", _lines(_qwen(0, "user", {"text": "Please count the files."}))),
     "Kimi CLI, rows": ("claude_code", _lines(_kimi("user", "Count.", 0), _kimi("assistant", "Seven.", 1))),
+    "a fork of Gemini CLI": (
+        "gemini_cli",
+        json.dumps(
+            {
+                "sessionId": "s",
+                "projectHash": "p",
+                "startTime": _at(0),
+                "lastUpdated": _at(1),
+                "messages": [
+                    {"id": "1", "timestamp": _at(0), "type": "user", "content": "Count."},
+                    {"id": "2", "timestamp": _at(1), "type": "fork", "content": "Seven.", "toolCalls": []},
+                ],
+            }
+        ),
+    ),
     "Droid": (
         "pi",
         _lines(

@@ -11,6 +11,7 @@ from refold.replay.importers.fields import JSON, at, instant, json_text, rows, t
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
 from refold.replay.importers.gemini_cli.tally import Counts, answered, usage_of
 from refold.replay.importers.items import (
+    UNKNOWN_PART,
     Answered,
     Asked,
     Cancelled,
@@ -22,6 +23,7 @@ from refold.replay.importers.items import (
     RunBegan,
     RunEnded,
     Said,
+    Unread,
 )
 from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
@@ -117,6 +119,9 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
             compressed = kind == "info" and "compressed from" in said
             known = kind if kind in ("info", "warning") else "unmapped"
             what = "compaction" if compressed else known
+            if what == "unmapped":
+                problem = f"a message of type {kind[:40]!r}, which is not known here"
+                yield Unread(position=position, at=when, code=UNKNOWN_PART, problem=problem)
             yield Remarked(position=position, at=when, what=what, rest=json_text(message))
 
 

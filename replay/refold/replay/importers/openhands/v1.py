@@ -120,9 +120,8 @@ class V1:
                 position=position, at=moment, failure=FailureClass.OTHER, message=said, rest=json_text(event)
             )
         else:
-            yield Remarked(
-                position=position, at=moment, what=REMARKS.get(kind, "unmapped"), rest=json_text(event)
-            )
+            what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
+            yield Remarked(position=position, at=moment, what=what, rest=json_text(event), known=known)
 
     def _said(self, event: JSON, position: str, moment: int | None) -> Said:
         system = text(event, "kind") == "SystemPromptEvent"
