@@ -3,7 +3,7 @@
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -179,13 +179,13 @@ def _raised(kind: Kind) -> Exception:
     return RuntimeError(f"as planned ({kind})")
 
 
-def _tool(name: str, replay: Replay, timeout: float | None = None) -> Tool:
-    @tool(
-        name=name,
-        replay=replay,
-        timeout=timeout,
-        reconcile=_reconciled if replay is Replay.RECONCILABLE else None,
-    )
+def _tool(
+    name: str,
+    replay: Replay,
+    timeout: float | None = None,
+    reconcile: Callable[[CallContext], Awaitable[Reconciled]] | None = None,
+) -> Tool:
+    @tool(name=name, replay=replay, timeout=timeout, reconcile=reconcile)
     async def run(context: CallContext, takes: float = 0.0, fails: bool = False, lot: int = 0) -> str:
         process = current.get()
         return await _act(
@@ -206,6 +206,13 @@ async def _reconciled(context: CallContext) -> Reconciled:
     return DidNot()
 
 
+async def _fenced(context: CallContext) -> Reconciled:
+    """The same, of a ledger that takes nothing more from an engine that was replaced."""
+    current.get().world.fence((context.run, context.call), context.epoch)
+    found = await _reconciled(context)
+    return DidNot(final=True) if isinstance(found, DidNot) else found
+
+
 async def _act(
     process: Process, execution: Execution, context: CallContext, takes: float, fails: bool
 ) -> str:
@@ -214,7 +221,10 @@ async def _act(
     process.world.began((context.run, context.call), execution)
     process.world.say(lambda: f"p{process.number} runs {execution.tool} {context.run}/{context.call}")
     await process.through(Point.BEGIN, trio.lowlevel.checkpoint, _raised)
-    await trio.sleep(takes / 2)
+    if takes:  # else it acts in the very moment in which its process wakes
+        await trio.sleep(takes / 2)
+    if process.dead or not process.world.takes((context.run, context.call), context.epoch):
+        raise _raised(Kind.KILL)
     execution.acted = True
     await process.through(Point.ACT, trio.lowlevel.checkpoint, _raised)
     await trio.sleep(takes / 2)
@@ -227,7 +237,8 @@ TOOLS = (
     _tool("look", Replay.READ_ONLY),
     _tool("set", Replay.IDEMPOTENT),
     _tool("act", Replay.AT_MOST_ONCE),
-    _tool("book", Replay.RECONCILABLE),
+    _tool("book", Replay.RECONCILABLE, reconcile=_reconciled),
+    _tool("pay", Replay.RECONCILABLE, reconcile=_fenced),
     _tool("slow", Replay.AT_MOST_ONCE, timeout=5),
 )
 """One of each replay class, and one that is cut off after 5 s. What they do is in the world's ledger."""

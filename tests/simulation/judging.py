@@ -66,14 +66,17 @@ class Judge:
             replay, tool = executions[0].replay, executions[0].tool
             if replay in _ONCE and len(executions) > 1 + self._denied(*call):
                 yield f"call {call}: {tool} was run {len(executions)} times, and nobody said that it had not been"
-            # Who stood still may go on acting after others took over: no log can help that.
-            if replay in _ONCE and not self.world.rivals and _acted(executions) > 1:
+            # A person may say of a call that it did not happen while somebody who stands still is about to do it.
+            if replay in _ONCE and _acted(executions) > 1 + self._denied(*call, by_people=True):
                 yield f"call {call}: {tool} acted {_acted(executions)} times"
 
-    def _denied(self, run: str, call: str) -> int:
+    def _denied(self, run: str, call: str, *, by_people: bool = False) -> int:
         """How often the log says that the call, in doubt, did not happen: it may be run so often again."""
         return sum(
-            isinstance(event, DoubtResolved) and event.call == call and event.doubt is Doubt.DID_NOT
+            isinstance(event, DoubtResolved)
+            and event.call == call
+            and event.doubt is Doubt.DID_NOT
+            and not (by_people and event.reconciled)
             for event in self.world.logs.get(run, ())
         )
 

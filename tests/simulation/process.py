@@ -1,6 +1,6 @@
 """A process: one engine over the shared store, which may fail, stand still or die at any use of anything."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from enum import StrEnum, unique
 from typing import NoReturn, Protocol, TypeVar, cast
@@ -86,6 +86,12 @@ class Process:
 
         `answers` is asked when the run waits, and may answer it; False: nobody does.
         """
+        try:
+            return await self._lived(run, answers)
+        finally:
+            self.world.dead.add(f"p{self.number}")  # a process ends with its engine
+
+    async def _lived(self, run: Run, answers: Callable[[Run], Awaitable[bool]]) -> Ending:
         self.run = run
         with self._scope:
             self._patience.deadline = trio.current_time() + PATIENCE
@@ -249,6 +255,10 @@ class ProcessStore:
     async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
         """See `Store.read_some`."""
         return await self._through(Point.READ, lambda: self._store.read_some(run, seqs))
+
+    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
+        """See `Store.read_kinds`."""
+        return await self._through(Point.READ, lambda: self._store.read_kinds(run, kinds))
 
     async def lease(self, run: str, *, holder: str, seconds: float = 30.0, over: int | None = None) -> Lease:
         """See `Store.lease`. What was given is known to the world."""

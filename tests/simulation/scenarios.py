@@ -81,6 +81,7 @@ _ONE_OF_EACH = calls(
     ("set", {"takes": 3}),
     ("act", {"takes": 2}),
     ("book", {"takes": 2}),
+    ("pay", {"takes": 2}),
     ("act", {"takes": 0}),
     text="All.",
 )
@@ -110,6 +111,7 @@ BY_HAND = {
     scenario.name: scenario
     for scenario in (
         _alone("tools", call("act", takes=1), _ONE_OF_EACH, say("Done.")),
+        _alone("woken", calls(("book", {}), ("pay", {}), ("act", {}), ("book", {"takes": 1})), say("Done.")),
         _alone("in order", _ONE_OF_EACH, say("Done."), policy={"batch": "in_order"}),
         _alone(
             "retries",
@@ -199,7 +201,7 @@ def _any_policies() -> list[dict[str, Any]]:
 def by_chance(seed: int) -> Scenario:
     """A scenario from a seed: any policy, anything said, any time taken."""
     chance = random.Random(f"scenario {seed}")
-    tools = ("look", "set", "act", "act", "book", "slow")
+    tools = ("look", "set", "act", "act", "book", "pay", "slow")
     roles = [Role("boss", Whim(f"boss {seed}", tools), _any_like(chance.randrange(_POLICIES)))]
     if chance.random() < 0.25:
         roles = [Role("boss", Whim(f"boss {seed}", (*tools, "transfer_to_bob")), roles[0].like)]

@@ -14,6 +14,8 @@ from contextvars import Context
 import msgspec
 import trio
 
+import refold.engine.agent
+import refold.engine.reconciling
 import refold.engine.tenure
 from refold.engine import Run
 from refold.engine.journal import Overtaken
@@ -223,9 +225,17 @@ class _Schedule:
         def gone(held: str) -> bool:
             return self.nearby and held.split(".", maxsplit=1)[0] in self.world.dead
 
+        def name() -> str:
+            return f"p{current.get().number}"
+
+        def lingers(process: str, run: str) -> bool:  # noqa: ARG001
+            return process != name() and not gone(process)
+
         with (
             virtual.instead(refold.engine.tenure, "new_holder", holder),
             virtual.instead(refold.engine.tenure, "is_gone", gone),
+            virtual.instead(refold.engine.agent, "this_process", name),
+            virtual.instead(refold.engine.reconciling, "lingers", lingers),
         ):
             yield
 

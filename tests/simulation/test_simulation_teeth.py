@@ -89,8 +89,22 @@ def change_keys(patch: Patch) -> None:
     """Each attempt at a call has an idempotency key of its own."""
     attempts = iter(range(1_000_000))
 
-    def context(run: str, call: str, key: str) -> CallContext:
-        return CallContext(run=run, call=call, key=f"{key} {next(attempts)}")
+    def context(run: str, call: str, key: str, epoch: int) -> CallContext:
+        return CallContext(run=run, call=call, key=f"{key} {next(attempts)}", epoch=epoch)
+
+    patch.setattr(refold.engine.world, "CallContext", context)
+
+
+def trust_the_lease(patch: Patch) -> None:
+    """An engine believes that a call did not happen, whoever may wake up in the middle of it."""
+    patch.setattr(refold.engine.world, "believed", lambda found, other: found)
+
+
+def forget_epochs(patch: Patch) -> None:
+    """Whoever calls a tool comes under the newest epoch."""
+
+    def context(run: str, call: str, key: str, epoch: int) -> CallContext:
+        return CallContext(run=run, call=call, key=key, epoch=99)
 
     patch.setattr(refold.engine.world, "CallContext", context)
 
@@ -106,6 +120,8 @@ def change_keys(patch: Patch) -> None:
             fence_nobody, "tools", ["rob:act:1", "kill:append:3"], "under token", id="an old lease goes on"
         ),
         pytest.param(never_finish, "tools", [], "began, and [] finished", id="a stream that never ends"),
+        pytest.param(trust_the_lease, "woken", ["pause:begin:1"], "book acted 2", id="the sleeper is forgotten"),
+        pytest.param(forget_epochs, "woken", ["pause:begin:2"], "pay acted 2", id="no epoch to refuse by"),
         pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),
     ],
 )

@@ -51,11 +51,12 @@ class World:
             Counter()
         )  # how often which thing was said to a model: it may answer otherwise
         self.violations: list[str] = []
-        self.dead: set[str] = set()  # the holders of leases that are surely gone
+        self.dead: set[str] = set()  # processes that are surely gone
         self.kills = 0
         self.rivals = 0
         self._trace = trace
         self._dispatched: set[Call] = set()
+        self._fences: dict[Call, int] = {}
         self._given: dict[str, int] = {}  # by run: the newest token
         self._writers: dict[str, dict[int, int]] = {}  # by run: the process that wrote under each token
         self.logs: dict[str, list[Event]] = {}  # as they were committed
@@ -128,6 +129,14 @@ class World:
         if call not in self._dispatched:
             self.wrong(f"run {call[0]} call {call[1]}: run before its dispatch was recorded")
         self.executions.setdefault(call, []).append(execution)
+
+    def fence(self, call: Call, epoch: int) -> None:
+        """From now on whoever comes for this call under an older epoch is refused."""
+        self._fences[call] = max(epoch, self._fences.get(call, 0))
+
+    def takes(self, call: Call, epoch: int) -> bool:
+        """Whether the world still takes what an engine of this epoch does for the call."""
+        return epoch >= self._fences.get(call, 0)
 
     def acted(self, call: Call) -> bool:
         """Whether a tool did for this call what it does."""

@@ -19,7 +19,6 @@ from refold.console.running import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Worker
-from refold.engine.agent import worker_name
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
 from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
@@ -120,7 +119,7 @@ async def worker_command(screen: Screen, place: Place, request: WorkerRequest) -
             tell=teller,
         )
         note(
-            f"{worker_name()} takes runs from {place.path}, up to {request.at_once} at once; Ctrl-C stops it"
+            f"process {os.getpid()} takes runs from {place.path}, up to {request.at_once} at once; Ctrl-C stops it"
         )
         await _work(worker, stop, signals, until_idle=request.until_idle)
     if teller.closed is not None:

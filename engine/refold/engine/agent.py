@@ -4,9 +4,7 @@ import hashlib
 import importlib.metadata
 import logging
 import math
-import os
 import platform
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +25,7 @@ from refold.engine.fitting import (
 )
 from refold.engine.forking import MADE_UP, Fork
 from refold.engine.guards import installed_guards
+from refold.engine.holder import this_process
 from refold.engine.models.protocol import Model
 from refold.engine.models.resolve import resolve_model
 from refold.engine.outcomes import Maker
@@ -285,6 +284,7 @@ class Agent:
             versions=versions(),
             guards=versions_of(self.policy, self.registry),
             context=context_of(self.model),
+            worker=this_process(),
         )
 
     def _setting(
@@ -307,7 +307,7 @@ class Agent:
             store=self.store if store is None else store,
             registry=self.registry,
             salts=entropy.salts(seed),
-            worker=worker_name(),
+            worker=this_process(),
             versions=versions(),
             check=self._check,
             lease=self.lease,
@@ -374,11 +374,6 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def worker_name() -> str:
-    """Who drives runs here: recorded with each resumption."""
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def versions() -> dict[str, str]:

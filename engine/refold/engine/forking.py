@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from refold.engine.fitting import refuse_unmeasured, refuse_unpriced
+from refold.engine.holder import this_process
 from refold.engine.journal import Journal
 from refold.engine.models.protocol import Model
 from refold.engine.outcomes import Maker
@@ -119,6 +120,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             context=self.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
+            worker=this_process(),
         )
 
     def _result(self, call: str, text: str) -> Maker:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import msgspec
 
 from refold.engine import entropy
-from refold.engine.agent import versions, worker_name
+from refold.engine.agent import versions
+from refold.engine.holder import this_process
 from refold.engine.clock import SystemClock
 from refold.engine.fitting import refuse_blind
 from refold.engine.guards import installed_guards
@@ -67,7 +68,7 @@ def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]
         store=store,
         registry=registry,
         salts=entropy.salts(None),
-        worker=worker_name(),
+        worker=this_process(),
         versions=versions(),
         check=check,
     )

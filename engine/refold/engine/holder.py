@@ -15,15 +15,25 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def new_holder() -> str:
-    """A name for one engine of this process: `host:pid:birth:nonce`. `birth` is "" where a process has none."""
+def this_process() -> str:
+    """A name for this process: `host:pid:birth`. `birth` is "" where a process has none."""
     pid = os.getpid()
-    return f"{_host()}:{pid}:{_birth(pid) or ''}:{secrets.token_hex(4)}"
+    return f"{_host()}:{pid}:{_birth(pid) or ''}"
+
+
+def new_holder() -> str:
+    """A name for one engine of this process: `host:pid:birth:nonce`."""
+    return f"{this_process()}:{secrets.token_hex(4)}"
 
 
 def is_gone(holder: str) -> bool:
     """Whether the process of this holder surely runs no more. False where that cannot be known."""
-    host, pid, birth = (*holder.rsplit(":", 3)[:3], "", "")[:3]
+    return is_over(holder.rpartition(":")[0])
+
+
+def is_over(process: str) -> bool:
+    """Whether this process surely runs no more. False where that cannot be known, as of a name without a birth."""
+    host, pid, birth = (*process.rsplit(":", 2), "", "")[:3]
     if host != _host() or not birth or not pid.isdecimal() or birth.split(".")[0] != _era():
         return False
     now = _birth(int(pid))

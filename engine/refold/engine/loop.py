@@ -17,6 +17,7 @@ from refold.engine.journal import Journal, Overtaken
 from refold.engine.late import LateMaker
 from refold.engine.models.protocol import Delta
 from refold.engine.outcomes import Maker, abandoned, in_doubt
+from refold.engine.reconciling import doer
 from refold.engine.resting import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
 from refold.engine.world import World
@@ -79,6 +80,8 @@ class Loop:
         tell: Callable[[Update], None],
         afterwards: Callable[[LateMaker], None],
         resumed: Maker | None,
+        *,
+        begins: bool,
     ) -> None:
         self.state = state
         self.journal, self._world, self._registry = journal, world, registry
@@ -89,6 +92,8 @@ class Loop:
         self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
         self._driving = False
         self._rests = False  # stopped because nothing can be done now
+        # Whether the log says that this engine is here: before it begins anything it must, for others to ask after it.
+        self._introduced = begins
         self.children: dict[str, Run] = {}
         self.delegated = False  # a call was handed on to a child run
 
@@ -101,6 +106,7 @@ class Loop:
         """Record first that an engine took the run up: calls whose end nobody saw are in doubt then."""
         if self._resumed is not None and not self.state.ended:
             self._queue.appendleft(Queued(self._resumed))
+            self._introduced = True
 
     @property
     def waiting(self) -> bool:
@@ -255,6 +261,9 @@ class Loop:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
         if not self._awaited(queued):
             return
+        if self._resumed is not None and not (self._introduced or queued.late):
+            self._introduced = True
+            await self._record(Queued(self._resumed))
         before, events = await self._written(queued)
         for place, event in enumerate(events):
             self._tell(Recorded(before.seq + 1 + place, event))
@@ -327,16 +336,20 @@ class Loop:
         self.put(make, effect)
 
     async def _run(self, effect: RunTool, scope: anyio.CancelScope) -> None:
-        await self.journal.tenure.assure()
+        lease = await self.journal.tenure.assure()
         tool = self._hands_on(effect)
         if tool is not None:
             await self._hand_on(effect, effect, tool, scope)
         else:
-            make = await self._world.run(effect, self._arguments(effect), self.state, scope, self.late)
+            arguments = self._arguments(effect)
+            make = await self._world.run(effect, arguments, self.state, scope, self.late, lease.token)
             self.put(make, effect)
 
     async def _reconcile(self, effect: Reconcile, scope: anyio.CancelScope) -> None:
-        facts = await self._world.reconcile(effect, self._arguments(effect), self.state, scope)
+        lease = await self.journal.tenure.assure()
+        other = await doer(self.journal, self.state, effect)  # before the tool looks: who goes later may have done it
+        arguments = self._arguments(effect)
+        facts = await self._world.reconcile(effect, arguments, self.state, scope, lease.token, other)
         for make in facts[:-1]:
             self.put(make, effect, ends=False)
         self.put(facts[-1], effect)

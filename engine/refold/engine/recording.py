@@ -17,6 +17,7 @@ from refold.engine.late import LateMaker
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.recorded import Ended, RecordedModel
 from refold.engine.outcomes import Maker
+from refold.engine.reconciling import Doer
 from refold.engine.run import Run, anew
 from refold.engine.setting import Setting
 from refold.engine.stores import StoreSource
@@ -204,13 +205,14 @@ class _RecordedWorld(World):
         state: RunState,
         scope: anyio.CancelScope,
         late: Callable[[LateMaker], None],
+        epoch: int,
     ) -> Maker:
         """As a world does, in turn. What was cut off then, or left in doubt, comes from the log as it is."""
         fact = self._score.fact_of(effect)
         if isinstance(fact, ToolReturned) and fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
             await self._score.turn(fact)
             return lambda state, at, salt: fact  # noqa: ARG005
-        make = await super().run(effect, arguments, state, scope, late)
+        make = await super().run(effect, arguments, state, scope, late, epoch)
         await self._score.turn_of(effect)
         return make
 
@@ -220,6 +222,8 @@ class _RecordedWorld(World):
         arguments: str,  # noqa: ARG002
         state: RunState,  # noqa: ARG002
         scope: anyio.CancelScope,
+        epoch: int,  # noqa: ARG002
+        other: Doer | None,  # noqa: ARG002
     ) -> tuple[Maker, ...]:
         """What the tool said stands in the log, and is brought from there; the call's result is, in turn, here."""
         fact = self._score.known(effect)

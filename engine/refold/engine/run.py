@@ -17,6 +17,7 @@ from refold.engine.late import LateMaker, keep_late
 from refold.engine.live import LiveAgent
 from refold.engine.loop import Loop
 from refold.engine.outcomes import Maker
+from refold.engine.presence import acting
 from refold.engine.resting import wake_parent
 from refold.engine.result import RunResult, result_of
 from refold.engine.setting import Setting
@@ -291,7 +292,7 @@ class Run:
             tenure = Tenure(store, self.id, lease, take_over=force)
             due: float | None = 0.0
             try:
-                async with anyio.create_task_group() as tasks:
+                async with acting(self.id), anyio.create_task_group() as tasks:
                     tasks.start_soon(tenure.keep)
                     loop = await self._taken_up(store, tenure, resumed)
                     yield loop
@@ -316,9 +317,9 @@ class Run:
             setting.check(state)
         self._live.machine.set_state(str(state.agent_state))
         world.clock.start(state.at)
-        resumes = resumed if setting.resumes else None
+        resumes, begins = resumed if setting.resumes else None, self._opening is not None
         loop = self._loop = Loop(
-            state, journal, world, setting.registry, setting.salts, self._told, self._late, resumes
+            state, journal, world, setting.registry, setting.salts, self._told, self._late, resumes, begins=begins
         )
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:

@@ -69,11 +69,12 @@ class Tenure:
             self._by_force = False
         return self._lease
 
-    async def assure(self) -> None:
+    async def assure(self) -> Lease:
         """Be sure of the lease before anything is begun in the world. Raises `LeaseLost` once another engine has it."""
-        lease = self._lease
-        if lease is not None and self._left() <= 0:  # the process was stopped, or the machine slept
+        lease = await self.hold()
+        if self._left() <= 0:  # the process was stopped, or the machine slept
             await self._renew(lease)
+        return lease
 
     async def keep(self) -> None:
         """Renew the lease for ever. Raises `LeaseLost` once another engine has it, `LeaseLapsed` if one may have."""

@@ -34,7 +34,8 @@ from refold.engine.outcomes import (
     summed_up,
     told,
 )
-from refold.engine.reconciling import asked, found_out
+from refold.engine.presence import RUN
+from refold.engine.reconciling import Doer, asked, believed, found_out
 from refold.engine.secrets import RedactedStream, redacted_reply
 from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (
@@ -136,6 +137,7 @@ class World:
         state: RunState,
         scope: anyio.CancelScope,
         late: Callable[[LateMaker], None],
+        epoch: int,
     ) -> Maker:
         """Run a tool. `scope` is cancelled by whoever wants the call settled; `late` is told what a thread says then."""
         stopwatch = self.clock.stopwatch(effect)
@@ -147,8 +149,9 @@ class World:
         if not is_object(arguments):
             problem = "the arguments are not one complete JSON object"
             return told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)
-        context = CallContext(run=state.setup.run, call=effect.call, key=effect.key)
+        context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
         redactor = self.redactor_of(state)
+        RUN.set(state.setup.run)
         LISTENER.set(listener(effect, stopwatch, partial(_said_late, tool, redactor), late))
         with scope, anyio.CancelScope() as bound:
             bound.deadline = self._bound(effect.deadline, tool.timeout)
@@ -160,11 +163,18 @@ class World:
         return told(effect, error, {}, stopwatch)
 
     async def reconcile(
-        self, effect: Reconcile, arguments: str, state: RunState, scope: anyio.CancelScope
+        self,
+        effect: Reconcile,
+        arguments: str,
+        state: RunState,
+        scope: anyio.CancelScope,
+        epoch: int,
+        other: Doer | None,
     ) -> tuple[Maker, ...]:
         """Ask a tool what became of a call in doubt: what it says and, if it happened, the call's result.
 
         The last of these facts ends the effect. `scope` is cancelled by whoever does not want to know any more.
+        `other` is who was there to do the call before the tool was asked.
         """
         stopwatch = self.clock.stopwatch(effect)
         tool = self.tools.get(effect.name)
@@ -174,10 +184,10 @@ class World:
         elif not is_object(arguments):
             found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
         else:
-            context = CallContext(run=state.setup.run, call=effect.call, key=effect.key)
+            context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
             with scope, anyio.CancelScope() as bound:
                 bound.deadline = self._bound(effect.deadline, tool.timeout)
-                found = await asked(tool.reconcile(arguments or "{}", context))
+                found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
         redactor = self.redactor_of(state)
         note = found.note if tool is None else _hidden(tool, found.note, redactor)
         fact = found_out(effect, found, UNHIDDEN if note is None else note)

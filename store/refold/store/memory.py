@@ -1,7 +1,7 @@
 """A store in memory, with every promise of a store but durability. For tests, and for runs nobody will ask about."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -106,6 +106,12 @@ class MemoryStore:
         await self._turn()
         log = self._whole(run)
         return [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
+
+    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
+        """See `Store.read_kinds`."""
+        check_run(run)
+        await self._turn()
+        return [stored for stored in self._whole(run) if stored.kind in kinds]
 
     async def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""

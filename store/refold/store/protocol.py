@@ -4,7 +4,7 @@ A store knows records, not events. It numbers nothing by itself: the caller says
 log to be, and the store refuses if that is not so.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
 import msgspec
@@ -257,6 +257,10 @@ class Store(Protocol):
 
     async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
         """The events with these numbers, ascending; numbers that the run does not have are left out."""
+        ...
+
+    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
+        """All events of these kinds, ascending; of a fork with those before it. Meant for kinds that are rare."""
         ...
 
     async def lineage(self, run: str) -> Sequence[Origin]:

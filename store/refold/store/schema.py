@@ -248,6 +248,12 @@ ORDER BY run.number DESC
 
 EVENTS = f"SELECT {_COLUMNS} FROM event WHERE key > ? AND key <= ? ORDER BY key"  # noqa: S608
 
+# Those of the kinds in a JSON array.
+KINDS_OF_EVENTS = f"""
+SELECT {_COLUMNS} FROM event
+WHERE key > ?1 AND key <= ?2 AND kind IN (SELECT value FROM json_each(?3)) ORDER BY key
+"""  # noqa: S608
+
 # Above a key, of a run (its number << 32), with the numbers of a JSON array.
 SOME_EVENTS = f"""
 SELECT {_COLUMNS} FROM event

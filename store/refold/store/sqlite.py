@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -128,7 +128,15 @@ class SqliteStore:
         for part, low in await self._read(forks.spans, self._path, run):
             wanted = [seq for seq in seqs if max(part.after, 0) < seq <= part.upto]
             if wanted:
-                events += await self._some(part.run, low, wanted)
+                events += await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(wanted))
+        return events
+
+    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
+        """See `Store.read_kinds`."""
+        check_run(run)
+        events, wanted = list[Stored](), json.dumps(sorted(kinds))
+        for owner, low, last in await self._spans(run, 0, None):
+            events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
         return events
 
     async def lineage(self, run: str) -> Sequence[Origin]:
@@ -289,9 +297,9 @@ class SqliteStore:
             )
         return found
 
-    async def _some(self, run: str, low: int, seqs: Sequence[int]) -> list[Stored]:
-        events, after, wanted = list[Stored](), low, json.dumps(seqs)
-        while page := await self._call(self._database.page, schema.SOME_EVENTS, (after, low, wanted)):
+    async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
+        events = list[Stored]()
+        while page := await self._call(self._database.page, sql, (after, *which)):
             if page[-1][0] <= after:
                 raise rows.out_of_order(self._path)
             events += rows.to_events(self._path, run, page)

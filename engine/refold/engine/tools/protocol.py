@@ -13,11 +13,14 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
     `key` is the idempotency key: equal for every attempt at this call, different for every other call.
+    `epoch` is the fencing token of the engine's lease: it grows with each engine that has the run in its store, so what
+    comes under an older one comes from an engine that was replaced. 0 where there is no lease, as in a unit test.
     """
 
     run: str
     call: str
     key: str
+    epoch: int = 0
 
 
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +44,14 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class DidNot(msgspec.Struct, frozen=True):
-    """The call had no effect, and will have none: it may be run."""
+    """The call had no effect, and will have none: it may be run.
+
+    That is believed once whoever began it is surely gone, or where it is `final`: the system that the call acts on
+    refuses it from now on under any `epoch` older than that with which it was asked.
+    """
 
     note: str = ""
+    final: bool = False
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -66,8 +74,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `redact` is applied to the output, and to the message of a failure, before anything is recorded.
 
     `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then, says what
-    became of a call whose end nobody saw; an output that it gives is text. It changes nothing, for it may be asked
-    again. One that raises, or takes too long, does not know.
+    became of a call whose end nobody saw; an output that it gives is text. It does nothing of what the call does, for it
+    may be asked again. One that raises, or takes too long, does not know.
     """
 
     schema: ToolSchema

@@ -12,6 +12,8 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from refold.engine import presence
+
 T = TypeVar("T")
 
 Late = Callable[[object, BaseException | None], None]
@@ -21,10 +23,13 @@ LISTENER: ContextVar[Late | None] = ContextVar("refold_late_listener", default=N
 
 
 class _Work:
-    """One function in one thread: its end is told to whoever waits, or else to whoever listens; never to both."""
+    """One function in one thread: its end is told to whoever waits, or else to whoever listens; never to both.
 
-    def __init__(self, function: Callable[[], object], late: Late | None) -> None:
-        self._function, self._late = function, late
+    As long as it may act, it counts as somebody who acts for the run. Abandoned before it has begun, it never does.
+    """
+
+    def __init__(self, function: Callable[[], object], late: Late | None, run: str) -> None:
+        self._function, self._late, self._run = function, late, run
         self._lock = Lock()
         self._ended = self._abandoned = False
         self._result: object = None
@@ -32,6 +37,10 @@ class _Work:
 
     def run(self) -> tuple[object]:
         """In the thread."""
+        with self._lock:
+            if self._abandoned:
+                return (None,)
+            presence.begin(self._run)
         try:
             self._result = self._function()
         except BaseException as error:
@@ -53,6 +62,7 @@ class _Work:
         with self._lock:
             self._ended, self._error = True, error
             abandoned = self._abandoned
+        presence.end(self._run)
         if abandoned:
             self._tell()
 
@@ -63,7 +73,7 @@ class _Work:
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Run the function in a thread of its own. Cancelled, it is abandoned, and its end told to `LISTENER`."""
-    work = _Work(function, LISTENER.get())
+    work = _Work(function, LISTENER.get(), presence.RUN.get())
     try:
         # A limiter of its own: on trio an abandoned thread keeps its place in a shared one, and a few tools
         # that hang would then hold up every other for good.

@@ -65,7 +65,8 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
 
     `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
     the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is known.
-    `task` is the index (from 0) of the message that is the task; None: of the first user message.
+    `task` is the index (from 0) of the message that is the task; None: of the first user message. `worker` is the process
+    that began it, `host:pid:birth`, "" where nobody says.
     """
 
     run: str
@@ -85,6 +86,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     guards: dict[str, Count] = {}
     context: Count | None = None
     task: Count | None = None
+    worker: str = ""
     digest: str = ""
     content: Opening | None = None
 
@@ -95,7 +97,8 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     `context`: as in `run_started`, 0 where nobody knows it. `in_doubt` are calls that the parent had begun, and of
     which nobody here knows how they ended. `results` are those that get results made up by `by`, who forked it: they
     follow as `tool_returned`. `downtime` is how much later than the cut it is, nanoseconds. `again`: the request that
-    was under way is made anew, by these settings, and after the message that `by` added (`chars` above 0).
+    was under way is made anew, by these settings, and after the message that `by` added (`chars` above 0). `worker` as
+    in `run_started`.
     """
 
     run: str
@@ -118,6 +121,7 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     results: tuple[str, ...] = ()
     downtime: Count = 0
     again: bool = False
+    worker: str = ""
     chars: Count = 0
     tokens: Count = 0
     digest: str = ""
@@ -349,7 +353,7 @@ class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
 
 
 class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
-    """An engine took the run up again. `in_doubt` are call ids, `changed` the tools whose code is another now.
+    """An engine took the run up again, in the process `worker`. `in_doubt` are call ids, `changed` the tools whose code is another now.
 
     `downtime` is the time since the log's last event, nanoseconds: at most that long no engine had the run.
     `unattended`: it only writes something down. Nothing is begun until an engine resumes the run that attends to it.

@@ -66,6 +66,15 @@ class ForkPromises(Promises):
                     assert wanted == await events(store, "f", after, upto), (after, upto)
             assert [whole[1], whole[3], whole[5]] == list(await store.read_some("f", [6, 2, 0, 4, 7, 4]))
 
+    async def test_reading_kinds(self) -> None:
+        """Events of a kind are those of the prefix, too, and none that came after it there."""
+        async with self.open_store() as store:
+            await append(store, "r", records(5))
+            await fork(store, "r", 3, "f")
+            whole = await events(store, "f")
+            assert whole == list(await store.read_kinds("f", {event.kind for event in whole}))
+            assert [whole[3]] == list(await store.read_kinds("f", [whole[3].kind]))
+
     async def test_a_fork_of_a_fork(self) -> None:
         """Each run behind it gives its part; `lineage` says where each was left, the oldest first."""
         async with self.open_store() as store:

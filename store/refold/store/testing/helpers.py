@@ -10,9 +10,9 @@ from refold.store.protocol import Head, Lease, Record, Store, Stored
 MEGABYTE = b'"' + b"x" * (2**20 - 2) + b'"'
 
 
-def record(number: int = 0, content: bytes | None = None) -> Record:
+def record(number: int = 0, content: bytes | None = None, kind: str = "note_added") -> Record:
     """A small record, different for each number."""
-    return Record(at=number, kind="note_added", body=b'{"n":%d}' % number, content=content, salt=b"salt" * 4)
+    return Record(at=number, kind=kind, body=b'{"n":%d}' % number, content=content, salt=b"salt" * 4)
 
 
 def records(count: int, first: int = 0) -> list[Record]:

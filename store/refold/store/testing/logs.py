@@ -187,6 +187,18 @@ class LogPromises(Promises):
         assert list(range(1, 1001)) == [event.seq for event in every]
         assert [] == list(none)
 
+    async def test_read_kinds(self) -> None:
+        """Events by their kind: ascending, all of them, and of no other run."""
+        async with self.open_store() as store:
+            await append(store, "other", [record(1, kind="rare")])
+            await append(store, "r", records(900))
+            await append(store, "r", [record(1, kind="rare"), record(2), record(3, kind="odd"), record(4, kind="rare")])
+            some = await store.read_kinds("r", {"rare", "odd", "never"})
+            one, none = await store.read_kinds("r", ["odd"]), await store.read_kinds("nobody", ["odd"])
+            whole = await events(store, "r")
+        assert [whole[900], whole[902], whole[903]] == list(some)
+        assert ([903], []) == ([event.seq for event in one], list(none))
+
     async def test_a_reader_left_half_way(self) -> None:
         """A reader that stops after the first chunk keeps nobody from appending, reading or closing."""
         async with self.open_store() as store:
