@@ -61,7 +61,7 @@ bench: setup ## Measure decode, fold, audit, decide, append and open against the
 whatif-table: setup ## Ask of all transcripts of the tests what the presets would have done: half a minute
 	$(BIN)/python tests/support/whatif_figures.py
 
-storm: setup ## Kill the workers of 200 runs at random, and count what is lost or done twice: SECONDS=60
+storm: setup ## Kill and suspend the workers of 200 runs at random, and count what is lost or done twice: SECONDS=60
 	$(BIN)/python tests/storm/run.py --seconds $(SECONDS) $(ARGS)
 
 big: setup ## Do everything to a run of 340,000 events and 1 GB: seconds, peak memory; ARGS="--folder DIR"

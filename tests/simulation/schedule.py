@@ -228,7 +228,7 @@ class _Schedule:
         def name() -> str:
             return f"p{current.get().number}"
 
-        def lingers(process: str, run: str) -> bool:  # noqa: ARG001
+        def lingers(process: str, run: str) -> bool:
             return process != name() and not gone(process)
 
         with (

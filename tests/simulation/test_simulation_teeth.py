@@ -120,7 +120,9 @@ def forget_epochs(patch: Patch) -> None:
             fence_nobody, "tools", ["rob:act:1", "kill:append:3"], "under token", id="an old lease goes on"
         ),
         pytest.param(never_finish, "tools", [], "began, and [] finished", id="a stream that never ends"),
-        pytest.param(trust_the_lease, "woken", ["pause:begin:1"], "book acted 2", id="the sleeper is forgotten"),
+        pytest.param(
+            trust_the_lease, "woken", ["pause:begin:1"], "book acted 2", id="the sleeper is forgotten"
+        ),
         pytest.param(forget_epochs, "woken", ["pause:begin:2"], "pay acted 2", id="no epoch to refuse by"),
         pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),
     ],

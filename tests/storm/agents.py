@@ -4,12 +4,25 @@ A tool writes a line each time that it really runs, and has it written, into a f
 """
 
 import os
+import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import anyio
 
-from refold.engine import Agent, CallContext, ModelRequest, Reply, Tool, calls, say, tool
+from refold.engine import (
+    Agent,
+    CallContext,
+    DidNot,
+    Happened,
+    ModelRequest,
+    Reconciled,
+    Reply,
+    Tool,
+    calls,
+    say,
+    tool,
+)
 from refold.engine.models.protocol import Delta
 from refold.engine.models.scripted import deltas
 from refold.reducers.vocabulary import Role
@@ -37,7 +50,9 @@ class Planner:
         step = 1 + (int(last[-1].text.rsplit(" ", 1)[-1]) if last else 0)
         reply = say(f"Did {step - 1} steps.")
         if step <= self._steps:
-            reply = calls(("look", {"step": step}), ("charge", {"step": step}), text=f"step {step}")
+            reply = calls(
+                *((name, {"step": step}) for name in ("look", "charge", "book")), text=f"step {step}"
+            )
         for delta in deltas(reply):
             yield delta
         yield reply
@@ -80,7 +95,18 @@ def tools(effects: Path) -> list[Tool]:
         await anyio.sleep(PAUSE)
         return f"charged for {step}"
 
-    return [look, charge]
+    def look_up(context: CallContext) -> Reconciled:
+        done = f"book {context.run} {context.call} {context.key}"
+        return Happened() if done in effects.read_text().splitlines() else DidNot()
+
+    @tool(replay="reconcilable", reconcile=look_up)
+    def book(step: int, context: CallContext) -> str:
+        """Can be looked up; in a thread, so that it goes on where it stood when its process is woken."""
+        time.sleep(PAUSE)
+        trace(effects, f"book {context.run} {context.call} {context.key}")
+        return f"booked {step}"
+
+    return [look, charge, book]
 
 
 def agent(steps: int, effects: Path) -> Agent:

@@ -1,7 +1,7 @@
-"""Many runs, a few workers over one store, and SIGKILL at random: what is lost, what is done twice, what does not end?
+"""Many runs, a few workers over one store, SIGKILL and SIGSTOP at random: what is lost, what is done twice, what does not end?
 
-Workers are killed at moments that a seed chooses, and started again at once. When the time is up they are left alone
-until every run has ended. Then the log is held against what lies beside it: each head that any worker was told is on
+Workers are killed at moments that a seed chooses, and started again at once; others stand still for longer than their
+leases are good for, and are woken. When the time is up they are left alone until every run has ended. Then the log is held against what lies beside it: each head that any worker was told is on
 disk, and each line that a tool wrote when it really ran.
 """
 
@@ -29,6 +29,10 @@ PATIENCE = 300.0
 """Seconds that the runs may take to end once nobody kills their workers any more."""
 
 
+_STOPPED = 0.4
+"""How many of the workers that something happens to are suspended, and not killed."""
+
+
 class Figures(msgspec.Struct):
     """What a storm came to. All from `lost_events` on must be 0."""
 
@@ -36,12 +40,15 @@ class Figures(msgspec.Struct):
     workers: int = 0
     seconds: float = 0.0
     kills: int = 0
+    stops: int = 0
     events: int = 0
     resumptions: int = 0
     charges: int = 0
+    bookings: int = 0
     in_doubt: int = 0
     lost_events: int = 0
     repeated_charges: int = 0
+    repeated_bookings: int = 0
     charges_without_effect: int = 0
     other_keys: int = 0
     unended: int = 0
@@ -55,6 +62,7 @@ class Figures(msgspec.Struct):
         return (
             self.lost_events
             + self.repeated_charges
+            + self.repeated_bookings
             + self.charges_without_effect
             + self.other_keys
             + self.unended
@@ -71,18 +79,39 @@ class Workers:
         self._command = [sys.executable, str(WORKER), str(folder), str(steps), str(at_once), str(lease)]
         self._folder, self._errors = folder, (folder / "stderr").open("ab")
         self._running = [self._started() for _ in range(count)]
+        self._still: dict[int, float] = {}  # by place: when it is to be woken
+        self._lease = lease
 
     def kill_one(self, chance: random.Random) -> bool:
-        """Kill one that is at work, and start another in its place. Whether there was one."""
-        at_work = [place for place, (_, at_work) in enumerate(self._running) if at_work.exists()]
-        if not at_work:
+        """Kill one that is at work, or stands still, and start another in its place. Whether there was one."""
+        place = self._one(chance)
+        if place is None:
             return False
-        place = chance.choice(at_work)
         process, _ = self._running[place]
         process.send_signal(signal.SIGKILL)
         process.wait()
+        self._still.pop(place, None)
         self._running[place] = self._started()
         return True
+
+    def stop_one(self, chance: random.Random) -> bool:
+        """Have one that is at work stand still, mostly for longer than its leases are good for. Whether there was one."""
+        place = self._one(chance)
+        if place is None or place in self._still or len(self._still) + 1 == len(self._running):
+            return False
+        self._running[place][0].send_signal(signal.SIGSTOP)
+        self._still[place] = time.monotonic() + self._lease * chance.uniform(0.5, 3)
+        return True
+
+    def wake(self, *, everybody: bool = False) -> None:
+        """Let go on who stood still for long enough."""
+        for place in [each for each, until in self._still.items() if everybody or until < time.monotonic()]:
+            del self._still[place]
+            self._running[place][0].send_signal(signal.SIGCONT)
+
+    def _one(self, chance: random.Random) -> int | None:
+        at_work = [place for place, (_, at_work) in enumerate(self._running) if at_work.exists()]
+        return chance.choice(at_work) if at_work else None
 
     def close(self) -> None:
         for process, _ in self._running:
@@ -113,9 +142,16 @@ def storm(
     began = time.monotonic()
     crew = Workers(folder, workers, steps, at_once=1 + runs // workers, lease=lease)
     try:
-        while time.monotonic() - began < seconds or (figures.kills < at_least and anyio.run(_going, folder)):
+        while time.monotonic() - began < seconds or (
+            min(figures.kills, figures.stops) < at_least and anyio.run(_going, folder)
+        ):
             time.sleep(chance.uniform(0.05, 0.6))
-            figures.kills += crew.kill_one(chance)
+            crew.wake()
+            if chance.random() < _STOPPED:
+                figures.stops += crew.stop_one(chance)
+            else:
+                figures.kills += crew.kill_one(chance)
+        crew.wake(everybody=True)
         calm = time.monotonic()
         while time.monotonic() - calm < PATIENCE and anyio.run(_going, folder):
             time.sleep(0.5)
@@ -150,8 +186,10 @@ async def _judge(folder: Path, figures: Figures) -> None:
     keys: dict[tuple[str, str, str], set[str]] = {}
     for kind, run, call, key in effects:
         keys.setdefault((kind, run, call), set()).add(key)
-    figures.charges = sum(charged.values())
+    booked = Counter((run, call) for kind, run, call, _ in effects if kind == "book")
+    figures.charges, figures.bookings = sum(charged.values()), sum(booked.values())
     figures.repeated_charges = sum(count - 1 for count in charged.values())
+    figures.repeated_bookings = sum(count - 1 for count in booked.values())
     figures.other_keys = sum(len(each) - 1 for each in keys.values())
     figures.failures = sum(" failed " in line for line in _lines(folder / "told"))
     async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:

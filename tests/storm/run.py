@@ -1,4 +1,4 @@
-"""Let workers be killed for a while, and count: `python tests/storm/run.py --seconds 60`.
+"""Let workers be killed and suspended for a while, and count: `python tests/storm/run.py --seconds 60`.
 
 Exits with 0 if every promise was kept, 1 if not. The last line has the figures.
 """
@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--keep", type=Path, help="an empty folder for what is written; else it is deleted")
     asked = parser.parse_args()
-    print(f"seed {asked.seed}, {asked.runs} runs, {asked.workers} workers, killed for {asked.seconds:g} s")
+    print(
+        f"seed {asked.seed}, {asked.runs} runs, {asked.workers} workers, killed and suspended for {asked.seconds:g} s"
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,10 @@ import msgspec
 
 from refold.engine import entropy
 from refold.engine.agent import versions
-from refold.engine.holder import this_process
 from refold.engine.clock import SystemClock
 from refold.engine.fitting import refuse_blind
 from refold.engine.guards import installed_guards
+from refold.engine.holder import this_process
 from refold.engine.journal import Journal
 from refold.engine.models.scripted import ScriptedModel
 from refold.engine.result import RunResult

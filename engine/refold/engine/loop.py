@@ -347,7 +347,9 @@ class Loop:
 
     async def _reconcile(self, effect: Reconcile, scope: anyio.CancelScope) -> None:
         lease = await self.journal.tenure.assure()
-        other = await doer(self.journal, self.state, effect)  # before the tool looks: who goes later may have done it
+        other = await doer(
+            self.journal, self.state, effect
+        )  # before the tool looks: who goes later may have done it
         arguments = self._arguments(effect)
         facts = await self._world.reconcile(effect, arguments, self.state, scope, lease.token, other)
         for make in facts[:-1]:

@@ -319,7 +319,15 @@ class Run:
         world.clock.start(state.at)
         resumes, begins = resumed if setting.resumes else None, self._opening is not None
         loop = self._loop = Loop(
-            state, journal, world, setting.registry, setting.salts, self._told, self._late, resumes, begins=begins
+            state,
+            journal,
+            world,
+            setting.registry,
+            setting.salts,
+            self._told,
+            self._late,
+            resumes,
+            begins=begins,
         )
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:

@@ -192,7 +192,9 @@ class LogPromises(Promises):
         async with self.open_store() as store:
             await append(store, "other", [record(1, kind="rare")])
             await append(store, "r", records(900))
-            await append(store, "r", [record(1, kind="rare"), record(2), record(3, kind="odd"), record(4, kind="rare")])
+            await append(
+                store, "r", [record(1, kind="rare"), record(2), record(3, kind="odd"), record(4, kind="rare")]
+            )
             some = await store.read_kinds("r", {"rare", "odd", "never"})
             one, none = await store.read_kinds("r", ["odd"]), await store.read_kinds("nobody", ["odd"])
             whole = await events(store, "r")
