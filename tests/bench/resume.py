@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.big_run import write
 from bench.timing import Case
 from bench.workload import RUN
-from refold.engine.journal import SNAPSHOT_EVERY, Journal
+from refold.engine.journal import Journal
 from refold.engine.tenure import Tenure
 from refold.reducers import BUILTIN, RunState, next_effects
 from refold.replay import state_at
@@ -30,12 +30,12 @@ MESSAGES_AN_EVENT = 130 / 341  # of the run that is written here
 def resume_cases(folder: Path, events: int) -> dict[str, Case]:
     """Each returns its seconds. `scan` is the anchor: plain sqlite3 reading the same rows, and nothing else.
 
-    The snapshot is half as old as the oldest that an engine leaves behind.
+    The snapshot is the one that an engine leaves behind.
     """
     folded, kept = folder / f"folded-{events}.db", folder / f"kept-{events}.db"
     asyncio.run(write(folded, round(events * MESSAGES_AN_EVENT)))
     shutil.copy(folded, kept)
-    asyncio.run(_save(kept, before_head=SNAPSHOT_EVERY // 2))
+    asyncio.run(_save(kept))
     return {
         "scan": lambda: _scan(folded),
         "folded": lambda: asyncio.run(_opened(folded)),
@@ -67,11 +67,10 @@ async def _loaded(store: SqliteStore) -> tuple[Journal, RunState]:
     return journal, await journal.load(BUILTIN)
 
 
-async def _save(path: Path, before_head: int = 0) -> None:
+async def _save(path: Path) -> None:
     async with await SqliteStore.open(path) as store:
         journal, state = await _loaded(store)
-        if before_head:
-            state, _ = await state_at(store, RUN, state.seq - before_head)
+        state, _ = await state_at(store, RUN, state.digested)
         await journal.snapshot(state)
 
 

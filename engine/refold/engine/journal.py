@@ -10,6 +10,7 @@ from refold.reducers import codec, snapshots
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact, RunForked, RunResumed, RunStarted
 from refold.reducers.evolution import evolve
+from refold.reducers.founding import FOUNDING
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on, remembered
@@ -121,7 +122,8 @@ class Journal:
     def snapshot_due(self, state: RunState) -> bool:
         """Whether so much has happened since the last snapshot that another one pays."""
         # A snapshot is as large as the window: a window that only grows must not make each event dearer.
-        return state.seq - self._kept >= max(SNAPSHOT_EVERY, state.window.count)
+        much = state.seq - self._kept >= max(SNAPSHOT_EVERY, state.window.count)
+        return much and state.digested == state.seq  # else the log could not bear it out
 
     async def snapshot(self, state: RunState) -> None:
         """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is folded."""
@@ -142,12 +144,19 @@ class Journal:
             state = snapshots.decode(kept.data, registry)
         except snapshots.UnreadableSnapshot:
             return NEW
-        if state.seq != kept.seq or state.setup.run != self._run:
+        needed = needed_to_go_on(state)
+        events = {
+            stored.seq: _event(stored)
+            for stored in await self.store.read_some(self._run, sorted({*needed, kept.seq}))
+        }
+        founding = [
+            _event(stored)
+            for stored in await self.store.read_kinds(self._run, FOUNDING)
+            if stored.seq <= kept.seq
+        ]
+        if state.seq != kept.seq or not snapshots.borne_out(state, events.get(kept.seq), founding, registry):
             return NEW
-        for stored in await self.store.read_some(self._run, needed_to_go_on(state)):
-            event = _event(stored)
-            if _says_something(event):
-                self.contents[stored.seq] = event
+        self.contents = {seq: events[seq] for seq in needed if seq in events and _says_something(events[seq])}
         return state
 
     def _folded(self, state: RunState, stored: Stored, registry: Registry) -> RunState:

@@ -2,20 +2,26 @@
 
 A snapshot is a cache: nothing is proved by it, audits never read it, and whoever cannot read one folds the log. So
 anything in doubt is refused here: another version, a guard that is configured or installed otherwise, a state that
-would come back as anything else than what it was.
+would come back as anything else than what it was, and one that the log does not bear out. A snapshot is made where the
+log has a digest of the state, and nowhere else.
 """
 
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
+from refold.reducers.events import Event, StateDigested
+from refold.reducers.founding import founded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.rules import RULES
 from refold.reducers.state import RunState, Watch
+from refold.reducers.window import adds_up
 
 
 class UnreadableSnapshot(CannotJudge):
@@ -68,8 +74,7 @@ def encode(state: RunState) -> bytes | None:
 def decode(data: bytes, registry: Registry = BUILTIN) -> RunState:
     """The state that `encode` was given. `registry` names the guards that are installed.
 
-    Raises `UnreadableSnapshot`. What the state says is believed, not checked: see that it is of the run and of the
-    event that it is taken for.
+    Raises `UnreadableSnapshot`. What the state says is believed, not checked: see `borne_out`.
     """
     try:
         kept = _DECODER.decode(data)
@@ -81,6 +86,23 @@ def decode(data: bytes, registry: Registry = BUILTIN) -> RunState:
     return replace(kept.state, guards=guards)
 
 
+def borne_out(
+    state: RunState, digested: Event | None, founding: Iterable[Event], registry: Registry = BUILTIN
+) -> bool:
+    """Whether the log bears out the state that was kept after its event `digested`.
+
+    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; the counts, what
+    is under way and what the guards remember have the digest in the log, and the window is what its references come to.
+    """
+    if not isinstance(digested, StateDigested) or state.digested != state.seq:
+        return False
+    setup, guards = founded(founding, registry)
+    if state.setup != setup or list(map(_post, state.guards)) != list(map(_post, guards)):
+        return False
+    derived = state_digest(replace(state, seq=state.seq - 1))
+    return (derived.state, derived.guards) == (digested.state, digested.guards) and adds_up(state.window)
+
+
 def version(refold: str) -> str:
     """What a snapshot must have been written by to be read: `refold` is the version of refold that runs.
 
@@ -88,6 +110,11 @@ def version(refold: str) -> str:
     refold itself does not read the state of yesterday.
     """
     return f"{RULES}-{refold}-{_form()}"
+
+
+def _post(watch: Watch) -> tuple[object, ...]:
+    """What a guard on duty is, whatever it has seen."""
+    return watch.name, watch.kind, watch.version, watch.guard
 
 
 def _packed(watch: Watch) -> _Watch:

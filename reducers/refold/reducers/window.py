@@ -185,6 +185,16 @@ def resized(
     return _changed(window, messages, (before,), (messages[place],))
 
 
+def adds_up(window: Window) -> bool:
+    """Whether the totals, the ranges and the digest that are carried along are what the references come to."""
+    if window.estimator not in ESTIMATORS:
+        return False
+    empty = msgspec.structs.replace(window, sum=0, digest=_EMPTY)
+    found = refs(window)
+    again = _changed(empty, found, (), found)
+    return msgspec.structs.replace(again, chunks=window.chunks) == window
+
+
 def _changed(
     window: Window, messages: list[MessageRef], gone: Iterable[MessageRef], come: Iterable[MessageRef]
 ) -> Window:

@@ -56,21 +56,7 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
     """A run begins: with its policy, and the messages that are there from the start."""
     if state.seq != 1:
         raise UnexpectedEvent("run_started", "the run has begun already")
-    setup = Setup(
-        run=event.run,
-        rules=event.rules,
-        policy=event.policy,
-        model=event.model,
-        address=event.address,
-        settings=event.settings,
-        tools=event.tools,
-        offer=offer_digest(event.model, event.settings, event.tools),
-        seed=event.seed,
-        agent=event.agent,
-        parent=event.parent,
-        context=event.context,
-        tools_tokens=weight(event.policy.estimator, event.tools),
-    )
+    setup = started_setup(event)
     # The task that is named is the one that is pinned; else it is the first message of a person.
     window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
     for part, size in enumerate(event.messages):
@@ -92,6 +78,25 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
     mark = Mark(at=state.at)
     count = len(event.messages)
     return replace(state, setup=setup, window=window, messages=count, lineage=mark, origin=mark, turn=mark)
+
+
+def started_setup(event: RunStarted) -> Setup:
+    """What the run begins with."""
+    return Setup(
+        run=event.run,
+        rules=event.rules,
+        policy=event.policy,
+        model=event.model,
+        address=event.address,
+        settings=event.settings,
+        tools=event.tools,
+        offer=offer_digest(event.model, event.settings, event.tools),
+        seed=event.seed,
+        agent=event.agent,
+        parent=event.parent,
+        context=event.context,
+        tools_tokens=weight(event.policy.estimator, event.tools),
+    )
 
 
 def model_responded(state: RunState, event: ModelResponded) -> RunState:
@@ -278,8 +283,13 @@ def run_resumed(state: RunState, event: RunResumed) -> RunState:
 
 def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
     """Another policy is in force from here on."""
-    state = replace(state, setup=replace(state.setup, policy=worded(event.policy, state.policy)))
+    state = replace(state, setup=amended_setup(state.setup, event))
     return found_out(state) if state.batch else state
+
+
+def amended_setup(old: Setup, event: PolicyAmended) -> Setup:
+    """What the run goes on with."""
+    return replace(old, policy=worded(event.policy, old.policy))
 
 
 def _succeeded(state: RunState) -> RunState:

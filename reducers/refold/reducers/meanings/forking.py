@@ -20,7 +20,7 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     if event.again:
         state = _withdrawn(state)
     mark = Mark(at=state.at, spent=state.spent)
-    state = replace(state, setup=_setup(state.setup, event), origin=mark, turn=mark)
+    state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
     if event.chars:
         if state.request or state.batch or state.asked_at is not None:
             raise UnexpectedEvent(
@@ -30,7 +30,8 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     return found_out(state) if state.batch else state
 
 
-def _setup(old: Setup, event: RunForked) -> Setup:
+def forked_setup(old: Setup, event: RunForked) -> Setup:
+    """What the fork goes on with."""
     model, tools = event.model or old.model, old.tools if event.tools is None else event.tools
     settings = old.settings if event.settings is None else event.settings
     context = old.context if event.context is None else event.context or None
