@@ -6,8 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import msgspec
 import pytest
 

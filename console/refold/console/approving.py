@@ -70,7 +70,7 @@ async def answer_command(screen: Screen, place: Place, request: AnswerRequest) -
     Raises `NotWaiting`, and `WrongUse` for a call that nobody is asked about, an answer that comes too late, and
     new arguments that are no JSON object: before anything is written.
     """
-    state, _ = await look(place, request.taking_up.run)
+    state, _ = await look(place, request.taking_up.run, decides=True)
     answers: Answers = dict.fromkeys(_meant(state, request), request.answer)
     approved(state, InputReceived(at=state.at), *words_of(answers), request.note, b"")
 

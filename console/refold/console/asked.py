@@ -11,6 +11,7 @@ from refold.console.screen import Column, Screen, note
 from refold.console.sweeping import Oldest, sweep
 from refold.console.waiting import asked_about
 from refold.engine.guards import installed_guards
+from refold.engine.imported import source_of
 from refold.engine.result import result_of
 from refold.reducers.events import Event
 from refold.reducers.machine import AgentState
@@ -55,6 +56,8 @@ async def asked_command(screen: Screen, place: Place) -> int:
     async with places.reading(place) as store:
 
         async def look(run: str) -> None:
+            if await source_of(store, run):  # what its agent's people said, they said elsewhere
+                return
             asked = asked_of(*await state_at(store, run, registry=installed_guards()))
             if asked is not None:
                 found.add(asked.since, asked)

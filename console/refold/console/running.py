@@ -20,6 +20,7 @@ from refold.console.waiting import asked_about, next_words, waits_for
 from refold.console.watching import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool, resolve_model
 from refold.engine.guards import installed_guards
+from refold.engine.imported import refuse_imported
 from refold.engine.result import result_of
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
@@ -92,7 +93,7 @@ async def run_command(screen: Screen, place: Place, request: RunRequest) -> int:
 
 async def resume_command(screen: Screen, place: Place, request: ResumeRequest) -> int:
     """Take a run up where its log ends, or answer one that waits for a person. The exit code."""
-    state, contents = await look(place, request.run)
+    state, contents = await look(place, request.run, decides=True)
     if request.message is not None:
         _refuse_message(state)
     elif state.ended or _waits(state):
@@ -194,10 +195,15 @@ def labels_of(pairs: list[str]) -> dict[str, str]:
     return labels
 
 
-async def look(place: Place, typed: str) -> tuple[RunState, dict[int, Event]]:
-    """The state of the run that was typed, and the contents that it needs."""
+async def look(place: Place, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
+    """The state of the run that was typed, and the contents that it needs.
+
+    `decides`: something is to be decided in it, so it must not be an imported one. Raises `ImportedRun`.
+    """
     async with places.reading(place) as store:
         run = await addresses.run_of(store, typed)
+        if decides:
+            await refuse_imported(store, run)
         return await state_at(store, run, registry=installed_guards())
 
 

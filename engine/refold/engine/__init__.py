@@ -2,6 +2,7 @@
 
 from refold.engine.agent import Agent
 from refold.engine.halting import halt, unattended
+from refold.engine.imported import ImportedRun
 from refold.engine.models.protocol import Model, ModelFailed, ModelRequest, Reply
 from refold.engine.models.resolve import resolve_model
 from refold.engine.models.scripted import ScriptedModel, ScriptError, call, calls, fail, say
@@ -32,6 +33,7 @@ __all__ = [
     "DidNot",
     "Finished",
     "Happened",
+    "ImportedRun",
     "LimitReached",
     "Missed",
     "Model",

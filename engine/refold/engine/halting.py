@@ -14,6 +14,7 @@ from refold.engine.clock import SystemClock
 from refold.engine.fitting import refuse_blind
 from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
+from refold.engine.imported import refuse_imported
 from refold.engine.journal import Journal
 from refold.engine.models.scripted import ScriptedModel
 from refold.engine.result import RunResult
@@ -43,10 +44,11 @@ async def halt(
 ) -> RunResult:
     """Cancel a run, and the child runs that it waits for, whoever drives them now. A run that has ended stays so.
 
-    Raises `UnknownRun`, `Damaged`, and what a store raises.
+    Raises `UnknownRun`, `ImportedRun`, `Damaged`, and what a store raises.
     """
     if not (await store.head(run)).seq:
         raise UnknownRun(run)
+    await refuse_imported(store, run)
     tenure = Tenure(store, run, LEASE_SECONDS, take_over=True)
     try:
         await tenure.hold()  # first: what its engine begins from here on is nobody's

@@ -11,6 +11,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import Manifest
 from refold.reducers.numbers import nano
 from refold.reducers.text import clean
+from refold.reducers.vocabulary import SOURCE_LABEL
 
 
 def recordable(value: object, place: str) -> str:
@@ -51,7 +52,9 @@ def seed_of(chosen: int | None) -> int:
 
 
 def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Labels as they are recorded."""
+    """Labels as they are recorded. Raises `WrongUse` for the one by which imported runs are known."""
+    if SOURCE_LABEL in (labels or {}):
+        raise WrongUse(f"labels: {SOURCE_LABEL!r} is what an import says of its run; take another name")
     given = (labels or {}).items()
     return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given}
 

@@ -12,6 +12,7 @@ from transitions import Machine
 
 from refold.engine.answers import Answers, words_of
 from refold.engine.background import Background, aside
+from refold.engine.imported import refuse_imported
 from refold.engine.journal import Journal
 from refold.engine.late import LateMaker, keep_late
 from refold.engine.live import LiveAgent
@@ -342,6 +343,7 @@ class Run:
         # A lease would make a run of any id, so an unknown one must not get that far.
         if not (await journal.store.head(self.id)).seq:
             raise UnknownRun(self.id)
+        await refuse_imported(journal.store, self.id)
         await journal.tenure.hold()
         return await journal.load(self._setting.registry)
 

@@ -5,6 +5,7 @@ which nobody stayed, or when its engine died. Many workers, in as many processes
 each run one worker's at a time.
 """
 
+import math
 import time
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from refold.engine.agent import Agent
 from refold.engine.background import first
 from refold.engine.children import reachable
 from refold.engine.guards import installed_guards
+from refold.engine.imported import source_of
 from refold.engine.journal import Journal, Overtaken
 from refold.engine.resting import due_in, wake_parent
 from refold.engine.result import RunResult
@@ -130,6 +132,9 @@ class Worker:
             self._free.set()
 
     async def _driven(self, store: Store, run: str) -> None:
+        if await source_of(store, run):
+            self._passed_by[run] = math.inf  # nobody's to drive: it is listed where an import of it broke off
+            return
         journal = Journal(store, run, Tenure(store, run, BRIEF))
         state = await journal.load(self._registry)
         if _rests(state)[0]:

@@ -5,6 +5,9 @@ Each is a `StrEnum`: JSON shows the word itself, decoding returns the one intern
 
 from enum import StrEnum, unique
 
+SOURCE_LABEL = "source.format"
+"""The label that every import puts on its run, and nobody else on any: it says that the run is not ours."""
+
 
 @unique
 class StopReason(StrEnum):

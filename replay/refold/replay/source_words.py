@@ -9,9 +9,6 @@ from refold.reducers.events import ContextObserved, Event, RunForked, SourceReco
 
 _END = "end:"
 
-SOURCE_LABEL = "source.format"
-"""The label that every import puts on its run."""
-
 _CUTS = frozenset({"compaction", "condensation", "microcompaction", "trim"})
 _DECIDED = _CUTS | frozenset(
     {

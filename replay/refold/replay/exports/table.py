@@ -10,6 +10,7 @@ import msgspec
 
 from refold.reducers.events import ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.exports.trail import Step
 from refold.replay.queries.rows import row_of
 
@@ -88,7 +89,7 @@ class Table:
         if isinstance(event, RunStarted):
             self._about = {
                 "agent": event.agent or None,
-                "format": event.labels.get("source.format"),
+                "format": event.labels.get(SOURCE_LABEL),
                 "source": event.labels.get("source.file"),
             }
         flat = row_of(stored, event, step.place)

@@ -30,8 +30,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.reading import event_of, stored_events
-from refold.replay.source_words import SOURCE_LABEL, source_end
+from refold.replay.source_words import source_end
 from refold.store.protocol import Store, Stored
 
 OPEN = "open"

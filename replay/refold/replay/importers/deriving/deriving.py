@@ -15,6 +15,7 @@ from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.importers.deriving import telling
 from refold.replay.importers.deriving.between import Asked, Gap, beside, bridged
 from refold.replay.importers.deriving.joining import Plan
@@ -154,7 +155,7 @@ class Deriving:
 
     def _started(self, began: RunBegan, at: int, model: str, start: Opening) -> RunStarted:
         labels = {
-            "source.format": self._origin.format,
+            SOURCE_LABEL: self._origin.format,
             "source.file": self._origin.file,
             "source.key": began.key,
         }
