@@ -42,5 +42,5 @@ def test_a_run_that_was_asked_nothing(refold: Refold, store: Path, empty: str) -
 
 def test_a_task_that_was_erased(refold: Refold, store: Path, finished: str) -> None:
     """A task that is gone is told as erased."""
-    assert 0 == refold("erase", f"{finished}@e1", "--why", "mistyped", "--store", store).code
+    assert 0 == refold("erase", f"{finished}@e1", "--why", "mistyped", "--yes", "--store", store).code
     assert "(erased)" in refold("show", finished, "--store", store).out

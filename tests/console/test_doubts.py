@@ -257,7 +257,7 @@ def test_the_last_word_counts(refold: Refold, store: Path, told_run: str) -> Non
 
     assert (0, "resolved", "did_not") == said()
     for seq, left in zip(reversed(seqs), [(0, "resolved", "happened"), (1, "told", None)], strict=True):
-        assert 0 == refold("erase", f"{told_run}@e{seq}", "--why", "mistyped", "--store", store).code
+        assert 0 == refold("erase", f"{told_run}@e{seq}", "--why", "mistyped", "--yes", "--store", store).code
         assert left == said()
 
 

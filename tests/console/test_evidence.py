@@ -222,7 +222,7 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
         pytest.param(["seal", "--key", "KEY.pub"], "is a public key", id="the public key"),
         pytest.param(["seal"], "--key", id="no key"),
         pytest.param(["erase", "aa11@e3"], "--why", id="no reason"),
-        pytest.param(["erase", "aa11@e3", "--why", " "], "expected a reason", id="an empty reason"),
+        pytest.param(["erase", "aa11@e3", "--why", " ", "--yes"], "expected a reason", id="an empty reason"),
         pytest.param(["erase", "aa11", "--why", "x"], "expected an event", id="no event"),
         pytest.param(["erase", "aa11@t1", "--why", "x"], "expected an event", id="a turn"),
         pytest.param(["erase", "aa11@e99", "--why", "x"], "has events 1 to", id="no such event"),
@@ -261,7 +261,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     """The words are gone from the file, the log says so, and log, seals, decisions and bundles hold."""
     said = "First"
     assert said in refold("show", "aa11", "--raw", "--store", store).out
-    ran = refold("erase", "aa11@e3", "--why", "asked to", "--by", "ann", "--store", store)
+    ran = refold("erase", "aa11@e3", "--why", "asked to", "--by", "ann", "--yes", "--store", store)
     assert 0 == ran.code, ran.err
     for told in ("bytes are erased", "its digest", "bundles, backups, exports"):
         assert told in ran.out
@@ -288,7 +288,12 @@ def test_a_notice_holds_no_secret(refold: Refold, store: Path, monkeypatch: pyte
     record(store, [say("x")], run_id="ff77", policy={"redact": ["AC-[0-9]+"]})
     monkeypatch.setenv("BILLING_TOKEN", "Zx9kQ88abCDefGH1jk")
     said = "Zx9kQ88abCDefGH1jk AC-00042"
-    assert 0 == refold("erase", "ff77@e1", "--why", f"w {said}", "--by", f"b {said}", "--store", store).code
+    assert (
+        0
+        == refold(
+            "erase", "ff77@e1", "--why", f"w {said}", "--by", f"b {said}", "--yes", "--store", store
+        ).code
+    )
     kind, by, why, seqs = _notice(refold("show", "ff77", "--raw", "--store", store).out)
     assert ("content_erased", "b [REDACTED] [REDACTED]", "w [REDACTED] [REDACTED]", [1]) == (
         kind,
@@ -311,7 +316,7 @@ def _journal(store: Path) -> bytes:
 
 def test_what_is_left_after_erasing(refold: Refold, store: Path, finished: str) -> None:
     """`show`, `state` and `why` go on working; `view` says of a turn that needs the words that they were erased."""
-    refold("erase", "aa11@e3", "--why", "x", "--store", store)
+    refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store)
     for words in (
         ["show", "aa11"],
         ["show", "aa11", "--all"],
@@ -331,7 +336,7 @@ def test_a_guard_that_needs_what_was_erased(refold: Refold, store: Path) -> None
         record(store, [call("look", path="x"), say("I finish.")], run_id=run, policy=guarded)
         raw = refold("show", run, "--raw", "--store", store).out.splitlines()
         answers = [each["seq"] for each in map(json.loads, raw) if each["kind"] == "model_responded"]
-        assert 0 == refold("erase", f"{run}@e{answers[-1]}", "--why", "x", "--store", store).code
+        assert 0 == refold("erase", f"{run}@e{answers[-1]}", "--why", "x", "--yes", "--store", store).code
         assert 0 == refold("verify", run, "--store", store).code
     ran = refold("audit", "dd55", "--store", store)
     assert 125 == ran.code, ran.out
@@ -343,8 +348,8 @@ def test_a_guard_that_needs_what_was_erased(refold: Refold, store: Path) -> None
 
 def test_erasing_twice(refold: Refold, store: Path, finished: str) -> None:
     """What was erased may be erased again, as a reader may have kept the journal from being cleaned."""
-    refold("erase", "aa11@e3", "--why", "x", "--store", store)
-    ran = refold("erase", "aa11@e3", "--why", "x", "--store", store, "-o", "json")
+    refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store)
+    ran = refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store, "-o", "json")
     assert (0, True, 0) == (ran.code, json.loads(ran.out)["again"], json.loads(ran.out)["size"])
 
 
@@ -362,7 +367,7 @@ def test_erasing_leaves_a_run_to_its_worker(
             return [*await opened.due(5)], claim is not None and claim.holder == ""
 
     expected = anyio.run(lambda: claims(first=True))
-    assert 0 == refold("erase", "aa11@e3", "--why", "x", "--store", store).code
+    assert 0 == refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store).code
     assert expected == anyio.run(lambda: claims(first=False))
 
 
@@ -375,7 +380,7 @@ def test_a_run_that_somebody_drives_is_not_erased(refold: Refold, store: Path, f
 
     anyio.run(hold)
     before = refold("show", "aa11", "--raw", "--store", store).out
-    ran = refold("erase", "aa11@e3", "--why", "x", "--store", store)
+    ran = refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store)
     assert (4, True) == (ran.code, "worker 7" in ran.err)
     assert before == refold("show", "aa11", "--raw", "--store", store).out
 

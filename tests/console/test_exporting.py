@@ -258,7 +258,7 @@ def test_up_to_an_event(refold: Refold, store: Path, finished: str) -> None:
 
 def test_erased_words_stay_erased(refold: Refold, store: Path, finished: str) -> None:
     """Of an erased event the shapes have its place, and say that the words are gone."""
-    refold("erase", f"{finished}@e3", "--why", "asked", "--store", store)
+    refold("erase", f"{finished}@e3", "--why", "asked", "--yes", "--store", store)
     for shape in SHAPES:
         file = store.with_name(f"out.{shape}")
         assert 0 == refold("export", finished, "--to", shape, "-o", file, "--store", store, "--force").code

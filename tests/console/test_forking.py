@@ -183,14 +183,14 @@ def test_erasing_what_forks_have(refold: Refold, scripted: Scripted, store: Path
     scripted([say("Oh.")])
     assert 0 == refold("fork", f"{plain}@e8", *TOOLS, "--store", store).code
     fork = newest(refold, store)
-    ran = refold("erase", f"{fork}@e6", "--why", "asked", "--store", store)
+    ran = refold("erase", f"{fork}@e6", "--why", "asked", "--yes", "--store", store)
     assert 0 == ran.code, ran.err
     assert "run aa11 event 6" in ran.out
     assert f"it is erased in {fork} too" in ran.out
     assert 0 == refold("verify", plain, fork, "--store", store).code
     scripted([])
     left = refold("fork", f"{plain}@e5", "--detach", *TOOLS, "--store", store).out.strip()
-    ran = refold("erase", f"{plain}@e1", "--why", "asked", "--store", store)
+    ran = refold("erase", f"{plain}@e1", "--why", "asked", "--yes", "--store", store)
     assert 2 == ran.code
     assert f"run {left} has not ended" in ran.err
 

@@ -207,7 +207,12 @@ def test_diff_of_erased_words(refold: Refold, store: Path, tmp_path: Path, finis
     here.backup(there)
     here.close()
     there.close()
-    assert 0 == refold("erase", f"{finished}@e7", "--why", "private", "--by", "ann", "--store", other).code
+    assert (
+        0
+        == refold(
+            "erase", f"{finished}@e7", "--why", "private", "--by", "ann", "--yes", "--store", other
+        ).code
+    )
     ran = refold("diff", finished, finished, "--other-store", other, "--store", store)
     assert 125 == ran.code
     assert "unknown: the words of 1 events are gone on one side" in ran.out

@@ -1,6 +1,7 @@
 """`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and why."""
 
 import os
+import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -8,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import msgspec
 
-from refold.console import addresses, figures
+from refold.console import addresses, describing, figures
 from refold.console.approving import login
 from refold.console.evidence import changing
 from refold.console.places import Place
-from refold.console.screen import Screen
+from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.engine.secrets import redactor_of
 from refold.reducers import codec
@@ -35,11 +36,12 @@ _LISTED = 12
 
 
 class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold erase`."""
+    """What was typed after `refold erase`. `yes`: nobody need be asked any more."""
 
     typed: str
     why: str
     by: str | None = None
+    yes: bool = False
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +62,10 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def erase_command(screen: Screen, place: Place, request: EraseRequest) -> int:
-    """Erase the content of one event. Exit code 0.
+    """Erase the content of one event, once whoever types has said that it is this one. Exit code 0; 1 for a no.
 
-    Raises `WrongUse` for no reason, no event, or one that never said anything; `Held` for a run that
-    an engine drives; `WrongUse` too where the run would need these words to go on.
+    Raises `WrongUse` for no reason, no event, or one that never said anything; where nobody can be asked, and where the
+    run would need these words to go on; `Held` for a run that an engine drives.
     """
     if not request.why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
@@ -76,12 +78,31 @@ async def erase_command(screen: Screen, place: Place, request: EraseRequest) -> 
         run, seq = await addresses.resolved(store, address.run), address.event
         event = await _with_content(store, run, seq, request.typed)
         forks = await _forks(store, event)
+        if not (request.yes or await _agreed(store, event, forks)):
+            note("nothing was erased")
+            return 1
         async with _held(store, event.run) as lease:  # of a fork's prefix: the run that recorded it
             for each in (event.run, *forks):
                 await _refuse_needed(store, each, seq)
             head = await _erase(store, lease, event, request)
     _tell(screen, _erased(event, head, forks))
     return 0
+
+
+async def _agreed(store: Store, event: Stored, forks: Sequence[str]) -> bool:
+    """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
+    what = f"{figures.count(len(event.content or b''))} bytes of event {event.seq} ({event.kind}) of run {event.run}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise WrongUse(f"{what} would be gone for good, and nobody can be asked here: expected --yes")
+    for run in (event.run, *forks):
+        await _refuse_needed(store, run, event.seq)
+    note(f"to be erased, for good: {what}")
+    note(
+        f"  says   {describing.short(None if event.content is None else event.content.decode(errors='replace'))}"
+    )
+    note(f"  forks  {', '.join(forks) or 'none'}")
+    print("Erase it? Type yes: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() == "yes"
 
 
 async def _forks(store: Store, event: Stored) -> list[str]:

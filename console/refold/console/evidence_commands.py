@@ -88,13 +88,16 @@ def _erase(
     by: Annotated[
         str | None, typer.Option("--by", help="Who says so.", show_default="your login name")
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")
+    ] = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
-    """Erase what an event said, for good. Its place, its size and the chain of hashes stay."""
+    """Erase what an event said, for good, once it was shown and you said yes. Place, size and the chain of hashes stay."""
     from refold.console.erasing import EraseRequest, erase_command
 
-    request = EraseRequest(typed=event, why=why, by=by)
+    request = EraseRequest(typed=event, why=why, by=by, yes=yes)
     return anyio.run(erase_command, screen_of(context, output), places.store_place(store), request)
 
 
