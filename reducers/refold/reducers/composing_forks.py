@@ -1,5 +1,7 @@
 """`run_forked` made of what the new run is to be, and of how the prefix stands."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from refold.reducers.composing import offered, sealed
@@ -8,10 +10,13 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import Input, Manifest, RunForked
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
+from refold.reducers.rewording import reworded
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import label
 from refold.reducers.vocabulary import Role
+
+_LISTED = 8  # messages that are named
 
 
 def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN) -> RunForked:
@@ -19,8 +24,9 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
 
     Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A request under
     way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a call that is not under
-    way, and for a message where calls are.
+    way, for a message where calls are, and for other words of messages that were shown before.
     """
+    _refuse_rewording(state, fact)
     redactor = redactor.under((fact.policy or state.policy).redact)
     tools = None if fact.tools is None else tuple(offered(tool, redactor) for tool in fact.tools)
     fact = msgspec.structs.replace(
@@ -46,6 +52,21 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
         again=bool(changed) and bool(state.request or state.summary),
     )
     return _said(state, fact, redactor.text(text), salt) if text else fact
+
+
+def _refuse_rewording(state: RunState, fact: RunForked) -> None:
+    found = reworded(state, fact.policy)
+    if found:
+        keys = ", ".join(sorted({key for keys in found.values() for key in keys}))
+        raise WrongUse(
+            f"run {state.setup.run}: the fork's policy has other texts for {keys}, and messages {_listed(found)} are shown in "
+            "these words already: give it the texts that the run's own policy has for them, or fork before they were"
+        )
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    some = sorted(numbers)
+    return ", ".join(map(str, some[:_LISTED])) + (", …" if len(some) > _LISTED else "")
 
 
 def _said(state: RunState, fact: RunForked, text: str, salt: bytes) -> RunForked:
