@@ -1,7 +1,7 @@
 """A snapshot is a cache that anybody with the file can edit: what it says against the log, no engine goes by."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,11 @@ import msgspec
 import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
+from refold.engine.journal import SNAPSHOT_EVERY
 from refold.engine.models.scripted import Line
 from refold.engine.result import RunResult
+from refold.reducers.events import PolicyAmended
+from refold.reducers.parsing import parse
 from refold.reducers.state import RunState, Setup
 from refold.replay import audit, state_at
 from refold.store import SqliteStore
@@ -154,7 +157,30 @@ async def test_what_has_happened_since_is_held_against_the_digest_in_the_log(
     await assert_as_the_log_says(path)
 
 
-async def test_a_snapshot_that_nobody_edited_is_used(tmp_path: Path) -> None:
+async def _as_it_is(path: Path) -> str:
+    return "r"
+
+
+async def _forked(path: Path) -> str:
+    script = [call("look") for _ in range(STEPS - 1)]
+    policy = {**POLICY, "limits": []}
+    agent = Agent(model=ScriptedModel([*script, say("And?")]), tools=[look], store=path, policy=policy)
+    await agent.fork("r", 2, fork_id="f").result()
+    return "f"
+
+
+async def _amended(path: Path) -> str:
+    run = agent(path, *[call("look") for _ in range(STEPS - 1)], say("And?")).resume("r")
+    run.put(PolicyAmended(at=2 * 10**18, policy=parse({**POLICY, "limits": []})))
+    run.send("Go on.")
+    await run.result()
+    return "r"
+
+
+@pytest.mark.parametrize("goes_on", [_as_it_is, _forked, _amended])
+async def test_a_snapshot_that_nobody_edited_is_used(
+    tmp_path: Path, goes_on: Callable[[Path], Awaitable[str]]
+) -> None:
     """Opening from a snapshot reads a few events by their numbers and kinds, and not the log from its first."""
     path, read = tmp_path / "runs.db", list[int]()
 
@@ -164,11 +190,12 @@ async def test_a_snapshot_that_nobody_edited_is_used(tmp_path: Path) -> None:
             return super().read(run, after, upto)
 
     await waiting(path)
+    name = await goes_on(path)
     async with await Watched.open(path) as store:
-        run = agent(path, say("Bye.")).resume("r", store=store)
+        run = agent(path, say("Bye.")).resume(name, store=store)
         run.send("Enough.")
         await run.result()
-        assert [after for after in read if not after] == []
         assert read
-        folded, _ = await state_at(store, "r")
+        assert all(after > SNAPSHOT_EVERY for after in read)
+        folded, _ = await state_at(store, name)
         assert folded == run.state

@@ -6,7 +6,7 @@ left who could still finish the first.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -35,7 +35,7 @@ def end(run: str) -> None:
 
 
 @asynccontextmanager
-async def acting(run: str) -> AsyncIterator[None]:
+async def acting(run: str) -> AsyncGenerator[None]:
     """An engine acts for the run while the block runs."""
     begin(run)
     try:
