@@ -131,6 +131,10 @@ class _Schedule:
         state = states.get(RUN)
         if state is None or not settled(state, states):
             return RUN
+        # One whose own engine died, beside another that waits for a person.
+        stray = next((run for run, each in states.items() if not settled(each, states)), None)
+        if stray is not None:
+            return stray
         while (below := waiting_below(state, states)) and state.asked_at is None:
             state = states[below[0]]
         return None if state.ended or not self.person.times else state.setup.run

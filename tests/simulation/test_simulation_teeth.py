@@ -10,6 +10,7 @@ import refold.engine.world
 from refold.engine import CallContext, Finished, Update
 from refold.engine.journal import Journal
 from refold.engine.loop import Loop
+from refold.engine.tenure import Tenure
 from refold.engine.updates import Subscription
 from refold.reducers.events import Event
 from refold.reducers.state import RunState
@@ -58,6 +59,15 @@ def believe(patch: Patch) -> None:
         self.state = after
 
     patch.setattr(Loop, "_read_again", read_again)
+
+
+def take_for_ones_own(patch: Patch) -> None:
+    """An engine takes what another wrote for its own where both lead to the same state."""
+
+    async def confirm(self: Tenure) -> None:
+        """Whoever has the lease."""
+
+    patch.setattr(Tenure, "confirm", confirm)
 
 
 def fence_nobody(patch: Patch) -> None:
@@ -116,6 +126,13 @@ def forget_epochs(patch: Patch) -> None:
         pytest.param(tell_first, "tools", [], "before it was", id="told before it is written"),
         pytest.param(tell_first, "tools", [], "before its dispatch", id="an effect before its intent"),
         pytest.param(believe, "tools", ["lose:append:3"], "before it was", id="believed written"),
+        pytest.param(
+            take_for_ones_own,
+            "retries",
+            ["kill:say:1", "rob:append:6"],
+            "the log has another",
+            id="another's event",
+        ),
         pytest.param(
             fence_nobody, "tools", ["rob:act:1", "kill:append:3"], "under token", id="an old lease goes on"
         ),

@@ -80,8 +80,6 @@ class Loop:
         tell: Callable[[Update], None],
         afterwards: Callable[[LateMaker], None],
         resumed: Maker | None,
-        *,
-        begins: bool,
     ) -> None:
         self.state = state
         self.journal, self._world, self._registry = journal, world, registry
@@ -92,8 +90,7 @@ class Loop:
         self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
         self._driving = False
         self._rests = False  # stopped because nothing can be done now
-        # Whether the log says that this engine is here: before it begins anything it must, for others to ask after it.
-        self._introduced = begins
+        self.introduced = False  # the log says that this engine is here, as it must before anything is begun
         self.children: dict[str, Run] = {}
         self.delegated = False  # a call was handed on to a child run
 
@@ -106,7 +103,7 @@ class Loop:
         """Record first that an engine took the run up: calls whose end nobody saw are in doubt then."""
         if self._resumed is not None and not self.state.ended:
             self._queue.appendleft(Queued(self._resumed))
-            self._introduced = True
+            self.introduced = True
 
     @property
     def waiting(self) -> bool:
@@ -261,8 +258,8 @@ class Loop:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
         if not self._awaited(queued):
             return
-        if self._resumed is not None and not (self._introduced or queued.late):
-            self._introduced = True
+        if self._resumed is not None and not (self.introduced or queued.late):
+            self.introduced = True
             await self._record(Queued(self._resumed))
         before, events = await self._written(queued)
         for place, event in enumerate(events):
@@ -301,6 +298,8 @@ class Loop:
             await anyio.sleep(wait)
             try:
                 self.state = await self.journal.load(self._registry)
+                # Another engine may have written just the same, but for its name: equal states do not tell.
+                await self.journal.tenure.confirm()
             except StoreUnavailable:
                 continue
             if self.state not in (before, after):

@@ -120,8 +120,7 @@ class Run:
     async def detach(self) -> str:
         """Record how the run begins, or what was said of it, and leave the rest to a worker. Its id.
 
-        Nothing is started here, so neither a model nor a tool is needed. Raises as `result`, and `WrongUse` where there
-        is nothing to record, or the run is driven here.
+        Nothing is started here: no model and no tool is needed. Raises as `result`, and `WrongUse` if nothing is to be said.
         """
         if self._background is not None or (self._opening is None and not self._inbox):
             raise WrongUse(f"run {self.id}: there is nothing to record, or it is driven here already")
@@ -318,18 +317,11 @@ class Run:
             setting.check(state)
         self._live.machine.set_state(str(state.agent_state))
         world.clock.start(state.at)
-        resumes, begins = resumed if setting.resumes else None, self._opening is not None
+        resumes = resumed if setting.resumes else None
         loop = self._loop = Loop(
-            state,
-            journal,
-            world,
-            setting.registry,
-            setting.salts,
-            self._told,
-            self._late,
-            resumes,
-            begins=begins,
+            state, journal, world, setting.registry, setting.salts, self._told, self._late, resumes
         )
+        loop.introduced = self._opening is not None  # by the fact with which it begins
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:
             loop.resume()
