@@ -346,9 +346,8 @@ class Loop:
 
     async def _reconcile(self, effect: Reconcile, scope: anyio.CancelScope) -> None:
         lease = await self.journal.tenure.assure()
-        other = await doer(
-            self.journal, self.state, effect
-        )  # before the tool looks: who goes later may have done it
+        # Before the tool looks: who is gone only afterwards may have done it in between.
+        other = await doer(self.journal, self.state, effect)
         arguments = self._arguments(effect)
         facts = await self._world.reconcile(effect, arguments, self.state, scope, lease.token, other)
         for make in facts[:-1]:

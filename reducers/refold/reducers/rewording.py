@@ -7,8 +7,10 @@ is shown what no digest covers: it is refused when it is made, and where a log h
 
 from collections.abc import Iterator
 
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.meanings.common import worded
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
+from refold.reducers.texts import TEXTS
 from refold.reducers.window import MessageRef, refs
 
 _SUMMARY = "summary"
@@ -18,15 +20,18 @@ def reworded(state: RunState, policy: Policy | None) -> dict[int, tuple[str, ...
     """The messages that would be shown in other words under this policy, by number: with the keys of those texts."""
     if policy is None:
         return {}
-    old, found = state.policy, dict[int, tuple[str, ...]]()
+    before, after = state.policy, worded(policy, state.policy)
+    found = dict[int, tuple[str, ...]]()
     for ref in _to_be_shown(state):
-        # A key that the new policy lacks keeps the words that it had.
-        others = {
-            key for key in set(_keys(ref)) if policy.texts.get(key, text_of(old, key)) != text_of(old, key)
-        }
+        others = {key for key in _keys(ref) if _words(before, key) != _words(after, key)}
         if others:
             found[ref.number] = tuple(sorted(others))
     return found
+
+
+def _words(policy: Policy, key: str) -> str | None:
+    # As `text_of`, but for a key that only a forged log can name.
+    return policy.texts.get(key) or TEXTS.get(key)
 
 
 def _to_be_shown(state: RunState) -> Iterator[MessageRef]:

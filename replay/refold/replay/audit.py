@@ -84,9 +84,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What was re-derived, and what was found.
 
     `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a guard
-    could not be asked again, or whose words no digest covers, `unjudged` counts all, `blind` names such guards and why; `damaged` is set when the log
-    itself could not be followed to its end. `imported`: its decisions were derived when a transcript was imported, and no
-    agent was ever held to them.
+    could not be asked again, or a request shows words that no digest covers, `unjudged` counts all, `blind` names such
+    guards and why; `damaged` is set when the log itself could not be followed to its end. `imported`: its decisions
+    were derived when a transcript was imported, and no agent was ever held to them.
     """
 
     run: str
