@@ -83,24 +83,23 @@ class Workers:
         self._lease = lease
 
     def kill_one(self, chance: random.Random) -> bool:
-        """Kill one that is at work, or stands still, and start another in its place. Whether there was one."""
+        """Kill one that is at work, and start another in its place. Whether there was one."""
         place = self._one(chance)
         if place is None:
             return False
         process, _ = self._running[place]
         process.send_signal(signal.SIGKILL)
         process.wait()
-        self._still.pop(place, None)
         self._running[place] = self._started()
         return True
 
     def stop_one(self, chance: random.Random) -> bool:
         """Have one that is at work stand still, mostly for longer than its leases are good for. Whether there was one."""
         place = self._one(chance)
-        if place is None or place in self._still or len(self._still) + 1 == len(self._running):
+        if place is None or len(self._still) + 1 == len(self._running):
             return False
         self._running[place][0].send_signal(signal.SIGSTOP)
-        self._still[place] = time.monotonic() + self._lease * chance.uniform(0.5, 3)
+        self._still[place] = time.monotonic() + self._lease * chance.uniform(0.5, 4)
         return True
 
     def wake(self, *, everybody: bool = False) -> None:
@@ -110,7 +109,8 @@ class Workers:
             self._running[place][0].send_signal(signal.SIGCONT)
 
     def _one(self, chance: random.Random) -> int | None:
-        at_work = [place for place, (_, at_work) in enumerate(self._running) if at_work.exists()]
+        known = [place for place in range(len(self._running)) if place not in self._still]
+        at_work = [place for place in known if self._running[place][1].exists()]
         return chance.choice(at_work) if at_work else None
 
     def close(self) -> None:
@@ -140,7 +140,8 @@ def storm(
     chance = random.Random(seed)
     figures = Figures(runs=runs, workers=workers)
     began = time.monotonic()
-    crew = Workers(folder, workers, steps, at_once=1 + runs // workers, lease=lease)
+    # With room for the runs of those that stand still.
+    crew = Workers(folder, workers, steps, at_once=1 + 2 * runs // workers, lease=lease)
     try:
         while time.monotonic() - began < seconds or (
             min(figures.kills, figures.stops) < at_least and anyio.run(_going, folder)
