@@ -13,7 +13,7 @@ from refold.engine.outcomes import sent_digest
 from refold.engine.world import request_for
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
-from refold.reducers.events import ModelRequested, ModelResponded
+from refold.reducers.events import ModelRequested, ModelResponded, StateChanged
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.replay import events, state_at
@@ -23,9 +23,11 @@ from refold.store.protocol import Store
 
 Sent = Literal["agrees", "differs", "unknown"]
 
+_UNASKED: tuple[Sent, str] = "unknown", "the source shows no request after this"
+
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """`view` as JSON: the request of a turn, made at event `seq`.
+    """`view` as JSON: the request of a turn, made at event `seq`; where it was not `asked`, what it would have shown there.
 
     `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came, where the
     answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why` says which. `tools_known`
@@ -40,6 +42,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     sent: Sent
     unknown_why: str = ""
+    asked: bool = True
     tools_known: bool = True
     settings_known: bool = True
 
@@ -72,11 +75,13 @@ async def view_command(screen: Screen, place: Place, typed: str) -> int:
 async def _view(store: Store, run: str, upto: int | None) -> View:
     state = await _asked(store, run, upto)
     effect = next((each for each in next_effects(state) if isinstance(each, CallModel)), None)
+    if effect is None and state.unasked:
+        effect = CallModel(seq=state.seq, step=state.spent.steps + 1, attempt=1)
     if effect is None:
         raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
     request = request_for(effect, state, await words_of(store, run, state))
     imported = await _imported(store, run, state.seq)
-    sent, unknown = await _sent(store, run, state.seq, request)
+    sent, unknown = _UNASKED if state.unasked else await _sent(store, run, state.seq, request)
     return View(
         run=run,
         seq=state.seq,
@@ -86,17 +91,22 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
         request=request,
         sent=sent,
         unknown_why=unknown,
+        asked=not state.unasked,
         tools_known=bool(state.setup.tools) or not imported,
         settings_known=bool(request.settings) or not imported,
     )
 
 
 async def _asked(store: Store, run: str, upto: int | None) -> RunState:
-    """The state right after the last request at or before event `upto`. No guard has a say in what a model sees."""
+    """The state right after the last request at or before event `upto`; also where an imported run's source shows none.
+
+    No guard has a say in what a model sees.
+    """
     state, asked = NEW, None
     async for stored, event in events(store, run, upto):
         state = folded(state, stored, event, NO_GUARDS)
-        asked = state if isinstance(event, ModelRequested) else asked
+        ends = isinstance(event, StateChanged) and state.unasked
+        asked = state if isinstance(event, ModelRequested) or ends else asked
     if asked is not None:
         return asked
     if upto is None:
@@ -130,8 +140,9 @@ async def _sent(store: Store, run: str, seq: int, request: ModelRequest) -> tupl
 def _tell_view(screen: Screen, found: View) -> None:
     request = found.request
     tries = f", attempt {found.attempt}" if found.attempt > 1 else ""
+    asked, saw = ("asked", "saw") if found.asked else ("not asked", "would have seen")
     screen.heading(
-        f"run {found.run}, turn {found.step}{tries}, asked at event {found.seq}: what {found.model} saw"
+        f"run {found.run}, turn {found.step}{tries}, {asked} at event {found.seq}: what {found.model} {saw}"
     )
     for number, message in enumerate(request.messages, 1):
         screen.say()

@@ -85,7 +85,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
-        waits = state.agent_state is AgentState.WAITING_FOR_INPUT
+        # Where an imported run's source ends nobody is asked: the fork asks the model, and the message goes with it.
+        waits = state.agent_state is AgentState.WAITING_FOR_INPUT and not state.unasked
         if waits and self.say:
             _refuse_message(state)
 

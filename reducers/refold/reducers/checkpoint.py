@@ -94,6 +94,7 @@ def _projection_3(state: RunState) -> dict[str, Any]:
         "others": (state.model, state.eased, state.unattended),
         # Of imported runs only: no log that was written before there were any digests otherwise.
         **({} if state.observed is None else {"observed": state.observed}),
+        **({"unasked": True} if state.unasked else {}),
     }
 
 

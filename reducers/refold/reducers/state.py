@@ -267,6 +267,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
     request that follows is not made yet, `eased` that its window was cut since; `pruned_by`: the pass whose summary came back since the last request.
     `deferred`: a limit that ends the run once the batch is done. `unattended`: who wrote last began nothing of it.
+    `unasked`: the source of an imported run ends here, with a request that it does not show.
     """
 
     setup: Setup = Setup()
@@ -303,6 +304,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     guards: tuple[Watch, ...] = ()
     unattended: bool = False
+    unasked: bool = False
 
     @property
     def policy(self) -> Policy:

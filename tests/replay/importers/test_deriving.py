@@ -64,7 +64,27 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
     ("items", "log"),
     [
         pytest.param([answered("hi")], [*STARTED, *WAITS], id="an answer ends a turn, and waits"),
-        pytest.param([], STARTED, id="a run without an answer has its request open"),
+        pytest.param([], ["run_started", "state_changed"], id="a run without an answer asked for none"),
+        pytest.param(
+            [answered("a", "1:x"), returned("1", "o")],
+            [*STARTED, *CALLS, "tool_returned", "state_changed", "state_changed"],
+            id="after the last result of a source nothing was asked",
+        ),
+        pytest.param(
+            [answered("a", "1:x"), said("and?"), returned("1", "o")],
+            [*STARTED, *CALLS, "context_observed", "tool_returned", "state_changed", "state_changed"],
+            id="nor after what a person said meanwhile",
+        ),
+        pytest.param(
+            [answered("a"), said("and?"), said("note", Role.SYSTEM, "harness")],
+            [*STARTED, *WAITS, "context_observed", "state_changed", "state_changed"],
+            id="nor after what the harness said behind it",
+        ),
+        pytest.param(
+            [answered("a"), FAILED],
+            [*STARTED, *WAITS, "context_observed", *ASKED_AGAIN, "model_failed", "retry_scheduled"],
+            id="a failure shows that it was asked, and at the end not that it was asked again",
+        ),
         pytest.param(
             [answered("a", "1:x", "2:y"), returned("2", "o2"), returned("1", "o1"), answered("b")],
             [*STARTED, *CALLS, "tool_returned", "tool_returned", *ASKED_AGAIN, *WAITS],
@@ -167,8 +187,8 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
         ),
         pytest.param(
             [answered("a"), said("and?")],
-            [*STARTED, *WAITS, "input_received", *ASKED_AGAIN],
-            id="a prompt without an answer has its request open",
+            [*STARTED, *WAITS, "input_received", "state_changed", "state_changed"],
+            id="a prompt without an answer asked for none",
         ),
         pytest.param(
             [answered("a"), said("/exit", by="harness")],

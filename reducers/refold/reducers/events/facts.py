@@ -66,7 +66,8 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
     the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is known.
     `task` is the index (from 0) of the message that is the task; None: of the first user message. `worker` is the process
-    that began it, `host:pid:birth`, "" where nobody says.
+    that began it, `host:pid:birth`, "" where nobody says. `unasked`: the source of an imported run shows no request after
+    this, so none is decided.
     """
 
     run: str
@@ -87,6 +88,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     context: Count | None = None
     task: Count | None = None
     worker: str = ""
+    unasked: bool = False
     digest: str = ""
     content: Opening | None = None
 
@@ -220,7 +222,8 @@ class Output(Content, frozen=True, kw_only=True):
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     """A call ended. `size` is in UTF-8 bytes, before the cap; `cut` says that the cap took something away.
 
-    `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them.
+    `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
+    in `run_started`.
     """
 
     call: str
@@ -231,6 +234,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     tokens: Count = 0
     preview: Count = 0
     duration: Count = 0
+    unasked: bool = False
     digest: str = ""
     content: Output | None = None
 
@@ -272,12 +276,13 @@ class Input(Content, frozen=True, kw_only=True):
 
 
 class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
-    """A person answered: with a message, or about calls that wait for approval."""
+    """A person answered: with a message, or about calls that wait for approval. `unasked`: as in `run_started`."""
 
     by: str = "user"
     approvals: tuple[ApprovalAnswer, ...] = ()
     chars: Count = 0
     tokens: Count = 0
+    unasked: bool = False
     digest: str = ""
     content: Input | None = None
 
@@ -294,7 +299,7 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
     `messages` join: each right behind the message that `after` names for it, and its results (0: in front), or, without
     `after`, at the end; their `unit` is an index into them. `kept` are the earlier messages that stayed, None: all of them; what left
     does so where the policy's pass `observed` carries it out. `why` is the source's word for it; `goes_on`: the model
-    was asked again though nobody had said anything.
+    was asked again though nobody had said anything; `unasked`, as in `run_started`: it was going to be.
     """
 
     messages: tuple[MessageSize, ...] = ()
@@ -302,6 +307,7 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
     kept: Ranges | None = None
     why: str = ""
     goes_on: bool = False
+    unasked: bool = False
     digest: str = ""
     content: Opening | None = None
 

@@ -46,7 +46,8 @@ def no_longer_asked(state: RunState) -> RunState:
     """The state after a person, or their time, answered what was asked: how long that took is known now."""
     assert state.asked_at is not None
     waited = state.spent.person_wait + state.at - state.asked_at
-    return replace(state, spent=replace(state.spent, person_wait=waited), asked_at=None, approval=None)
+    spent = replace(state.spent, person_wait=waited)
+    return replace(state, spent=spent, asked_at=None, approval=None, unasked=False)
 
 
 def worded(policy: Policy, old: Policy) -> Policy:

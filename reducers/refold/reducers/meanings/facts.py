@@ -76,8 +76,8 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
         )
         window = append(window, ref)
     mark = Mark(at=state.at)
-    count = len(event.messages)
-    return replace(state, setup=setup, window=window, messages=count, lineage=mark, origin=mark, turn=mark)
+    marked = replace(state, lineage=mark, origin=mark, turn=mark, unasked=event.unasked)
+    return replace(marked, setup=setup, window=window, messages=len(event.messages))
 
 
 def started_setup(event: RunStarted) -> Setup:
@@ -182,6 +182,8 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     if not call.dispatched:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     call = replace(call, error=event.error)
+    if event.unasked:
+        state = replace(state, unasked=True)
     return found_out(ended(state, call, event.chars, event.tokens, event.digest, event.preview))
 
 
@@ -225,7 +227,8 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
         return state
     state = said(state, Role.USER, event.chars, event.tokens, event.digest)
     last = replace(state.answer, empties=0) if state.answer else None
-    return replace(state, turn=Mark(at=state.at, spent=state.spent), answer=last, parts=())
+    mark = Mark(at=state.at, spent=state.spent)
+    return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)
 
 
 def summary_returned(state: RunState, event: SummaryReturned) -> RunState:

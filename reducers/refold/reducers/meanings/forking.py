@@ -7,7 +7,7 @@ from refold.reducers.checkpoint import offer_digest
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, postponed, said, weight, worded
+from refold.reducers.meanings.common import found_out, no_longer_asked, postponed, said, weight, worded
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -19,6 +19,8 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     state = _left_open(_later(state, event.downtime), event)
     if event.again:
         state = _withdrawn(state)
+    if state.unasked:  # that the parent's source ends here ends nothing here
+        state = no_longer_asked(state) if state.asked_at is not None else replace(state, unasked=False)
     mark = Mark(at=state.at, spent=state.spent)
     state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
     if event.chars:

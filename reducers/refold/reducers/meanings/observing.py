@@ -29,7 +29,7 @@ def context_observed(state: RunState, event: ContextObserved) -> RunState:
     state = replace(state, observed=observed, messages=upto + len(event.messages))
     if state.batch is None:
         state = joined(state)
-    return _asked_again(state) if event.goes_on else state
+    return _asked_again(state, event) if event.goes_on else state
 
 
 def _check(state: RunState, event: ContextObserved) -> None:
@@ -73,11 +73,11 @@ def _joining(state: RunState, event: ContextObserved) -> tuple[Joining, ...]:
     )
 
 
-def _asked_again(state: RunState) -> RunState:
+def _asked_again(state: RunState, event: ContextObserved) -> RunState:
     waits = state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is not None
     if not waits or state.batch is not None:
         raise _unexpected(f"the run is {state.agent_state}: it goes on by itself")
-    return replace(no_longer_asked(state), parts=())
+    return replace(no_longer_asked(state), parts=(), unasked=event.unasked)
 
 
 def _unexpected(why: str) -> UnexpectedEvent:

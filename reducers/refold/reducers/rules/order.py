@@ -105,7 +105,16 @@ def answered(state: RunState, fact: Fact) -> Flow | None:
         return one(move(state, Trigger.ANSWERED, "unanswered", sentence))
     if isinstance(fact, ContextObserved):
         return one(move(state, Trigger.ANSWERED, "went_on", "the model was asked again without a message"))
+    if isinstance(fact, RunForked):
+        return one(move(state, Trigger.ANSWERED, "went_on", "the fork goes on where the source ended"))
     return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
+
+
+def source_ends(state: RunState, fact: Fact) -> Flow | None:
+    """Before anything is judged of a request that an imported run's source does not show: it was not made."""
+    if not state.unasked:
+        return None
+    return one(move(state, Trigger.ASK, "source_ends", "the source ends here, and shows no request after this"))
 
 
 _RUN_CALLS = (turned_down, Guards(Place.ON_APPROVAL), dispatch)
@@ -115,6 +124,7 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
         Phase.REQUEST: (
             asked_to_stop,
             answered,
+            source_ends,
             TimeLimits(every=False),
             Limits("preflight", BEFORE + COUNTED),
             progress(before_history=True),

@@ -59,13 +59,18 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def unasked(self) -> bool:
+        """Whether the source ends here, and neither answer, failure nor interruption shows that the model was asked."""
+        return self.asked is None and self.cancel is None
+
+    @property
     def wants(self) -> bool:
         """Whether the model was asked, or was going to be when the source ends."""
         return self.asked is not None or any(each.by == "user" for each in self.said)
 
 
 def bridged(log: Writer, gap: Gap) -> Plan:
-    """Tell a gap. Afterwards the request that `gap.asked` answers is open."""
+    """Tell a gap. Afterwards the request that `gap.asked` answers is open; where the source ends, none is."""
     batch = log.state.batch
     waiting = [
         Open(call.id, call.name, log.provider_ids.get(call.id, ""))
@@ -89,7 +94,7 @@ def bridged(log: Writer, gap: Gap) -> Plan:
         telling.cancel(log, gap.cancel)
     last = None if held is None else gap.items[held]
     if held is not None and isinstance(last, Returned):
-        telling.result(log, last, pairs[held])
+        telling.result(log, last, pairs[held], unasked=gap.unasked)
     if settles and missing:
         telling.no_result(log, missing[-1], gap.asked or gap.cancel)
     if gap.asked is not None:
@@ -156,10 +161,10 @@ def _tell_context(log: Writer, gap: Gap, plan: Plan) -> None:
     waits = log.state.agent_state is AgentState.WAITING_FOR_INPUT
     goes_on = waits and gap.wants and plan.asker is None
     if plan.said:
-        telling.said(log, plan.said, goes_on=goes_on and plan.change is None)
+        telling.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
     if plan.change is not None and gap.prompt is not None:
-        telling.change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on)
+        telling.change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
     elif goes_on and not plan.said and gap.asked is not None:
         telling.went_on(log, gap.asked)
     if plan.asker is not None:
-        telling.asked(log, plan.asker)
+        telling.asked(log, plan.asker, unasked=gap.unasked)

@@ -96,7 +96,7 @@ class Deriving:
         """Come to the request that `asked` answers, or to the end of the source."""
         items, self._gap = self._gap, []
         if not self._log.state.seq:
-            self._begin(items, asked)
+            self._begin(items, asked, unasked=asked is None and cancel is None)
             if cancel is not None:
                 telling.cancel(self._log, cancel)
                 telling.cancelled_request(self._log, cancel)
@@ -121,14 +121,14 @@ class Deriving:
             halves = int(bool(plan.halves))
             self.fit = self.fit.plus(msgspec.structs.replace(Fit(halves=halves), **{verdict: 1}))
 
-    def _begin(self, items: list[Item], asked: Asked | None) -> None:
+    def _begin(self, items: list[Item], asked: Asked | None, *, unasked: bool) -> None:
         start = opened(items)
         began = next((each for each in items if isinstance(each, RunBegan)), RunBegan(position="", key=""))
         model = began.model or (asked.model if isinstance(asked, Answered) else "")
         at = began_at(items, asked)
         seq = self._log.tell(
             lambda _, at, salt: composing.started(
-                self._started(began, at, model, start), start.messages, salt
+                self._started(began, at, model, start, unasked=unasked), start.messages, salt
             ),
             Item(position=began.position, at=at),
             *start.messages,
@@ -153,7 +153,7 @@ class Deriving:
             problem = "the run begins with a call without its result, or a result without its call"
             self._log.diagnose("half_pair", problem, began, seq=seq)
 
-    def _started(self, began: RunBegan, at: int, model: str, start: Opening) -> RunStarted:
+    def _started(self, began: RunBegan, at: int, model: str, start: Opening, *, unasked: bool) -> RunStarted:
         labels = {
             SOURCE_LABEL: self._origin.format,
             "source.file": self._origin.file,
@@ -170,6 +170,7 @@ class Deriving:
             agent=began.agent,
             labels={**began.labels, **labels},
             task=start.task,
+            unasked=unasked,
         )
 
     def _end(self, item: RunEnded) -> None:

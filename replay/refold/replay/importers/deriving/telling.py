@@ -90,12 +90,12 @@ def failure(log: Writer, item: RequestFailed) -> None:
     log.record(item, seq)
 
 
-def result(log: Writer, item: Returned, pair: Paired) -> None:
-    """A call ended."""
+def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
+    """A call ended; `unasked`: nothing shows that the model was asked then."""
     seq = log.tell(
         lambda state, at, salt: composing.returned(
             state,
-            ToolReturned(at=at, call=pair.call, error=item.error, duration=item.duration),
+            ToolReturned(at=at, call=pair.call, error=item.error, duration=item.duration, unasked=unasked),
             item.output,
             pair.name,
             sha256_of(item.output),
@@ -122,13 +122,16 @@ def no_result(log: Writer, call: str, item: Item | None) -> None:
     log.diagnose("result_missing", problem, item, seq=seq)
 
 
-def said(log: Writer, items: Sequence[Said], *, goes_on: bool = False) -> None:
-    """Messages joined the conversation; `goes_on`: and the model was asked."""
+def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
+    """Messages joined the conversation; `goes_on`: and the model was asked, or, `unasked`, was going to be."""
     messages = [said_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
     seq = log.tell(
         lambda state, at, salt: observed(
-            state, ContextObserved(at=at, why=why, goes_on=goes_on), messages, salt
+            state,
+            ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
+            messages,
+            salt,
         ),
         items[-1],
         *messages,
@@ -137,12 +140,19 @@ def said(log: Writer, items: Sequence[Said], *, goes_on: bool = False) -> None:
         log.record(item, seq)
 
 
-def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool) -> None:
-    """The source's harness changed what the model is shown."""
+def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, unasked: bool) -> None:
+    """The source's harness changed what the model is shown; `goes_on` and `unasked` as in `said`."""
     seq = log.tell(
         lambda state, at, salt: observed(
             state,
-            ContextObserved(at=at, after=made.after, kept=made.kept, why=why, goes_on=goes_on),
+            ContextObserved(
+                at=at,
+                after=made.after,
+                kept=made.kept,
+                why=why,
+                goes_on=goes_on,
+                unasked=goes_on and unasked,
+            ),
             made.messages,
             salt,
         ),
@@ -169,10 +179,12 @@ def waited(log: Writer, item: Item) -> None:
         log.record(_place(item), seq, "implied")
 
 
-def asked(log: Writer, item: Said) -> None:
-    """Somebody said something and waits for an answer."""
+def asked(log: Writer, item: Said, *, unasked: bool) -> None:
+    """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
     seq = log.tell(
-        lambda state, at, salt: composing.received(state, InputReceived(at=at, by=item.by), item.text, salt),
+        lambda state, at, salt: composing.received(
+            state, InputReceived(at=at, by=item.by, unasked=unasked), item.text, salt
+        ),
         item,
         Message(role=Role.USER, text=item.text),
     )
