@@ -46,15 +46,57 @@ def listed(refold: Refold, store: Path) -> list[dict[str, Any]]:
 
 
 def test_how_its_source_ended_a_run_is_told(refold: Refold, store: Path, limited: str) -> None:
-    """`ls`, `show`, a ticket, a page and `stats` say by what the source ended a run that is still open here."""
-    assert "RUNNING (source: limit:steps)" in refold("ls", "--store", store).out
-    assert "RUNNING (source: limit:steps)" in refold("show", limited, "--store", store).out
+    """`ls`, `show`, exports, a page and `stats` say by what the source ended a run that is still open here."""
+    says = "ended by a limit of its harness: steps (info.exit_status=LimitsExceeded)"
+    (line,) = [line for line in refold("ls", "--store", store).out.splitlines() if limited in line]
+    assert "  limit: steps  " in line
+    assert "WAITING" not in line
+    shown = refold("show", limited, "--store", store).out.splitlines()
+    assert says in shown
+    assert "derived  WAITING_FOR_INPUT" in shown
+    document = json.loads(refold("show", limited, "--store", store, "-o", "json").out)
+    row = listed(refold, store)[0]
+    for told in (document, row):
+        assert ("limit:steps", says, []) == (told["source_end"], told["source_says"], told["unanswered"])
     ticket = refold("export", limited, "--to", "markdown", "--store", store).out
-    assert "- State: RUNNING (source: `limit:steps`)" in ticket
-    assert "limit:steps" == reported(store, limited).about.source_end
+    assert f"- Ended: `{says}`\n- Derived state: WAITING_FOR_INPUT\n" in ticket
+    for format_ in ("otel", "openai"):
+        assert says in refold("export", limited, "--to", format_, "--store", store).out
+    about = reported(store, limited).about
+    assert ("limit:steps", says) == (about.source_end, about.source_says)
     counted = json.loads(refold("stats", limited, "--store", store, "-o", "json").out)["counts"]
     assert {"limit:steps": 1} == counted["source_ends"]
     assert "ended by source" in refold("stats", limited, "--store", store).out
+
+
+@pytest.mark.parametrize(
+    ("calls", "brief", "says"),
+    [
+        pytest.param(["Bash"], "open, 1 call unanswered", "1 call has no result (Bash)", id="one"),
+        pytest.param(
+            ["Bash", "Read"], "open, 2 calls unanswered", "2 calls have no result (Bash, Read)", id="two"
+        ),
+        pytest.param(
+            list("abcdefg"),
+            "open, 7 calls unanswered",
+            "7 calls have no result (a, b, c, d, e, and 2 more)",
+            id="many",
+        ),
+    ],
+)
+def test_calls_without_a_result_are_named(
+    refold: Refold, store: Path, tmp_path: Path, calls: list[str], brief: str, says: str
+) -> None:
+    """Where a source ends with calls under way, how many and which ones."""
+    made = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in calls
+    ]
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps([SAID[0], {"role": "assistant", "content": "", "tool_calls": made}]))
+    assert 0 == refold("import", file, "--store", store).code
+    assert brief in refold("ls", "--store", store).out
+    assert f"the source ends open; {says}" in refold("show", "@last", "--store", store).out
+    assert calls == listed(refold, store)[0]["unanswered"]
 
 
 def test_what_nobody_recorded_is_no_number(refold: Refold, store: Path, untold: str) -> None:
@@ -62,7 +104,7 @@ def test_what_nobody_recorded_is_no_number(refold: Refold, store: Path, untold: 
     about = reported(store, untold).about
     assert (False, "-", "0") == (about.counted, about.duration, about.started)
     (line,) = [line for line in refold("ls", "--store", store).out.splitlines() if untold in line]
-    assert ["2", "-", "-"] == line.split(")")[1].split()[:3]
+    assert ["finished", "2", "-", "-"] == line.split()[2:6]
     shown = refold("show", untold, "--store", store).out
     assert "tokens unknown" in shown
     assert "time unknown" in shown

@@ -95,11 +95,9 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return hostile.line(remark(event))
 
 
-def standing(state: str, code: str | None = None, source_end: str = "") -> str:
-    """How a run stands: `RUNNING (source: limit:steps)` where it was imported, and ended by what its source says."""
-    said = [code] if code else []
-    said += [f"source: {source_end}"] if source_end else []
-    return hostile.line(f"{state} ({', '.join(said)})") if said else state
+def standing(state: str, code: str | None) -> str:
+    """How a run stands: `MAX_STEPS (step_limit)`."""
+    return hostile.line(f"{state} ({code})") if code else state
 
 
 def result(event: ToolReturned, most: int = _SHOWN) -> str:

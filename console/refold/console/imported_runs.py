@@ -8,9 +8,10 @@ from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers import codec
 from refold.reducers.errors import Damaged
 from refold.reducers.events import SourceRecorded
-from refold.replay.importers.deriving.writing import END, Derived
+from refold.replay.importers.deriving.writing import Derived
 from refold.replay.importers.importing import RunReading
 from refold.replay.reading import event_of
+from refold.replay.source_words import END
 from refold.store.protocol import Record, Store, Stored
 
 EVENTS, BYTES = 1024, 4 << 20

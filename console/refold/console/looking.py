@@ -16,11 +16,13 @@ from refold.reducers.machine import TERMINAL
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.reading import NO_GUARDS, event_of
+from refold.replay.source_words import SourceEnd
 from refold.replay.timeline import CallRow, Summary, Timeline, TurnRow, summary, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70
+_SAID = 300
 _MOVED = "state_changed"
 _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -29,7 +31,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run in `ls` as JSON. Instants are nanoseconds since the epoch, `tokens` input and output together.
 
-    `unpriced` counts answers without a known price; `source_end` is how an imported run ended by its source, `started` 0 where that told no times.
+    `unpriced` counts answers without a known price; `source_end` is how an imported run ended by its source, `source_says` that as a sentence, `goes_on_in` the run that has the rest, `unanswered` names calls without a result; `started` is 0 where the source told no times.
     `engine` says who drives it, or that it waits for a worker. A fork goes on from event `forked_at` of `forked_from`. `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
     """
 
@@ -47,6 +49,9 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     cost_nanousd: int = 0
     unpriced: int = 0
     source_end: str = ""
+    source_says: str = ""
+    goes_on_in: str = ""
+    unanswered: tuple[str, ...] = ()
     engine: Claimed | None = None
     forked_from: str = ""
     forked_at: int = 0
@@ -150,9 +155,10 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     screen.pairs([*pairs, ("started", figures.clock(told.started))])
     screen.say()
     last = await _table(screen, rows)
-    ending = f": {told.reason} ({told.code})" if told.code else ""
-    screen.heading(f"{describing.standing(told.agent_state, None, told.source_end)}{ending}")
-    pairs = [("limit", figures.hit(told.limit))] if told.limit else []
+    ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
+    screen.heading(hostile.line(told.source_says, _SAID) or ending)
+    pairs = [("derived", ending)] if told.source_says else []
+    pairs += [("limit", figures.hit(told.limit))] if told.limit else []
     pairs += [("spent", spent), ("events", f"1 to {told.events}")]
     screen.pairs(pairs + ([("damaged", told.damaged)] if told.damaged else []))
     return last
@@ -286,6 +292,9 @@ async def _run_line(store: Store, run: str) -> RunLine:
         cost_nanousd=told.cost_nanousd,
         unpriced=told.unpriced,
         source_end=told.source_end,
+        source_says=told.source_says,
+        goes_on_in=told.goes_on_in,
+        unanswered=told.unanswered,
         engine=None if told.code else await claimed(store, run),
         forked_from=told.forked_from,
         forked_at=told.forked_at,
@@ -315,8 +324,10 @@ def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = 
 
 
 def _cells(run: RunLine) -> list[str]:
-    code = run.code if run.state != "COMPLETED" else None
-    state = describing.standing(run.state, code, run.source_end)
+    state = describing.standing(run.state, run.code if run.state != "COMPLETED" else None)
+    if run.source_end:
+        ended = SourceEnd(end=run.source_end, run=run.goes_on_in)
+        state = hostile.line(ended.brief(len(run.unanswered)))
     if run.engine is not None:
         state = f"{state}, {run.engine}"
     if run.forked_from:

@@ -1,4 +1,4 @@
-"""What of the remarks of an imported source is worth a word beside what was derived: its own decisions."""
+"""What of the remarks of an imported source is worth a word beside what was derived: its own decisions, and its end."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,8 +6,13 @@ from types import MappingProxyType
 import msgspec
 
 from refold.reducers.events import ContextObserved, Event, RunForked, SourceRecorded
+from refold.reducers.state import RunState
 
-_END = "end:"
+END = "end:"
+"""How the record of a run's end says so: the last that an import writes of a run. A later one supersedes it."""
+
+GOES_ON = "goes_on:"
+"""How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
 
 _CUTS = frozenset({"compaction", "condensation", "microcompaction", "trim"})
 _DECIDED = _CUTS | frozenset(
@@ -81,15 +86,88 @@ def cuts(what: str) -> bool:
     return what in _CUTS
 
 
-def source_end(event: Event, before: str = "") -> str:
-    """How its source ended the run, once `event` is known too: `finished`, `limit:steps`; "" while nothing said so.
+class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How its source ended an imported run. `end` is `finished`, `limit:steps`, …, `goes_on`; "" while nothing said so.
 
-    What goes on from there is another run's, and no source ended it.
+    `said` is where the source says so, in its own words; None: erased. Of one that `goes_on`: up to event `after` it is in
+    the run `run` too, which has the rest.
+    """
+
+    end: str = ""
+    said: str | None = ""
+    run: str = ""
+    after: int = 0
+
+    def brief(self, unanswered: int) -> str:
+        """The end in a few words, for a column: `open, 2 calls unanswered`."""
+        words = f"goes on in {self.run}" if self.run else self.end.replace(":", ": ", 1)
+        words = "end unknown" if words == "unknown" else words
+        calls = "call" if unanswered == 1 else "calls"
+        return f"{words}, {unanswered} {calls} unanswered" if words and unanswered else words
+
+    def sentence(self, unanswered: tuple[str, ...]) -> str:
+        """The end as a person says it; `unanswered` are the names of the calls that have no result."""
+        if not self.end:
+            return ""
+        kind, _, which = self.end.partition(":")
+        told = _SENTENCES.get(kind, f"the source says {self.end}") + (f": {which}" if kind == "limit" else "")
+        if self.run:
+            told = f"the source went on: up to event {self.after} it is in run {self.run} too, which has the rest"
+        elif unanswered:
+            calls = "1 call has" if len(unanswered) == 1 else f"{len(unanswered)} calls have"
+            told += f"; {calls} no result ({_named(unanswered)})"
+        elif self.said is None:
+            told += " (where it says so was erased)"
+        elif self.said:
+            told += f" ({self.said})"
+        return told
+
+
+_SENTENCES = {
+    "finished": "finished, by its source",
+    "limit": "ended by a limit of its harness",
+    "cancelled": "a person stopped it",
+    "guardrail": "a guardrail of its harness ended it",
+    "error": "an error ended it",
+    "open": "the source ends open",
+    "unknown": "the source does not say how it ended",
+}
+_MOST_NAMED = 5
+
+
+def unanswered(state: RunState) -> tuple[str, ...]:
+    """The names of the calls that have no result, in their order."""
+    return tuple(call.name for call in (state.batch.calls if state.batch else ()) if call.result is None)
+
+
+def source_says(state: RunState, end: SourceEnd) -> dict[str, str]:
+    """`source_end` and `source_says`, for what is written of a run; nothing of one that no source ended."""
+    return {"source_end": end.end, "source_says": end.sentence(unanswered(state))} if end.end else {}
+
+
+def _named(calls: tuple[str, ...]) -> str:
+    more = len(calls) - _MOST_NAMED
+    return ", ".join([*calls[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def source_end(event: Event, before: SourceEnd) -> SourceEnd:
+    """How its source ended the run, once `event` is known too: the last that says so counts.
+
+    What goes on from there in a fork is another run's, and no source ended it.
     """
     match event:
-        case SourceRecorded(what=what) if what.startswith(_END):
-            return what.removeprefix(_END)
+        case SourceRecorded(what=what) if what.startswith(END):
+            return _ended(event, what.removeprefix(END))
         case RunForked():
-            return ""
+            return SourceEnd()
         case _:
             return before
+
+
+def _ended(event: SourceRecorded, end: str) -> SourceEnd:
+    if end.startswith(GOES_ON):
+        return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
+    if event.digest and event.content is None:
+        return SourceEnd(end=end, said=None)
+    first = event.content.text.partition("\n")[0] if event.content else ""
+    return SourceEnd(end=end, said="" if first.startswith("{") else first)  # the rest of the record stands behind it

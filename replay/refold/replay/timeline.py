@@ -40,7 +40,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay.reading import event_of, events, folded, stored_events
-from refold.replay.source_words import context_remark, cuts, source_end, source_remark
+from refold.replay.source_words import SourceEnd, context_remark, cuts, source_end, source_remark, unanswered
 from refold.store.protocol import Store
 
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
@@ -98,7 +98,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
-    nanoseconds since the epoch, 0 where a transcript told none. `source_end`: how its source ended an imported run. A fork goes on from event `forked_at` of the run `forked_from`. `damaged` says where the log could not be read any further.
+    nanoseconds since the epoch, 0 where a transcript told none. `source_end` is how its source ended an imported run,
+    `source_says` that as a sentence; `goes_on_in` the run that has the rest, where a grown source was imported later; `unanswered` are
+    the names of calls without a result. A fork goes on from event `forked_at` of the run `forked_from`. `damaged` says where the log could not be read any further.
     """
 
     run: str
@@ -120,6 +122,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: str = ""
     forked_at: int = 0
     source_end: str = ""
+    source_says: str = ""
+    goes_on_in: str = ""
+    unanswered: tuple[str, ...] = ()
     damaged: str = ""
 
 
@@ -145,7 +150,7 @@ async def summary(
 
     Raises `UnknownRun` and `NewerLog`.
     """
-    state, started, forked, began, ended, damaged = NEW, None, None, 0, "", ""
+    state, started, forked, began, ended, damaged = NEW, None, None, 0, SourceEnd(), ""
     try:
         async for stored in stored_events(store, run, upto):
             event = event_of(stored)
@@ -157,7 +162,8 @@ async def summary(
     except Damaged as error:
         damaged = str(error)
     told = _summed_up(run, started, forked, began, state, damaged)
-    return replace(told, source_end=ended), state
+    says = ended.sentence(told.unanswered)
+    return replace(told, source_end=ended.end, source_says=says, goes_on_in=ended.run), state
 
 
 async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
@@ -305,6 +311,7 @@ def _summed_up(
         parent=state.setup.parent,
         forked_from=forked.parent if forked else "",
         forked_at=forked.parent_seq if forked else 0,
+        unanswered=unanswered(state),
         damaged=damaged,
     )
 

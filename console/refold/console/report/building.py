@@ -40,7 +40,7 @@ from refold.replay.changes import Changes, state_changes
 from refold.replay.queries.rows import FIELDS, START, moved, row_of
 from refold.replay.reading import event_of, folded, stored_events
 from refold.replay.seen import Call, Views
-from refold.replay.source_words import source_end
+from refold.replay.source_words import SourceEnd, source_end, unanswered
 from refold.replay.verification import Verifier
 from refold.replay.why import asked
 from refold.store.protocol import Store, Stored
@@ -68,7 +68,7 @@ class Builder:
         self._state: RunState = NEW
         self._started: RunStarted | None = None
         self._imported: Imported | None = None
-        self._source_end = ""
+        self._source_end = SourceEnd()
         self._whole, self._damaged = True, ""
         self._place = START
         self._turn = self._fact = 0
@@ -195,7 +195,8 @@ class Builder:
             cache_read=usage.cache_read,
             cost=_cost(state),
             duration=figures.seconds(max(0, state.at - began)) if state.at else "-",
-            source_end=self._source_end,
+            source_end=self._source_end.end,
+            source_says=self._source_end.sentence(unanswered(state)),
             counted=not figures.untold(usage, state.spent.unpriced or state.spent.cost_nanousd),
             damaged=self._damaged,
             partial=partial,

@@ -127,7 +127,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """The run as a whole. `partial`: the log goes on after what is shown here. Instants are nanoseconds, as text, "0" where a
-    transcript told of none. `source_end` is how an imported run ended by its source. `counted`: whether anybody counted tokens."""
+    transcript told of none. `source_end` is how an imported run ended by its source, `source_says` that as a sentence. `counted`: whether anybody counted tokens."""
 
     run: str
     refold: str
@@ -150,6 +150,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str
     partial: bool
     source_end: str = ""
+    source_says: str = ""
     counted: bool = True
     imported: Imported | None = None
 

@@ -170,11 +170,11 @@ class Ticket:
         """The top: what run it is, how it stands, and what `checks` found."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")
-        ended += f" (source: {self.code(about.source_end)})" if about.source_end else ""
         cost = f"{about.cost_nanousd / NANO:.6f} USD" + (" at least" if about.unpriced else "")
         cost = cost if about.cost_nanousd or not about.unpriced else "not known"
         rows = [
-            ("State", ended),
+            ("Ended", self.code(about.source_says) if about.source_says else ""),
+            ("Derived state" if about.source_says else "State", ended),
             ("Why", self.code(about.reason) if about.reason else ""),
             ("Model", self.code(about.model) if about.model else ""),
             ("Began", _clock(about.started) if about.started else "not recorded"),

@@ -13,6 +13,7 @@ from refold.reducers.events import Manifest, RunStarted
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.exports.trail import Trail, follow
+from refold.replay.source_words import source_says
 from refold.store.protocol import Store
 
 _ENCODER = msgspec.json.Encoder()
@@ -21,7 +22,8 @@ _ENCODER = msgspec.json.Encoder()
 async def openai_messages(store: Store, run: str, upto: int | None = None) -> AsyncIterator[str]:
     """One JSON object, in pieces; the last one ends its line.
 
-    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
+    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`; of an imported run `source_end`
+    and `source_says`, too. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
     trail = Trail()
     between = ""
@@ -76,6 +78,7 @@ def _tail(trail: Trail) -> str:
         "events": str(state.seq),
         "state": str(state.agent_state),
         "reason": state.outcome.code if state.outcome else "",
+        **source_says(state, trail.source_end),
     }
     tools = [of_tool(tool) for tool in state.setup.tools]
     listed = f',"tools":{_json(tools)}' if tools else ""

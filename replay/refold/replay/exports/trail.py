@@ -14,6 +14,7 @@ from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 from refold.replay.queries.rows import START, Place, moved
 from refold.replay.reading import NO_GUARDS, events, folded
+from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import Store, Stored
 
 ERASED = "[erased]"
@@ -37,6 +38,7 @@ class Trail:
 
     def __init__(self) -> None:
         self.state: RunState = NEW
+        self.source_end = SourceEnd()
         self._place = START
         self._said: dict[int, Event] = {}
         self._window: Window | None = None
@@ -47,6 +49,7 @@ class Trail:
         """Fold one event. Raises `DamagedLog` where it cannot stand there."""
         self.state = folded(self.state, stored, event, NO_GUARDS)
         self._place = moved(self._place, stored.at, event)
+        self.source_end = source_end(event, self.source_end)
         # A digest of older messages has no words of its own: it is rendered from theirs.
         if getattr(event, "content", None) is not None or bool(getattr(event, "sources", ())):
             self._said[stored.seq] = event

@@ -32,7 +32,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.reading import event_of, stored_events
-from refold.replay.source_words import source_end
+from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import Store, Stored
 
 OPEN = "open"
@@ -160,7 +160,7 @@ class Counter:
         self._run = ""
         self._names: Mapping[str, str] = {}
         self._end = OPEN
-        self._source_end, self._imported = "", False
+        self._source_end, self._imported = SourceEnd(), False
         self._began = self._at = 0
 
     def take(self, stored: Stored) -> None:
@@ -184,7 +184,7 @@ class Counter:
     def result(self) -> Stats:
         """What was counted."""
         self._stats.ends = {self._end: 1}
-        self._stats.source_ends = {self._source_end: 1} if self._source_end else {}
+        self._stats.source_ends = {self._source_end.end: 1} if self._source_end.end else {}
         self._stats.elapsed = Latency()
         if self._began:  # else nobody knows how long it took
             self._stats.elapsed.add(max(0, self._at - self._began))

@@ -63,16 +63,18 @@
 
   R.Header = ({ model, chain }) => {
     const { about } = model;
-    const outcome = GOOD.has(about.agent_state) ? "good" : OPEN.has(about.agent_state) ? "warn" : "bad";
+    const outcome = (about.source_end ? about.source_end === "finished" : GOOD.has(about.agent_state)) ? "good"
+      : OPEN.has(about.agent_state) ? "warn" : "bad";
     const labels = Object.entries(about.labels).map(([name, value]) => `${name}=${value}`);
     const [chainTone, chainWord, chainNote] = chainSaid(model, chain);
     const [auditTone, auditWord, auditNote] = auditSaid(model);
     const unproved = model.checked.cannot_prove;
     return html`<header class="top" data-chain=${chainWord} data-audit=${auditWord}>
-      <div class="name"><span class=${`state ${outcome}`}>${about.agent_state}${about.source_end && ` (source: ${R.line(about.source_end, 60)})`}</span>
+      <div class="name"><span class=${`state ${outcome}`}>${about.source_end ? R.line(about.source_end, 60) : about.agent_state}</span>
         <h1>run ${R.line(about.run, 120)}</h1>
         ${labels.map(label => html`<span class="label">${R.line(label, 80)}</span>`)}</div>
       <${Task} text=${about.task} />
+      ${about.source_end && html`<p class="ending">${R.line(about.source_says, 300)} <small class="dim">derived: ${about.agent_state}</small></p>`}
       ${about.code && html`<p class="ending">${R.line(about.reason || "")} <code>${R.line(about.code)}</code>${about.limit && html` · ${R.line(about.limit)}`}</p>`}
       <dl class="figures">
         <${Figure} name="chain" value=${chainWord} tone=${chainTone} note=${R.line(chainNote, 300)} />

@@ -20,7 +20,7 @@ from refold.replay.importers.deriving import telling
 from refold.replay.importers.deriving.between import Asked, Gap, beside, bridged
 from refold.replay.importers.deriving.joining import Plan
 from refold.replay.importers.deriving.opening import Opening, began_at, opened
-from refold.replay.importers.deriving.writing import END, Derived, Origin, Problem, Salts, Writer
+from refold.replay.importers.deriving.writing import Derived, Origin, Problem, Salts, Writer
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -34,6 +34,7 @@ from refold.replay.importers.items import (
     Said,
     Unread,
 )
+from refold.replay.source_words import END
 
 OBSERVED = parse({"preset": "observed"})
 """The policy of every imported run: nothing is decided that its own harness did not do."""

@@ -18,16 +18,13 @@ from refold.replay.importers.deriving.joining import Standing
 from refold.replay.importers.deriving.units import Key, key_of
 from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Item, RunEnded
+from refold.replay.source_words import END
 
 Salts = Callable[[int], bytes]
 """The salt of the content of event number `seq`: random, or what it was the time before."""
 
 Make = Callable[[RunState, int, bytes], Fact]
 """(state, at, salt) -> the fact that comes next."""
-
-
-END = "end:"
-"""How the record of a run's end says so: the last that an import writes of a run."""
 
 
 class Origin(msgspec.Struct, frozen=True):
