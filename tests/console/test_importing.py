@@ -11,6 +11,7 @@ import pytest
 
 from console.conftest import EVIL, Refold
 from refold.console import imported_runs
+from refold.console.import_relations import Conversations
 from refold.console.import_files import FoundFile, found_files
 from refold.engine.tenure import Tenure
 from refold.replay.importers.formats import importer
@@ -353,7 +354,7 @@ def test_of_two_imports_at_once_one_adds_and_one_finds_it_there(
         if between and between.pop():
             with path_of(CALLS).open("rb") as file:
                 for run in Reading(Source.opened("x", file), importer("claude_code")).runs():
-                    await imported_runs.add_run(tenure.store, run)
+                    await imported_runs.add_run(tenure.store, Conversations(tenure.store), run)
         return await held(tenure)
 
     monkeypatch.setattr(Tenure, "hold", late)

@@ -1,6 +1,6 @@
 """`refold import`: transcripts of other agents become runs of the store."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import msgspec
 
 from refold.console import figures, places, steady
 from refold.console.import_files import FoundFile, found_files
+from refold.console.import_relations import Conversations, Related, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import Added, add_run
 from refold.console.places import Place
@@ -24,6 +25,9 @@ _SHOWN = 5  # problems of a file, in text
 _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  # from good to bad
 
 
+_Into = tuple[Store, Conversations]
+
+
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to import. `format`: the format of all files, None: what their content says."""
 
@@ -35,7 +39,9 @@ class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ImportedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a file. `end` is how the source says that it ended, `state` what was derived.
 
-    `added` events are new, of `events`; None: nothing was to be written. `whole`: all of it was there already.
+    `added` events are new, of `events`; None: nothing was to be written. `whole`: all of it was there already. Then the
+    content of `erased` is gone, by notice; from event `differs` on (0: nowhere) the run is not what the file gives, and
+    `damaged` is what `verify` finds wrong with it. `related` are other runs of the same conversation that are there.
     """
 
     run: str
@@ -45,6 +51,15 @@ class ImportedRun(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     added: int | None = None
     whole: bool = False
+    erased: tuple[int, ...] = ()
+    differs: int = 0
+    damaged: str = ""
+    related: tuple[Related, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code for it: 3 for a damaged log, 1 for one that is not what the file gives."""
+        return Damaged.exit_code if self.damaged else 1 if self.differs else 0
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +87,9 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 async def import_command(screen: Screen, place: Place, request: ImportRequest) -> int:
-    """Import files one after the other. The exit code: 0, 1 if something could not be read, 2 for a file of no known
-    format, 3 if a file cannot be imported at all, 4 if it cannot be read; the worst of them.
+    """Import files one after the other. The exit code: 0, 1 if something could not be read, or a run that is there is not
+    what its file gives, 2 for a file of no known format, 3 if a file cannot be imported at all, or the run that is there
+    is damaged, 4 if it cannot be read; the worst of them.
     """
     if request.format is not None:
         importer(request.format)
@@ -82,7 +98,8 @@ async def import_command(screen: Screen, place: Place, request: ImportRequest) -
         done = [await _file(screen, None, file, request) for file in files]
     else:
         async with places.writing(place) as store:
-            done = [await _file(screen, store, file, request) for file in files]
+            into = store, Conversations(store)
+            done = [await _file(screen, into, file, request) for file in files]
     if not files:
         note("there is no file in that folder")
     if not screen.json:
@@ -90,14 +107,14 @@ async def import_command(screen: Screen, place: Place, request: ImportRequest) -
     return max((file.code for file in done), key=_WORST.index, default=0)
 
 
-async def _file(screen: Screen, store: Store | None, file: FoundFile, request: ImportRequest) -> FileDone:
+async def _file(screen: Screen, into: _Into | None, file: FoundFile, request: ImportRequest) -> FileDone:
     if file.skipped:
         return _not_imported(screen, NotImported(file=file.name, problem=file.skipped, skipped=True), 0)
     try:
         with steady.opened(file.path, file.name) as opened:
             source = Source.opened(file.name, opened)
             found = _format(source, request.format)
-            told = await _imported(store, source, found, sure=request.format is not None)
+            told = await _imported(into, source, found, sure=request.format is not None)
     except UnknownFormat as error:
         if file.walked and not error.candidates:
             return _not_imported(
@@ -119,7 +136,7 @@ def _done_with(name: str, told: _Told) -> FileDone:
     unread = told.reading.unread
     return FileDone(
         name=name,
-        code=1 if unread else 0,
+        code=max([1 if unread else 0, *(run.code for run in told.runs)], key=_WORST.index),
         imported=True,
         runs=len(told.runs),
         events=sum(run.events for run in told.runs),
@@ -132,16 +149,16 @@ def _format(source: Source, named: str | None) -> Candidate:
     return detected(source) if named is None else Candidate(named, 100, "as was said")
 
 
-async def _imported(store: Store | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
+async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
     reading = Reading(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
         done: Added | None = None
-        if store is None:
+        if into is None:
             for _ in run.derive(entropy.salts(0)):
                 pass
         else:
-            done = await add_run(store, run)
+            done = await add_run(*into, run)
         runs.append(_run(run.ended, done))
     return _Told(reading, found.why, runs)
 
@@ -153,8 +170,7 @@ def _run(ended: Ended, done: Added | None) -> ImportedRun:
         end=ended.end,
         state=ended.state,
         events=ended.events,
-        added=None if done is None else done.added,
-        whole=done is not None and done.whole,
+        **({} if done is None else msgspec.structs.asdict(done)),
     )
 
 
@@ -196,6 +212,7 @@ def _tell(screen: Screen, name: str, told: _Told) -> None:
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
         rows.append(("  imported" if not place_ else "", f"{run.run}  {_done(run)}; {state}"))
+        rows += [("", f"  {said}") for said in (*_compared(run), *map(sentence, run.related))]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
         rows.append(
@@ -221,6 +238,22 @@ def _runs(runs: int, end: str) -> str:
 def _done(run: ImportedRun) -> str:
     if run.added is None:
         return f"{figures.count(run.events)} events, not written"
+    if run.whole and run.differs:
+        return f"is there already, and is NOT what the file gives: it differs from e{run.differs} on"
     if run.whole:
-        return f"{figures.count(run.events)} events, there already: nothing added"
+        return f"{figures.count(run.events)} events, there already, {_equal(run)}: nothing added"
     return f"{figures.count(run.events)} events, {figures.count(run.added)} added"
+
+
+def _equal(run: ImportedRun) -> str:
+    if not run.erased:
+        return "equal"
+    shown = ", ".join(f"e{seq}" for seq in run.erased[:_SHOWN])
+    return f"equal but for what is erased at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
+
+
+def _compared(run: ImportedRun) -> Iterable[str]:
+    if run.damaged:
+        yield f"the log was edited: {run.damaged}"
+    elif run.differs:
+        yield "its chain is whole: an earlier refold derived it otherwise, or somebody wrote it anew; a seal would tell"

@@ -53,6 +53,7 @@ class RunReading:
 
     def __init__(self, run: str, key: str, reading: "Reading") -> None:
         self.run, self.key, self.ended = run, key, Ended(run=run, key=key)
+        self.format, self.origin = reading.format, reading.origin
         self._reading = reading
 
     def derive(self, salts: Salts) -> Iterator[list[Derived]]:

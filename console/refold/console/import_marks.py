@@ -1,0 +1,75 @@
+"""By what an event of an imported run is known again: in the log that is there, and in that of a source that grew."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from refold.reducers import codec
+from refold.reducers.events import (
+    ContextObserved,
+    Event,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    RunStarted,
+    ToolReturned,
+)
+
+_STARTED = "run_started"
+_NOTHING: frozenset[str] = frozenset()
+_SALTED = frozenset({"digest", "view", "state", "guards"})
+"""What hangs on the salts of contents: two imports of one source agree in nothing of it."""
+
+_OF_THE_FILE = frozenset({"run", "labels", "source", "position", "unasked"})
+"""What is another in another file of the same conversation: the run, the file and places in it, whether it ends there."""
+
+
+def exact(at: int, encoded: codec.Encoded) -> bytes:
+    """The whole event."""
+    body = _without(encoded, _NOTHING) if encoded.kind == _STARTED else encoded.body
+    return _digest(f"{at}", encoded.kind, body, encoded.content)
+
+
+def unsalted(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
+    """What of the event hangs on no salt; without its words unless `worded`."""
+    return _digest(f"{at}", encoded.kind, _without(encoded, _SALTED), encoded.content if worded else None)
+
+
+def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
+    """What of the event hangs on no salt, and on no file either."""
+    body = _without(encoded, _SALTED | _OF_THE_FILE)
+    return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
+
+
+def words(event: Event) -> list[bytes]:
+    """What somebody said in a fact, text by text, wherever it stands in the log."""
+    match event:
+        case ModelResponded(content=answer) if answer is not None:
+            said = [answer.text, *answer.arguments]
+        case ModelFailed(content=failure) if failure is not None:
+            said = [failure.message, failure.partial_text]
+        case ToolReturned(content=output) if output is not None:
+            said = [output.output]
+        case InputReceived(content=message) if message is not None:
+            said = [message.text]
+        case RunStarted(content=opening) | ContextObserved(content=opening) if opening is not None:
+            said = [message.text for message in opening.messages]
+        case _:
+            said = []
+    return [_digest(text) for text in said if text]
+
+
+def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
+    fields = msgspec.json.decode(encoded.body, type=dict[str, Any])
+    if encoded.kind == _STARTED:  # the same bytes under another name are the same transcript
+        fields.get("labels", {}).pop("source.file", None)
+    return msgspec.json.encode({name: fields[name] for name in fields if name not in names})
+
+
+def _digest(*parts: str | bytes | None) -> bytes:
+    made = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part or b""
+        made.update(b"%d:" % len(data) + data)
+    return made.digest()[:16]

@@ -1,0 +1,155 @@
+"""What a run that is imported has to do with runs of the same conversation that are there: it goes on, or is another."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from refold.console import import_marks
+from refold.engine.annotating import annotate
+from refold.reducers import codec
+from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.events import Annotation, Event, RunStarted, SourceRecorded
+from refold.reducers.state import RunState
+from refold.replay.importers.deriving.writing import Derived, Origin
+from refold.replay.reading import event_of, stored_events
+from refold.replay.source_words import END, GOES_ON, SourceEnd, source_end
+from refold.store.protocol import Store, Stored
+
+_MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
+
+How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
+
+
+class Related(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands to `run`, which was imported before: both are equal up to event `upto` of that one.
+
+    It `goes_on` where that one's source ended; it `ends_before` what that one has besides; it is the `same` conversation in
+    another file; or it `differs` from there on. `unknown`: that one cannot be read to its end.
+    """
+
+    run: str
+    how: How
+    upto: int
+
+
+class Conversations:
+    """The imported runs of a store, by their format and their key in the source. Looked through once a format."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs: dict[tuple[str, str], list[str]] = {}
+        self._known: set[str] = set()
+
+    async def of(self, format_: str, key: str, but: str) -> Sequence[str]:
+        """The newest runs of this conversation, without `but`."""
+        if format_ not in self._known:
+            self._known.add(format_)
+            async for chunk in self._store.runs(f"{format_}-"):
+                for run, head in chunk:
+                    if head.seq:
+                        await self._learn(run)
+        return [run for run in self._runs.get((format_, key), []) if run != but][:_MOST]
+
+    def add(self, format_: str, key: str, run: str) -> None:
+        """A run was imported just now."""
+        runs = self._runs.setdefault((format_, key), [])
+        if run not in runs:
+            runs.insert(0, run)
+
+    async def _learn(self, run: str) -> None:
+        with suppress(CannotJudge, Damaged):  # of one whose first event cannot be read nobody knows what it is
+            for stored in await self._store.read_some(run, [1]):
+                event = event_of(stored, content=False)
+                if stored.run == run and isinstance(event, RunStarted):
+                    labels = event.labels
+                    where = labels.get("source.format", ""), labels.get("source.key", "")
+                    self._runs.setdefault(where, []).append(run)
+
+
+class Beside:
+    """A run that is there, held against the events that are derived now. `ended`: how its own source did."""
+
+    def __init__(self, run: str) -> None:
+        self.run, self.ended = run, SourceEnd()
+        self._marks: list[tuple[bytes, bool]] = []
+        self._same, self._parted, self._answered, self._broken = 0, False, False, False
+        self._here: Counter[bytes] = Counter()
+        self._there: list[list[bytes]] = []
+
+    @classmethod
+    async def read(cls, store: Store, run: str) -> "Beside":
+        """A run of the store, as far as it can be read."""
+        beside = cls(run)
+        try:
+            async for stored in stored_events(store, run):
+                beside._learn(stored, event_of(stored))
+        except (CannotJudge, Damaged):
+            beside._broken = True
+        return beside
+
+    def _learn(self, stored: Stored, event: Event) -> None:
+        worded = stored.content is not None or stored.content_digest is None
+        encoded = codec.Encoded(stored.kind, stored.body, stored.content)
+        self._marks.append((import_marks.anywhere(stored.at, encoded, worded=worded), worded))
+        self._there.append(import_marks.words(event))
+        self.ended = source_end(event, self.ended)
+
+    def take(self, each: Derived, encoded: codec.Encoded) -> None:
+        """The next event that is derived."""
+        if not self._parted and self._same < len(self._marks):
+            mark, worded = self._marks[self._same]
+            if mark == import_marks.anywhere(each.at, encoded, worded=worded):
+                self._same += 1
+                self._answered = self._answered or encoded.kind == "model_responded"
+                return
+        self._parted = True
+        self._here.update(import_marks.words(each.event))
+
+    def related(self) -> Related | None:
+        """How the two stand to each other; None: they have nothing in common but the key."""
+        if self._broken:
+            return Related(run=self.run, how="unknown", upto=self._same)
+        there = Counter(word for words in self._there[self._same :] for word in words)
+        if not self._same and not there & self._here:
+            return None
+        # What stood between the last answer and the end of a source may be told in another order once it went on.
+        kept, more = there <= self._here, self._here <= there
+        how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
+        if how == "differs" and not self._answered:
+            return None
+        return Related(run=self.run, how=how, upto=self._same)
+
+
+async def superseded(store: Store, related: Related, origin: Origin, run: str) -> None:
+    """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
+
+    def note(state: RunState, _: int, __: bytes) -> Annotation:
+        # At the log's own last instant: when somebody imported a file is no part of what happened.
+        return SourceRecorded(
+            at=state.at,
+            format=origin.format,
+            source=origin.sha256,
+            position="",
+            seq=related.upto or None,
+            what=f"{END}{GOES_ON}{run}",
+        )
+
+    await annotate(store, related.run, note)
+
+
+def sentence(related: Related) -> str:
+    """What is said of it."""
+    match related.how:
+        case "goes_on":
+            return f"goes on after e{related.upto} of {related.run}"
+        case "ends_before":
+            return f"ends at e{related.upto} of {related.run}, which goes on"
+        case "same":
+            return f"tells the same as {related.run}"
+        case "differs":
+            return f"differs from e{related.upto + 1} of {related.run} on"
+        case "unknown":
+            return f"cannot be compared with {related.run}, whose log is damaged behind e{related.upto}"
