@@ -76,6 +76,7 @@ class Beside:
         self.run, self.ended = run, SourceEnd()
         self._marks: list[tuple[bytes, bool]] = []
         self._same, self._parted, self._answered, self._broken = 0, False, False, False
+        self._taken = self._told = 0  # events of the one, of the other up to where its source ended
         self._here: Counter[bytes] = Counter()
         self._there: list[list[bytes]] = []
 
@@ -95,10 +96,12 @@ class Beside:
         encoded = codec.Encoded(stored.kind, stored.body, stored.content)
         self._marks.append((import_marks.anywhere(stored.at, encoded, worded=worded), worded))
         self._there.append(import_marks.words(event))
+        self._told += not self.ended.end
         self.ended = source_end(event, self.ended)
 
     def take(self, each: Derived, encoded: codec.Encoded) -> None:
         """The next event that is derived."""
+        self._taken += 1
         if not self._parted and self._same < len(self._marks):
             mark, worded = self._marks[self._same]
             if mark == import_marks.anywhere(each.at, encoded, worded=worded):
@@ -117,6 +120,8 @@ class Beside:
             return None
         # What stood between the last answer and the end of a source may be told in another order once it went on.
         kept, more = there <= self._here, self._here <= there
+        if kept and more:  # nobody said more: what remains may have been recorded
+            kept, more = self._taken >= self._told, self._taken <= self._told
         how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
         if how == "differs" and not self._answered:
             return None
