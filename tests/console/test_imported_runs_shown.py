@@ -88,9 +88,7 @@ def test_calls_without_a_result_are_named(
     refold: Refold, store: Path, tmp_path: Path, calls: list[str], brief: str, says: str
 ) -> None:
     """Where a source ends with calls under way, how many and which ones."""
-    made = [
-        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in calls
-    ]
+    made = [{"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in calls]
     file = tmp_path / "messages.json"
     file.write_text(json.dumps([SAID[0], {"role": "assistant", "content": "", "tool_calls": made}]))
     assert 0 == refold("import", file, "--store", store).code

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ CALL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "a"}}
 STOPPED = [{"type": "text", "text": "[Request interrupted by user]"}]
 ONE = session("one")
 CALLED = ONE + row("assistant", 2, role="assistant", id="m9", model="x", content=[CALL])
-RETURNED = CALLED + row("user", 3, role="user", content=[{"type": "tool_result", "tool_use_id": "t1", "content": "A"}])
+RETURNED = CALLED + row(
+    "user", 3, role="user", content=[{"type": "tool_result", "tool_use_id": "t1", "content": "A"}]
+)
 ASKED = ONE + row("user", 2, role="user", content="and two?")
 STOP = ASKED + row("user", 3, role="user", content=STOPPED)
 ANSWER = {"role": "assistant", "id": "m8", "model": "x", "content": [{"type": "text", "text": "Well."}]}
@@ -37,7 +39,9 @@ def file(tmp_path: Path) -> Path:
 
 def imported(refold: Refold, store: Path, file: Path) -> dict[str, Any]:
     """The only run of a file, as an import tells it."""
-    found: dict[str, Any] = documents(refold("import", file, "--store", store, "-o", "json").out)[0]["imported"][0]
+    found: dict[str, Any] = documents(refold("import", file, "--store", store, "-o", "json").out)[0][
+        "imported"
+    ][0]
     return found
 
 
@@ -98,7 +102,9 @@ def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> Non
 def test_what_was_edited_is_no_import_of_the_file(refold: Refold, store: Path, file: Path) -> None:
     """A run of which an event was changed in the store is said to be edited: exit code 3, and never that it is equal."""
     run = imported(refold, store, file)["run"]
-    by_hand(store, "UPDATE event SET content = replace(content, 're: one', 're: two') WHERE key & 4294967295 = 5")
+    by_hand(
+        store, "UPDATE event SET content = replace(content, 're: one', 're: two') WHERE key & 4294967295 = 5"
+    )
     again = refold("import", file, "--store", store)
     assert 3 == again.code
     assert "is NOT what the file gives: it differs from e5 on" in again.out

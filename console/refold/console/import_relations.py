@@ -60,7 +60,7 @@ class Conversations:
             runs.insert(0, run)
 
     async def _learn(self, run: str) -> None:
-        with suppress(CannotJudge, Damaged):  # of one whose first event cannot be read nobody knows what it is
+        with suppress(CannotJudge, Damaged):  # of whom the first event cannot be read nobody knows what it is
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):

@@ -57,7 +57,9 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
 
 async def add_run(store: Store, known: Conversations, reading: RunReading) -> Added:
     """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`."""
-    others = [await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)]
+    others = [
+        await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)
+    ]
     tenure = Tenure(store, reading.run, _LEASE, patience=BRIEF)
     try:
         if not await _complete(store, reading.run):
@@ -113,7 +115,9 @@ class _There(msgspec.Struct):
 
     def same(self, each: Derived, encoded: codec.Encoded) -> bool:
         """Whether this event is there."""
-        return each.seq <= len(self.marks) and self.marks[each.seq - 1] == self.mark(each.seq, each.at, encoded)
+        return each.seq <= len(self.marks) and self.marks[each.seq - 1] == self.mark(
+            each.seq, each.at, encoded
+        )
 
     def mark(self, seq: int, at: int, encoded: codec.Encoded) -> bytes:
         """By what an event is known again at its place."""

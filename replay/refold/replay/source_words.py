@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -140,9 +141,16 @@ def unanswered(state: RunState) -> tuple[str, ...]:
     return tuple(call.name for call in (state.batch.calls if state.batch else ()) if call.result is None)
 
 
-def source_says(state: RunState, end: SourceEnd) -> dict[str, str]:
-    """`source_end` and `source_says`, for what is written of a run; nothing of one that no source ended."""
-    return {"source_end": end.end, "source_says": end.sentence(unanswered(state))} if end.end else {}
+def told_of(state: RunState, end: SourceEnd) -> dict[str, Any]:
+    """The end of a run's source as what is told of the run has it: in words, as a sentence, and what it left open."""
+    calls = unanswered(state)
+    says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
+    return {**says, "unanswered": calls}
+
+
+def exported(state: RunState, end: SourceEnd) -> dict[str, str]:
+    """Of that what is a text, for what is written of a run; nothing of one that no source ended."""
+    return {name: said for name, said in told_of(state, end).items() if name != "unanswered" and said}
 
 
 def _named(calls: tuple[str, ...]) -> str:
@@ -170,4 +178,6 @@ def _ended(event: SourceRecorded, end: str) -> SourceEnd:
     if event.digest and event.content is None:
         return SourceEnd(end=end, said=None)
     first = event.content.text.partition("\n")[0] if event.content else ""
-    return SourceEnd(end=end, said="" if first.startswith("{") else first)  # the rest of the record stands behind it
+    return SourceEnd(
+        end=end, said="" if first.startswith("{") else first
+    )  # the rest of the record stands behind it

@@ -40,7 +40,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay.reading import event_of, events, folded, stored_events
-from refold.replay.source_words import SourceEnd, context_remark, cuts, source_end, source_remark, unanswered
+from refold.replay.source_words import SourceEnd, context_remark, cuts, source_end, source_remark, told_of
 from refold.store.protocol import Store
 
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
@@ -99,8 +99,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
     nanoseconds since the epoch, 0 where a transcript told none. `source_end` is how its source ended an imported run,
-    `source_says` that as a sentence; `goes_on_in` the run that has the rest, where a grown source was imported later; `unanswered` are
-    the names of calls without a result. A fork goes on from event `forked_at` of the run `forked_from`. `damaged` says where the log could not be read any further.
+    `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names the calls without a result.
+    A fork goes on from event `forked_at` of `forked_from`. `damaged` says where the log could not be read any further.
     """
 
     run: str
@@ -162,8 +162,7 @@ async def summary(
     except Damaged as error:
         damaged = str(error)
     told = _summed_up(run, started, forked, began, state, damaged)
-    says = ended.sentence(told.unanswered)
-    return replace(told, source_end=ended.end, source_says=says, goes_on_in=ended.run), state
+    return replace(told, **told_of(state, ended)), state
 
 
 async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
@@ -311,7 +310,6 @@ def _summed_up(
         parent=state.setup.parent,
         forked_from=forked.parent if forked else "",
         forked_at=forked.parent_seq if forked else 0,
-        unanswered=unanswered(state),
         damaged=damaged,
     )
 

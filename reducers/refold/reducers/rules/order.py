@@ -114,7 +114,9 @@ def source_ends(state: RunState, fact: Fact) -> Flow | None:
     """Before anything is judged of a request that an imported run's source does not show: it was not made."""
     if not state.unasked:
         return None
-    return one(move(state, Trigger.ASK, "source_ends", "the source ends here, and shows no request after this"))
+    return one(
+        move(state, Trigger.ASK, "source_ends", "the source ends here, and shows no request after this")
+    )
 
 
 _RUN_CALLS = (turned_down, Guards(Place.ON_APPROVAL), dispatch)

@@ -13,7 +13,7 @@ from refold.reducers.events import Manifest, RunStarted
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.exports.trail import Trail, follow
-from refold.replay.source_words import source_says
+from refold.replay.source_words import exported
 from refold.store.protocol import Store
 
 _ENCODER = msgspec.json.Encoder()
@@ -78,7 +78,7 @@ def _tail(trail: Trail) -> str:
         "events": str(state.seq),
         "state": str(state.agent_state),
         "reason": state.outcome.code if state.outcome else "",
-        **source_says(state, trail.source_end),
+        **exported(state, trail.source_end),
     }
     tools = [of_tool(tool) for tool in state.setup.tools]
     listed = f',"tools":{_json(tools)}' if tools else ""

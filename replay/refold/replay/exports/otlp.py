@@ -33,7 +33,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.exports.openai import of_tool
 from refold.replay.exports.trail import Step, Trail, follow
-from refold.replay.source_words import source_says
+from refold.replay.source_words import exported
 from refold.store.protocol import Store
 
 _ENCODER = msgspec.json.Encoder()
@@ -116,7 +116,7 @@ class Spans:
             "refold.reason": outcome.code if outcome else "",
             "refold.events": state.seq,
             "refold.cost_nanousd": state.spent.cost_nanousd,
-            **{f"refold.{name}": text for name, text in source_says(state, self.trail.source_end).items()},
+            **{f"refold.{name}": text for name, text in exported(state, self.trail.source_end).items()},
         }
         if self._content and state.setup.tools:
             own["gen_ai.tool.definitions"] = _json([of_tool(tool) for tool in state.setup.tools])
