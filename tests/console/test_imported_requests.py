@@ -80,9 +80,9 @@ def test_there_are_as_many_requests_as_the_manifest_has_answers(everything: Path
     """What was counted from the bytes without us bounds what may be decided."""
     files: defaultdict[str, list[str]] = defaultdict(list)
     for run in listed(everything):
-        files[f"{run['labels']['source.format']}/{run['labels']['source.file']}"].append(run["run"])
+        file = f"{run['labels']['source.format']}/{run['labels']['source.file']}".removesuffix(".zst")
+        files[file].append(run["run"])
     rows = {row["file"]: row["assistant_messages"] for row in manifest()}
-    files = {name.removesuffix(".zst"): runs for name, runs in files.items()}
     assert {"inspect/cancelled-no-samples.json"} == set(rows) - set(files)  # it has no run
     for file in set(files) - _OTHERWISE_COUNTED:
         requests, _, failures = counted(everything, *files[file])
