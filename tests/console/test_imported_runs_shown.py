@@ -69,6 +69,15 @@ def test_how_its_source_ended_a_run_is_told(refold: Refold, store: Path, limited
     assert "ended by source" in refold("stats", limited, "--store", store).out
 
 
+def test_an_end_of_ours_is_not_hidden_by_a_sources(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """Where the machine has ended too, `ls` and `show` have both."""
+    assert 0 == refold("import", path_of("claude_code/interrupted.jsonl"), "--store", store).code
+    assert "cancelled (CANCELLED)" in refold("ls", "--store", store).out
+    shown = refold("show", "@last", "--store", store).out
+    assert "a person stopped it (" in shown
+    assert "CANCELLED: cancelled by " in shown
+
+
 @pytest.mark.parametrize(
     ("calls", "brief", "says"),
     [

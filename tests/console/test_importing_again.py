@@ -11,10 +11,11 @@ import pytest
 
 from console.conftest import Refold
 from console.test_importing import documents, row, session
+from refold.reducers.events import CancelRequested
 from refold.replay.importers.source import Source
 from refold.store import SqliteStore
 from refold.store.protocol import Record
-from support.forging import Forgery, changed, records_of, write
+from support.forging import Forgery, changed, recorded, records_of, write
 from support.transcripts import path_of
 
 CALL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "a"}}
@@ -137,6 +138,16 @@ def test_what_was_written_anew_differs(
     assert (1 if seq else 0) == again.code
     assert seq == imported(refold, store, file)["differs"]
     assert ("its chain is whole" in again.out) == bool(seq)
+
+
+def test_what_somebody_added_differs(refold: Refold, store: Path, file: Path) -> None:
+    """A run that went on here, whatever became of it, is not what the file gives any more."""
+    file.write_text(ASKED)
+    found = imported(refold, store, file)
+    cancelled = recorded(CancelRequested(at=2 * 10**18), 2 * 10**18)
+    rewritten(store, found["run"], lambda log: [*log, cancelled])
+    assert 1 == refold("import", file, "--store", store).code
+    assert found["events"] + 1 == imported(refold, store, file)["differs"]
 
 
 def test_content_that_is_gone_without_a_notice_differs(refold: Refold, store: Path, file: Path) -> None:

@@ -102,14 +102,14 @@ async def _damaged(store: Store, run: str) -> str:
 
 
 class _There(msgspec.Struct):
-    """The events that are there: their salts, and by what each is known again; `last` is the last that is no annotation.
+    """The events that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
 
     From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
     """
 
     salts: list[bytes] = []
     marks: list[bytes] = []
-    last: int = 0
+    decided: list[int] = []
     erased: frozenset[int] = frozenset()
     first_erased: int = 0
 
@@ -171,8 +171,8 @@ class _Appending:
 
     async def flush(self) -> None:
         """Write what waits. Of a run that was complete: see that nothing but annotations stands behind its source."""
-        if self._complete and not self.differs and self._there.last > self._seq:
-            self.differs = self._there.last
+        if self._complete and not self.differs:
+            self.differs = next((seq for seq in self._there.decided if seq > self._seq), 0)
         if not self._waiting:
             return
         await self._tenure.assure()
@@ -212,7 +212,7 @@ async def _there(store: Store, run: str) -> _There:
             event = event_of(stored, content=False)
             noticed |= set(event.seqs) if isinstance(event, ContentErased) else set()
             gone |= {stored.seq} if stored.content is None and stored.content_digest is not None else set()
-            there.last = there.last if isinstance(event, Annotation) else stored.seq
+            there.decided += [] if isinstance(event, Annotation) else [stored.seq]
             there.salts.append(stored.salt)
             there.marks.append(there.mark(stored.seq, stored.at, _encoded(stored)))
     there.erased = frozenset(gone & noticed)  # what is gone without a notice was taken away, and differs

@@ -326,8 +326,10 @@ def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = 
 def _cells(run: RunLine) -> list[str]:
     state = describing.standing(run.state, run.code if run.state != "COMPLETED" else None)
     if run.source_end:
-        ended = SourceEnd(end=run.source_end, run=run.goes_on_in)
-        state = hostile.line(ended.brief(len(run.unanswered)))
+        brief = SourceEnd(end=run.source_end, run=run.goes_on_in).brief(len(run.unanswered))
+        state = hostile.line(
+            f"{brief} ({run.state})" if run.code else brief
+        )  # an end of ours is never hidden
     if run.engine is not None:
         state = f"{state}, {run.engine}"
     if run.forked_from:
