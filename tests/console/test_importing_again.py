@@ -216,6 +216,16 @@ def test_a_key_alone_relates_nothing(refold: Refold, store: Path, file: Path) ->
         assert [] == imported(refold, store, file)["related"]
 
 
+def test_runs_of_one_task_supersede_nothing(refold: Refold, store: Path) -> None:
+    """Of runs with one key that only say the same things no one is taken for the other's end."""
+    for name in ("compaction-trim", "compaction-edit", "message-limit", "token-limit"):
+        refold("import", path_of(f"inspect/generated-{name}.eval"), "--store", store)
+    found = listed(refold, store).values()
+    assert ["finished", "finished", "limit:message", "limit:token"] == sorted(
+        each["source_end"] for each in found
+    )
+
+
 def test_of_several_imports_the_last_is_named(refold: Refold, store: Path, file: Path) -> None:
     """Each older import of a session names the newest as the one that goes on, whatever is imported again."""
     runs: list[str] = []

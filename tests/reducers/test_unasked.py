@@ -36,7 +36,9 @@ def ended(policy: dict[str, Any]) -> tuple[Scenario, list[str]]:
             {"limits": [{"type": "token", "measure": "estimate", "value": 9}]}, id="tokens of a view"
         ),
         pytest.param({"limits": [{"type": "step", "value": 1}], "grace": {}}, id="a last word"),
-        pytest.param({"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"messages": 2}}]}, id="history"),
+        pytest.param(
+            {"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"messages": 2}}]}, id="history"
+        ),
         pytest.param({"preset": "inspect-iterative"}, id="a nudge"),
     ],
 )

@@ -38,7 +38,9 @@ def unsalted(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
 
 def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
     """What of the event hangs on no salt, and on no file either."""
-    body = _without(encoded, _SALTED | _OF_THE_FILE)
+    # Where a source does not name the model before the first answer does, its beginning alone does not know it.
+    unknown = frozenset({"model"}) if encoded.kind == _STARTED else _NOTHING
+    body = _without(encoded, _SALTED | _OF_THE_FILE | unknown)
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 

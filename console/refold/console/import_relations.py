@@ -11,7 +11,7 @@ from refold.console import import_marks
 from refold.engine.annotating import annotate
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import Annotation, Event, RunStarted, SourceRecorded
+from refold.reducers.events import Annotation, Event, ModelResponded, RunStarted, SourceRecorded
 from refold.reducers.state import RunState
 from refold.replay.importers.deriving.writing import Derived, Origin
 from refold.replay.reading import event_of, stored_events
@@ -75,10 +75,12 @@ class Beside:
     def __init__(self, run: str) -> None:
         self.run, self.ended = run, SourceEnd()
         self._marks: list[tuple[bytes, bool]] = []
-        self._same, self._parted, self._answered, self._broken = 0, False, False, False
+        self._same, self._parted, self._broken = 0, False, False
         self._taken = self._told = 0  # events of the one, of the other up to where its source ended
         self._here: Counter[bytes] = Counter()
         self._there: list[list[bytes]] = []
+        self._answers: list[int] = []  # the places of that one's
+        self._more_answers = 0  # of this one, behind what both have
 
     @classmethod
     async def read(cls, store: Store, run: str) -> "Beside":
@@ -96,6 +98,7 @@ class Beside:
         encoded = codec.Encoded(stored.kind, stored.body, stored.content)
         self._marks.append((import_marks.anywhere(stored.at, encoded, worded=worded), worded))
         self._there.append(import_marks.words(event))
+        self._answers += [len(self._there)] if isinstance(event, ModelResponded) else []
         self._told += not self.ended.end
         self.ended = source_end(event, self.ended)
 
@@ -106,24 +109,26 @@ class Beside:
             mark, worded = self._marks[self._same]
             if mark == import_marks.anywhere(each.at, encoded, worded=worded):
                 self._same += 1
-                self._answered = self._answered or encoded.kind == "model_responded"
                 return
         self._parted = True
+        self._more_answers += isinstance(each.event, ModelResponded)
         self._here.update(import_marks.words(each.event))
 
     def related(self) -> Related | None:
-        """How the two stand to each other; None: they have nothing in common but the key."""
+        """How the two stand to each other; None: they have no beginning in common, only the key."""
         if self._broken:
             return Related(run=self.run, how="unknown", upto=self._same)
-        there = Counter(word for words in self._there[self._same :] for word in words)
-        if not self._same and not there & self._here:
+        if not self._same:
             return None
-        # What stood between the last answer and the end of a source may be told in another order once it went on.
-        kept, more = there <= self._here, self._here <= there
+        # Every answer of the one that ends first is in both, but for its last, which may have been under way; and what
+        # stood behind it may be told in another order once the source went on.
+        there = Counter(word for words in self._there[self._same :] for word in words)
+        kept = there <= self._here and sum(place > self._same for place in self._answers) <= 1
+        more = self._here <= there and self._more_answers <= 1
         if kept and more:  # nobody said more: what remains may have been recorded
             kept, more = self._taken >= self._told, self._taken <= self._told
         how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
-        if how == "differs" and not self._answered:
+        if how == "differs" and not any(place <= self._same for place in self._answers):
             return None
         return Related(run=self.run, how=how, upto=self._same)
 
