@@ -105,7 +105,7 @@ def answered(state: RunState, fact: Fact) -> Flow | None:
         return one(move(state, Trigger.ANSWERED, "unanswered", sentence))
     if isinstance(fact, ContextObserved):
         return one(move(state, Trigger.ANSWERED, "went_on", "the model was asked again without a message"))
-    if isinstance(fact, RunForked):
+    if isinstance(fact, RunForked) and state.batch is None:
         return one(move(state, Trigger.ANSWERED, "went_on", "the fork goes on where the source ended"))
     return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
 
