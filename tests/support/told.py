@@ -43,8 +43,8 @@ def answered(text: str = "", *calls: str, at: int | None = None) -> Answered:
     return Answered(position=f"answer {text}", at=at, text=text, calls=asked)
 
 
-def returned(id: str, output: str, name: str = "") -> Returned:  # noqa: A002
-    return Returned(position=f"result {output}", id=id, output=output, name=name)
+def returned(id: str, output: str, name: str = "", at: int | None = None) -> Returned:  # noqa: A002
+    return Returned(position=f"result {output}", at=at, id=id, output=output, name=name)
 
 
 def prompted(*messages: Message, why: str = "prompt") -> Prompted:

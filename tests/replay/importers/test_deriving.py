@@ -346,6 +346,22 @@ def test_time_never_runs_backwards() -> None:
     assert '{"at":60}' in notes
 
 
+@pytest.mark.parametrize(
+    ("at", "noted"),
+    [
+        pytest.param(7, ['{"at":7}'], id="at the very instant of what came before"),
+        pytest.param(8, [], id="later: the log's own time says so"),
+        pytest.param(None, [], id="at no known time"),
+    ],
+)
+def test_a_fact_at_the_instant_before_it_says_whether_that_is_known(at: int | None, noted: list[str]) -> None:
+    """Of a fact with which time stands still, the source's own time stands beside it if there is one."""
+    _, written = derived([began(user("t"), at=5), answered("", "a:ls", at=7), returned("a", "x", at=at), END])
+    result = next(seq for seq, each in enumerate(events(written), 1) if isinstance(each, ToolReturned))
+    notes = [each for each in events(written) if isinstance(each, SourceRecorded) and each.seq == result]
+    assert noted == [note.content.text for note in notes if note.content]
+
+
 def test_every_fact_says_where_it_stood() -> None:
     """Behind each fact, before the next, stands its place in the source."""
     items = [began(), said("t"), answered("a", "1:x"), returned("1", "o"), answered("b"), said("u"), END]

@@ -61,6 +61,7 @@ class Writer:
         self._origin, self._salts, self._odd = origin, salts, odd
         self._written: list[Derived] = []
         self._keys: dict[tuple[int, int], Key] = {}
+        self._still = 0  # the last fact, if time did not move with it
         self.provider_ids: dict[str, str] = {}
         """The providers' ids of the open calls, by ours."""
 
@@ -77,7 +78,7 @@ class Writer:
         seq = self.state.seq + 1
         at = max(self.state.at, item.at if item is not None and item.at is not None else 0)
         salt = self._salts(seq)
-        fact = None
+        fact, before = None, self.state.at
         try:
             fact = make(self.state, at, salt)
             self.state, events = advance(self.state, fact)
@@ -86,6 +87,7 @@ class Writer:
             text = "" if content is None else json_text(msgspec.to_builtins(content))
             self.diagnose("no_place", str(error), item, text=text)
             return 0
+        self._still = 0 if self.state.at > before else seq
         for place, event in enumerate(events):
             own = salt if place == 0 else b""
             self._written.append(Derived(seq + place, self.state.at, event, own))
@@ -100,7 +102,7 @@ class Writer:
 
         `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows that it is done.
         """
-        told = "\n".join(part for part in (text, item.rest, _earlier(item, self.state)) if part)
+        told = "\n".join(part for part in (text, item.rest, self._own_time(item, seq)) if part)
         what = f"unmapped:{what}" if what.startswith(END) and not isinstance(item, RunEnded) else what
         self._annotate(
             lambda at: SourceRecorded(
@@ -147,6 +149,15 @@ class Writer:
             unit[2].extend(results.get(call.id, b"") for call in batch.calls)
         return [Standing(tuple(numbers), tuple(keys)) for _, numbers, keys in units]
 
+    def _own_time(self, item: Item, seq: int | None) -> str:
+        """The source's own time where the log's does not show it: it ran backwards, or stood still.
+
+        So of what stands at the instant of what came before it is known whether its source says so, or says nothing.
+        """
+        still = seq is not None and seq == self._still
+        shown = item.at is None or (item.at == self.state.at and not still)
+        return "" if shown else json_text({"at": item.at})
+
     def _annotate(self, make: Callable[[int], Annotation], text: str) -> None:
         note, salt = make(self.state.at), b""
         if text:
@@ -163,11 +174,6 @@ class Writer:
         open_results = [call.result for call in calls if call.result is not None]
         wanted = {(ref.seq, ref.part) for ref in (*refs(self.state.window), *open_results)}
         self._keys = {place: key for place, key in self._keys.items() if place in wanted}
-
-
-def _earlier(item: Item, state: RunState) -> str:
-    """The source's own time where it ran backwards: in the log no time ever does."""
-    return json_text({"at": item.at}) if item.at is not None and item.at < state.at else ""
 
 
 def sha256_of(text: str) -> str:
