@@ -394,9 +394,9 @@ def test_a_deadline_while_nobody_may_have_been_there() -> None:
 
 
 def test_a_record_without_times() -> None:
-    """Where nothing has a time, limits of time are named as not judged, and the rest is."""
+    """Where nothing has a time, nobody can say whether a limit of time would have been reached."""
     found = told({}, steps("ok"), {"limits": [{"type": "time", "value": 10}]})
-    assert (Verdict.AGREE, (UNTIMED,)) == (found.verdict, found.unknown)
+    assert (Verdict.UNJUDGED, (UNTIMED,)) == (found.verdict, found.unknown)
 
 
 def test_what_fired_is_told() -> None:

@@ -6,16 +6,19 @@ and then runs under that one.
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from refold.reducers.events import Event, Fact
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
 from support.any_policy import laid_over, policies, turned
+from support.blotting import Blots, Blotted
 from support.shown_only import Entry, Life, Temper
 from support.strategies import Driver, each, runs
 
@@ -125,3 +128,67 @@ def test_a_run_agrees_with_itself(driver: Driver) -> None:
     for seq, each_event in enumerate(driver.log, 1):
         comparison.take(seq, each_event)
     assert Verdict.AGREE is comparison.result().verdict
+
+
+OBSERVED: dict[str, Any] = {"preset": "observed"}
+_SHARE = st.sampled_from([0.0, 0.0, 0.2, 1.0])
+_BLOTS = st.builds(
+    Blots,
+    st.integers(0, 2**32),
+    tools=_SHARE,
+    tokens=_SHARE,
+    prices=_SHARE,
+    times=_SHARE,
+    context=st.sampled_from([0.0, 1.0]),
+)
+_TOOLS = (
+    "look",
+    "look",
+    "act",
+    "act",
+    "set",
+    "book",
+)  # a transcript calls what there was, and starts no runs of ours
+
+
+@settings(max_examples=each(100))
+@given(other=_others(OBSERVED), blots=_BLOTS, seed=st.integers(0, 2**32))
+def test_what_a_blotted_record_says_is_what_happens(other: dict[str, Any], blots: Blots, seed: int) -> None:
+    """What is said of a record that lacks tools, tokens, prices or times is so, whatever it was that it lacks."""
+    policies_of = parse(OBSERVED), parse(other)
+    for drawn, facts in islice(tempers(seed), 3):
+        temper = drawn._replace(down_after=None, names=_TOOLS)
+        recorded, real = Life(policies_of[0], temper, facts), Life(policies_of[1], temper, facts + 60)
+        _confirm_blotted(recorded, real, Blotted(recorded.log, blots), policies_of[1])
+
+
+def _confirm_blotted(recorded: Life, real: Life, blotted: Blotted, other: Policy) -> None:
+    found = _told(blotted.log, other)
+    event(f"{found.verdict} {found.kind} {bool(found.unknown)}")
+    place = len(blotted.facts) if found.verdict is Verdict.AGREE else blotted.place(found.seq)
+    ends = [seq for seq, each_event in enumerate(recorded.log) if isinstance(each_event, Fact)] + [
+        len(recorded.log)
+    ]
+    shared = _seen([entry for entry in recorded.trace if entry.seq <= ends[place]])
+    happened = _seen(real.trace)
+    if found.verdict is Verdict.STOPS:
+        assert real.state.ended
+        assert happened == shared[: len(happened)]
+        assert not found.exact or len(happened) == len(shared)
+        assert found.unknown or (found.agent_state, found.code) == _end_of(real)
+        assert found.until.steps >= real.state.spent.steps
+    else:
+        assert shared == happened[: len(shared)]
+    if found.verdict is Verdict.AGREE and recorded.state.ended:
+        assert (len(shared), (found.agent_state, found.code)) == (len(happened), _end_of(real))
+
+
+def _end_of(life: Life) -> tuple[str, str]:
+    return str(life.state.agent_state), life.state.outcome.code if life.state.outcome else ""
+
+
+def _told(log: list[Event], other: Policy) -> WhatIf:
+    comparison = Comparison("r1", other)
+    for seq, each_event in enumerate(log, 1):
+        comparison.take(seq, each_event)
+    return comparison.result()

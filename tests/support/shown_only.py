@@ -100,6 +100,7 @@ class Temper(NamedTuple):
     down_after: int | None = None
     down_for: int = 3
     faultless: bool = False
+    names: tuple[str, ...] = _NAMES
 
 
 class Life:
@@ -288,7 +289,7 @@ class Life:
         count = chance.choice((0, 1, 1, 1, 2, 3))
         arguments = _ARGUMENTS[:5] if self.temper.faultless else _ARGUMENTS
         calls = [
-            composing.CallMade(name=chance.choice(_NAMES), arguments=chance.choice(arguments))
+            composing.CallMade(name=chance.choice(self.temper.names), arguments=chance.choice(arguments))
             for _ in range(count)
         ]
         natural = StopReason.TOOL_USE if calls else StopReason.END_TURN

@@ -27,6 +27,8 @@ from refold.store.protocol import Store, UnknownRun
 _SHOWN = 300
 _MANY = 20  # runs; of more only those are listed in which something differs or is not judged
 _AT_LEAST = ", at least: what was under way when it stopped counts as spent"
+_AT_LEAST_LATEST = ", at least: it may have stopped before"
+_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.UNJUDGED: "not judged"}
 _HINT = "--set end_of_turn=wait looks at it as one session"
 
 
@@ -129,7 +131,7 @@ class _Table:
             return
         self.codes += [code_of(each) for each in found]
         self._totals = [totals + totals_of(each) for totals, each in zip(self._totals, found, strict=True)]
-        if all(each.verdict is Verdict.AGREE and not each.unknown for each in found):
+        if all(each.verdict is Verdict.AGREE for each in found):
             self._agree.append(len(self._rows))
         self._rows.append([run, *map(cell, found)])
         self._found += found if self._alone else ()
@@ -182,17 +184,22 @@ class _Table:
 
 def code_of(found: WhatIf) -> int:
     """The exit code that a verdict means."""
-    if found.verdict in (Verdict.STOPS, Verdict.DIVERGES):
-        return 1
-    return CannotJudge.exit_code if found.unknown else 0
+    if found.verdict is Verdict.UNJUDGED:
+        return CannotJudge.exit_code
+    return 0 if found.verdict is Verdict.AGREE else 1
 
 
 def cell(found: WhatIf) -> str:
     """A verdict in a few words: `STOPS e41 step_limit`."""
-    if found.verdict is Verdict.AGREE:
-        return "AGREE, not wholly judged" if found.unknown else "AGREE"
-    what = found.code if found.verdict is Verdict.STOPS else found.kind
-    return f"{found.verdict.upper()} e{found.seq} {what}"
+    match found.verdict:
+        case Verdict.AGREE:
+            return "AGREE"
+        case Verdict.STOPS:
+            return f"STOPS e{found.seq} {found.code}{_latest(found)}"
+        case Verdict.DIVERGES:
+            return f"DIVERGES e{found.seq} {found.kind}"
+        case Verdict.UNJUDGED:
+            return f"not judged e{found.seq}"
 
 
 def tell(screen: Screen, name: str, found: WhatIf) -> None:
@@ -200,7 +207,8 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
     rows = [("  why", found.why)] if found.why else []
     if found.verdict is not Verdict.AGREE:
-        rows += [("  recorded", _recorded(found)), ("  derived", _decision(found.derived))]
+        if found.verdict is not Verdict.UNJUDGED:
+            rows += [("  recorded", _recorded(found)), ("  derived", _decision(found.derived))]
         rows += [("  shared", f"events 1 to {found.fact} of {found.events} are evidence")]
     rows += [("  until then", _spent(found.until))]
     if found.verdict is Verdict.STOPS:
@@ -210,7 +218,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
                 f"{found.agent_state} ({found.code}); recorded: {found.recorded_state} {found.recorded_code}",
             )
         ]
-        rows += [("  after it", f"{_spent(found.saved)} recorded{'' if found.exact else _AT_LEAST}")]
+        rows += [("  after it", f"{_spent(found.saved)} recorded{_least(found)}")]
     if _one_turn_of_many(found):
         rows += [("  hint", _HINT)]
     rows += [
@@ -219,18 +227,21 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     ]
     more = len(found.fired) - 10 + found.more
     rows += [("", f"and {figures.count(more)} times more")] if more > 0 else []
-    rows += [("  not judged", each) for each in found.unknown]
+    rows += [("  not judged", each) for each in found.unknown if each != found.why]
     screen.pairs(rows)
 
 
 def tell_totals(screen: Screen, name: str, totals: Totals) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
-    verdicts = (f"{word.upper()} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
+    verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
     screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
     rows = [("  cut short", _counts(totals.earlier)), ("  saved", _exactly(totals.saved))]
     if totals.inexact:
         rows.append(
-            ("", f"{_spent(totals.at_least)} at least, in {totals.inexact} runs with something under way")
+            (
+                "",
+                f"{_spent(totals.at_least)} at least, in {totals.inexact} runs with something under way, or unknown",
+            )
         )
     if totals.done:
         rows.append(
@@ -257,11 +268,22 @@ def _headline(found: WhatIf) -> str:
         case Verdict.AGREE:
             return "AGREES to the end of the record"
         case Verdict.STOPS:
-            return f"STOPS at event {found.seq}, in turn {found.turn}"
+            return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
         case Verdict.DIVERGES:
             return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
         case Verdict.UNJUDGED:
-            return f"cannot be judged from event {found.seq} on"
+            return f"not judged from event {found.seq} on"
+
+
+def _least(found: WhatIf) -> str:
+    if found.exact:
+        return ""
+    return _AT_LEAST_LATEST if found.unknown else _AT_LEAST
+
+
+def _latest(found: WhatIf) -> str:
+    """Of a run that would have stopped all the same, where what is unknown may have stopped it before."""
+    return ", at the latest" if found.unknown else ""
 
 
 def _one_turn_of_many(found: WhatIf) -> bool:

@@ -1,6 +1,6 @@
 """The log as the truth: fold it to a state, and advance it by a fact."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
+from refold.reducers.rules.flow import Check
 from refold.reducers.state import NEW, RunState
 
 Result = ModelResponded | ModelFailed | SummaryReturned | ToolReturned
@@ -30,18 +31,23 @@ def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BU
     return state
 
 
-def advance(state: RunState, fact: Fact, registry: Registry = BUILTIN) -> tuple[RunState, tuple[Event, ...]]:
+def advance(
+    state: RunState,
+    fact: Fact,
+    registry: Registry = BUILTIN,
+    look: Callable[[Check, RunState], None] | None = None,
+) -> tuple[RunState, tuple[Event, ...]]:
     """The state after a fact and all that follows from it, and those events: the fact, then its decisions.
 
     A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
-    that has no place here raises `UnexpectedEvent`.
+    that has no place here raises `UnexpectedEvent`. `look`: as in `decide`.
     """
     if isinstance(fact, Result) and not awaited(state, fact):
         late = _late(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
     events: list[Event] = [fact]
-    for decision, after in rules_of(state)(state, fact):
+    for decision, after in rules_of(state)(state, fact, look):
         events.append(decision)
         state = after
     return state, tuple(events)

@@ -70,7 +70,7 @@ def make_room(state: RunState) -> Flow:
 
 def _run(state: RunState, passes: tuple[Pass, ...], *, forced: bool = False) -> Flow:
     for step in passes:
-        plan = planned(_scene(state, forced=forced), step)
+        plan = planned(scene_of(state, forced=forced), step)
         if plan is not None:
             state = yield from _carried_out(state, step, plan, forced=forced)
         if settled(state):
@@ -90,7 +90,8 @@ def _forced(state: RunState) -> Iterator[Pass]:
             yield named[entry]
 
 
-def _scene(state: RunState, *, forced: bool) -> Scene:
+def scene_of(state: RunState, *, forced: bool) -> Scene:
+    """What a pass is given; `forced`: an overflow asks."""
     setup = state.setup
     return Scene(
         window=state.window,
@@ -129,7 +130,9 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
     if kept is not None:
         after = only(state.window, kept)
         # A marker weighs something too: the plan was judged without it.
-        over = plan.over_budget if plan.marker is None else not step.fits(after, _scene(state, forced=forced))
+        over = (
+            plan.over_budget if plan.marker is None else not step.fits(after, scene_of(state, forced=forced))
+        )
         state = yield _pruned(step.name, _reason(step, forced=forced), before, after, over=over)
     return state
 

@@ -7,7 +7,6 @@ ends, it ends exactly there. Where it asks for something else nobody knows the a
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
@@ -37,8 +36,10 @@ from refold.reducers.vocabulary import Verdict as Said
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
+from refold.replay.whatif.found import Found, proven
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
-from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, not_judged, spend_of
+from refold.replay.whatif.unsaid import Unsaid
+from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, spend_of
 from refold.store.protocol import Store
 
 _UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
@@ -74,21 +75,6 @@ async def side_by_side(
     return tuple(comparison.result() for comparison in comparisons)
 
 
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, as long as it is not known how the recorded run ends."""
-
-    verdict: Verdict
-    fact: int
-    seq: int
-    turn: int
-    parted: Parted
-    recorded: str | None
-    derived: str | None
-    other: RunState
-    counted: Spend  # of what the recorded run spent, what the other would have, too
-    exact: bool
-
-
 class Comparison:
     """Takes a recorded run's events in order, and follows both runs until they part."""
 
@@ -99,13 +85,14 @@ class Comparison:
         self._counted, self._spent = shared, Spend()  # the prefix that another run counts, and what it cost
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self.recorded, self.derived = Side(NEW), Side(NEW)
+        self._unsaid = Unsaid(self.recorded, self.derived)
         self._windows = Windows()
         self._fact: Fact | None = None
         self._fact_seq = self._shared = 0
         self._group: list[Decision] = []
         self._fired: list[Fired] = []
         self._more = 0
-        self._found: _Found | None = None
+        self._found: Found | None = None
         self.origins: dict[
             int, int
         ] = {}  # facts whose event number in the other run is another, by that number
@@ -121,7 +108,8 @@ class Comparison:
     @property
     def parted_after(self) -> int:
         """The event number of the fact at which the two parted; 0 while they have not."""
-        return 0 if self._found is None else self._found.fact
+        found = self._proven()
+        return 0 if found is None else found.fact
 
     def take(self, seq: int, event: Event) -> None:
         """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not known."""
@@ -132,6 +120,7 @@ class Comparison:
                 raise DamagedLog(self._run, seq, f"a {kind_of(event)} that follows no fact")
             self._group.append(event)
             return
+        self._unsaid.hear(event)
         self._finish()
         if isinstance(event, Fact):
             self._fact, self._fact_seq = event, seq
@@ -144,26 +133,31 @@ class Comparison:
     def result(self) -> WhatIf:
         """What is known at the end of the record."""
         self._finish()
-        one, found = self.recorded.state, self._found
+        one, found = self.recorded.state, self._proven()
         other = self.derived.state if found is None else found.other
+        doubted = found is not None and found.doubted
+        shared = found.fact if found is not None and doubted else self._shared
         told = WhatIf(
             run=self._run,
             verdict=Verdict.AGREE if found is None else found.verdict,
             events=one.seq,
-            fact=self._shared,
+            fact=shared,
             agent_state=str(other.agent_state),
             code=other.outcome.code if other.outcome else "",
             recorded_state=str(one.agent_state),
             recorded_code=one.outcome.code if one.outcome else "",
             until=spend_of(other),
             shared=self._counted,
-            fired=tuple(self._fired),
-            more=self._more,
-            unknown=not_judged(one, other),
+            fired=tuple(fired for fired in self._fired if not doubted or fired.fact <= shared),
+            more=0 if doubted else self._more,
+            unknown=tuple(dict.fromkeys(doubt.why for doubt in self._unsaid.doubts())),
         )
         return told if found is None else self._parted(told, found)
 
-    def _parted(self, told: WhatIf, found: _Found) -> WhatIf:
+    def _proven(self) -> Found | None:
+        return proven(self._found, self._unsaid.doubts(), self.derived.state)
+
+    def _parted(self, told: WhatIf, found: Found) -> WhatIf:
         stopping = found.other.stopping
         if found.verdict is Verdict.STOPS and stopping is not None and not found.other.ended:
             end = target(found.other.agent_state, stopping.trigger, found.other.came_from)
@@ -182,7 +176,7 @@ class Comparison:
             saved=saved,
             again=again,
             exact=found.exact,
-            unknown=(*told.unknown, *((found.parted.why,) if found.verdict is Verdict.UNJUDGED else ())),
+            unknown=told.unknown or ((found.parted.why,) if found.verdict is Verdict.UNJUDGED else ()),
             state=encoded(found.other).decode(),
         )
 
@@ -194,10 +188,12 @@ class Comparison:
         if self._found is not None:
             self._follow_all(fact, group)
         elif self._reaches(fact):
+            self._unsaid.take(self._fact_seq, fact)
             self._compare(fact, group)
         else:
             self._follow_all(fact, group)
             self._charge(fact)
+        self._unsaid.done()
 
     def _compare(self, fact: Fact, group: Sequence[Decision]) -> None:
         derived = self._derived(fact)
@@ -253,7 +249,7 @@ class Comparison:
 
     def _advanced(self, fact: Fact) -> Sequence[Decision]:
         first = self.derived.state.seq + 1
-        state, events = advance(self.derived.state, fact, self._registry)
+        state, events = advance(self.derived.state, fact, self._registry, self._unsaid.look)
         self.derived.take(events, state)
         if first != self._fact_seq and not isinstance(fact, ClockRead):
             self.origins[first] = self._fact_seq
@@ -325,7 +321,7 @@ class Comparison:
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
         spent = spend_of(state if exact else self.recorded.state)
-        self._found = _Found(
+        self._found = Found(
             verdict=verdict,
             fact=self._fact_seq,
             seq=self._fact_seq + place,

@@ -4,7 +4,6 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from refold.reducers.limits import CostLimit, Limit, TimeLimit, TokenLimit, measure_of
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
 from refold.replay.whatif.shown import Parting
@@ -12,9 +11,9 @@ from refold.replay.whatif.shown import Parting
 MOST = 100
 """How many decisions of guards and limits are kept of a run; further ones are counted."""
 
-UNTIMED = "time limits: the record does not say when anything happened"
+UNTIMED = "time limits: the record does not say when everything happened"
 UNPRICED = "cost limits: the record has no price of some answers"
-UNCOUNTED = "token limits: the record does not say how many tokens were used"
+UNCOUNTED = "token limits: the record does not say how many tokens some answers took"
 
 
 @unique
@@ -120,33 +119,3 @@ def spend_of(state: RunState) -> Spend:
         duration=duration,
         waited=max(0, min(duration, spent.person_wait + waiting)),
     )
-
-
-def not_judged(recorded: RunState, derived: RunState) -> tuple[str, ...]:
-    """Which limits of the other policy had nothing to count, each told once; of two that are alike the record tells.
-
-    `derived` is the other run where the two part, `recorded` the recorded one at the end of its record. A cost limit that
-    takes an unknown price for nothing (`unpriced: ignore`) is judged: that is what it says.
-    """
-    known = recorded.policy.limits
-    missing = (
-        _missing(limit, recorded, derived)
-        for limit in derived.policy.limits
-        if limit.value is not None and (isinstance(limit, TimeLimit) or limit not in known)
-    )
-    return tuple(dict.fromkeys(why for why in missing if why))
-
-
-def _missing(limit: Limit, recorded: RunState, derived: RunState) -> str:
-    spent = derived.spent
-    match limit:
-        case TimeLimit():
-            return UNTIMED if recorded.at == recorded.lineage.at else ""
-        case CostLimit():
-            return UNPRICED if spent.unpriced and limit.unpriced == "refuse" else ""
-        case TokenLimit() if measure_of(limit) == "usage":
-            # No request is as short as that: of answers without a token nobody counted any.
-            answered = derived.lineage.first_response is not None
-            return UNCOUNTED if answered and not (spent.usage.input or spent.usage.output) else ""
-        case _:
-            return ""

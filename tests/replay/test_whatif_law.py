@@ -1,0 +1,75 @@
+"""The law of `whatif` over the transcripts: what must touch a run leaves none as it was, and nothing unknown is zero."""
+
+import pytest
+
+from refold.replay.whatif.verdict import Verdict
+from support.transcripts import manifest
+from support.whatif_law import KINDS, Found, found, unjudged
+
+TOUCHING = [name for name in KINDS if any(each.must for each in found() if each.kind == name)]
+MOST_UNJUDGED = {
+    "half of the tokens that its file has": 5,
+    "half of the time that it took": 2,
+    "more tokens than any run has": 76,
+    "more money than any run costs": 126,
+    "more time than any run takes": 58,
+    "half of the context": 122,
+    "what the tools leave of the context": 99,
+    "two batches that only read": 106,
+}
+"""Of how many of the 154 runs nobody can say under the policy of each kind; of kinds that are not here of none."""
+
+
+def said(kind: str) -> list[Found]:
+    """What is said of all runs under the policy of one kind."""
+    return [each for each in found() if each.kind == kind]
+
+
+@pytest.mark.parametrize("kind", TOUCHING)
+def test_a_policy_that_touches_a_run_never_agrees(kind: str) -> None:
+    """No run goes on as it was under a policy that it breaks."""
+    assert [] == [each.file for each in said(kind) if each.must and each.whatif.verdict is Verdict.AGREE]
+
+
+def test_every_transcript_with_calls_is_touched_by_a_refusal_of_them() -> None:
+    """The manifest, which no importer of ours has counted, names the same files as those in which a call is refused."""
+    calls = {row["file"]: row["tool_calls"] for row in manifest()}
+    known = {file for file, count in calls.items() if count != "-"}
+    refused = {
+        each.file for each in said("every call is rejected") if each.whatif.verdict is not Verdict.AGREE
+    }
+    assert {file for file in known if int(calls[file])} == refused & known
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_how_many_runs_cannot_be_judged(kind: str) -> None:
+    """No more runs than these are of no use under a policy of this kind, and none where it needs only what is known."""
+    assert MOST_UNJUDGED.get(kind, 0) >= unjudged(kind)
+
+
+def test_whose_tokens_are_known_is_judged_by_them() -> None:
+    """A limit that no run reaches is agreed with where every answer's tokens are known, and else cannot be judged."""
+    for each in said("more tokens than any run has"):
+        unknown = each.counted.partly or each.counted.failures
+        assert (Verdict.UNJUDGED if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
+
+
+def test_whose_prices_are_known_is_judged_by_them() -> None:
+    """The same, of a limit of money."""
+    for each in said("more money than any run costs"):
+        unknown = each.counted.unpriced or each.counted.failures
+        assert (Verdict.UNJUDGED if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
+
+
+def test_whose_times_are_known_is_judged_by_them() -> None:
+    """The same, of a limit of time: a file without one instant in it is never said to be within it."""
+    timed = {row["file"]: row["first_timestamp"] != "-" for row in manifest()}
+    for each in said("more time than any run takes"):
+        if each.counted.answers and not timed[each.file]:
+            assert Verdict.UNJUDGED is each.whatif.verdict, each.file
+
+
+def test_what_is_not_known_is_named() -> None:
+    """Whatever cannot be judged says in words what the record lacks."""
+    for each in found():
+        assert (each.whatif.verdict is not Verdict.UNJUDGED) or each.whatif.unknown, each

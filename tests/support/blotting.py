@@ -1,0 +1,113 @@
+"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, blotted out by chance.
+
+What is left is derived anew, as an import does it: each fact stands where it stood, with what its source says of it
+right behind it, and what has no time of its own stands at the instant of what came before.
+"""
+
+import random
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from refold.reducers.composing import sealed
+from refold.reducers.events import (
+    Event,
+    Fact,
+    ModelFailed,
+    ModelResponded,
+    Remark,
+    RunStarted,
+    SourceRecorded,
+    SummaryReturned,
+    ToolReturned,
+)
+from refold.reducers.evolution import evolve
+from refold.reducers.folding import advance
+from refold.reducers.messages import Usage
+from refold.reducers.state import NEW, RunState
+
+SALT = b"salt"
+
+
+class Blots(NamedTuple):
+    """How much of each is lost, from 0 to 1, by a seed."""
+
+    seed: int
+    tools: float = 0
+    tokens: float = 0
+    prices: float = 0
+    times: float = 0
+    context: float = 0
+
+
+class Blotted:
+    """The log of a life with blots in it. `facts` are the numbers of its facts, in their order."""
+
+    def __init__(self, log: list[Event], blots: Blots) -> None:
+        self._chance, self._blots = random.Random(blots.seed), blots
+        self.log: list[Event] = []
+        self.facts: list[int] = []
+        self._state: RunState = NEW
+        for event in log:
+            if isinstance(event, Fact):
+                self._tell(event)
+
+    def place(self, seq: int) -> int:
+        """The how-manieth fact the event follows from, or is."""
+        return bisect_right(self.facts, seq) - 1
+
+    def _lost(self, share: float) -> bool:
+        return self._chance.random() < share
+
+    def _tell(self, fact: Fact) -> None:
+        before, lost = self._state.at, self._lost(self._blots.times)
+        if lost and not isinstance(fact, RunStarted):
+            fact = replace(fact, at=before)
+        fact, said = self._blot(fact)
+        seq = self._state.seq + 1
+        self.facts.append(seq)
+        self._state, events = advance(self._state, replace(fact, at=max(fact.at, before)))
+        self.log += events
+        own_time = "" if lost or self._state.at > before else f'{{"at":{self._state.at}}}'
+        self._remark(seq, "\n".join(part for part in (said, own_time) if part))
+
+    def _remark(self, seq: int, said: str) -> None:
+        note: Any = SourceRecorded(at=self._state.at, format="test", source="", position="", seq=seq)
+        if said:
+            note = sealed(note, Remark(text=said), SALT)
+        self._state = evolve(self._state, note)
+        self.log.append(note)
+
+    def _blot(self, fact: Fact) -> tuple[Fact, str]:
+        """The fact as the source has it, and what the source says of its tokens."""
+        pending = self._state.request or self._state.summary
+        match fact:
+            case RunStarted(tools=tools, context=context):
+                tools = tuple(tool for tool in tools if not self._lost(self._blots.tools))
+                context = None if self._lost(self._blots.context) else context
+                return replace(fact, tools=tools, context=context, labels={"source.format": "test"}), ""
+            case ModelResponded() | SummaryReturned():
+                uncounted, unpriced = self._lost(self._blots.tokens), self._lost(self._blots.prices)
+                usage = self._least(fact.usage) if uncounted else fact.usage
+                cost = None if unpriced else fact.cost_nanousd
+                said = (
+                    "usage partial"
+                    if uncounted and usage != Usage()
+                    else ""
+                    if uncounted
+                    else "usage reported"
+                )
+                return replace(
+                    fact, request=pending.seq if pending else 0, usage=usage, cost_nanousd=cost
+                ), said
+            case ModelFailed():
+                request = pending.seq if pending else 0
+                return replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None), ""
+            case ToolReturned():
+                return replace(fact, duration=0), ""
+            case _:
+                return fact, ""
+
+    def _least(self, usage: Usage) -> Usage:
+        return self._chance.choice((Usage(), replace(usage, output=0)))

@@ -1,0 +1,212 @@
+"""Policies that must touch a transcript, by what was counted in it, and what `whatif` says of each.
+
+`python tests/support/whatif_law.py` prints what is said of all transcripts, and of which share it says that it cannot
+judge. Of every transcript of the repository there is one policy of each kind, made for what happened in it: a limit below
+what was used, a refusal of what was called.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from refold.reducers.events import Event, ModelFailed, ModelRequested, ModelResponded, SourceRecorded
+from refold.reducers.messages import Usage
+from refold.reducers.parsing import parse
+from refold.replay.importers.formats import detected, importer
+from refold.replay.importers.importing import Reading
+from refold.replay.importers.source import Source
+from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.verdict import Verdict, WhatIf
+from support.transcripts import FILES, manifest, path_of, salts
+
+Plain = dict[str, Any]
+_WITH_AGENT = "claude_code/sidechain-in-file.jsonl"  # half of its tokens are of a sub-agent, which is no part of the run
+_DECLARED = {
+    row["file"]: int(row["input_tokens"]) + int(row["output_tokens"])
+    for row in manifest()
+    if row["runs"] == "1" and row["input_tokens"] != "-" and row["file"] != _WITH_AGENT
+}
+_UNLIMITED = 2**50  # more than any run used, of whatever is counted
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What happened in a run, as its log has it; `declared` are the tokens of its file as the manifest counts them.
+
+    `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly` answers the
+    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`.
+    """
+
+    answers: int
+    failures: int
+    tools: tuple[str, ...]
+    tokens: int
+    declared: int
+    partly: int
+    shown: int
+    span: int
+    cost: int
+    unpriced: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A run of a file under the policy of one kind. `must`: that policy cannot have left it as it was."""
+
+    file: str
+    counted: Counted
+    kind: str
+    must: bool
+    whatif: WhatIf
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of policy: over everything else as it was, for a run with these counts, and which runs it must touch."""
+
+    over: Callable[[Counted], Plain]
+    touches: Callable[[Counted], bool]
+
+
+def _limit(**limit: Any) -> Plain:
+    return {"limits": [limit]}
+
+
+def _asked(approver: str, **more: Any) -> Plain:
+    return {"approvals": {"chain": [{"approver": approver, **more}]}}
+
+
+def _left_out(**history: Any) -> Plain:
+    return {"history": [{"do": "observed"}, history]}
+
+
+def _never(_: Counted) -> bool:
+    return False
+
+
+KINDS: Mapping[str, Kind] = {
+    "every call is rejected": Kind(lambda _: _asked("reject"), lambda run: bool(run.tools)),
+    "every call ends the run": Kind(
+        lambda _: _asked("gate", sensitive=[""], then="terminate"), lambda run: bool(run.tools)
+    ),
+    "a person is asked about every call": Kind(lambda _: _asked("human"), lambda run: bool(run.tools)),
+    "one step": Kind(lambda _: _limit(type="step", value=1), lambda run: run.answers > 1),
+    "one token less than were counted": Kind(
+        lambda run: _limit(type="token", value=max(0, run.tokens - 1)), lambda run: run.tokens > 0
+    ),
+    "half of the tokens that its file has": Kind(
+        lambda run: _limit(type="token", value=run.declared // 2),
+        lambda run: run.declared > 0 and run.answers > 0,
+    ),
+    "half of what it cost": Kind(
+        lambda run: _limit(type="cost", value=run.cost / 2 / 10**9, unpriced="refuse"),
+        lambda run: run.cost > 0,
+    ),
+    "one message less than were shown": Kind(
+        lambda run: _limit(type="message", value=max(1, run.shown - 1)), lambda run: run.shown > 1
+    ),
+    "half of the time that it took": Kind(
+        lambda run: {
+            **_limit(type="time", value=run.span / 2 / 10**9, credit={"person": False}),
+            "call_timeout": {"min": 0},
+        },
+        lambda run: run.span > 0,
+    ),
+    "no call of its tools": Kind(
+        lambda run: {"guards": [{"guard": "tool_cap", "tools": list(run.tools) or ["-"], "max": 0}]},
+        lambda run: bool(run.tools),
+    ),
+    "nothing but the last message": Kind(
+        lambda _: _left_out(do="tail", last=1, systems="first"), lambda run: run.shown > 6
+    ),
+    "more tokens than any run has": Kind(lambda _: _limit(type="token", value=_UNLIMITED), _never),
+    "more money than any run costs": Kind(lambda _: _limit(type="cost", value=_UNLIMITED / 10**9), _never),
+    "more time than any run takes": Kind(lambda _: _limit(type="time", value=9 * 10**9), _never),
+    "half of the context": Kind(
+        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), _never
+    ),
+    "what the tools leave of the context": Kind(
+        lambda _: _left_out(do="token_tail", budget={"context": _UNLIMITED, "minus_tools": True}), _never
+    ),
+    "two batches that only read": Kind(lambda _: {"guards": [{"guard": "read_only", "batches": 2}]}, _never),
+}
+
+
+@cache
+def found() -> Sequence[Found]:
+    """What is said of each run under the policy of each kind; each transcript is derived once."""
+    return [each for file in FILES for each in _of_file(file)]
+
+
+def _of_file(file: str) -> Iterator[Found]:
+    with path_of(file).open("rb") as opened:
+        source = Source.opened(file, opened)
+        for run in Reading(source, importer(detected(source).format)).runs():
+            log = [each for group in run.derive(salts) for each in group]
+            span = log[-1].at - log[0].at
+            counted = _counted([each.event for each in log], span, _DECLARED.get(file, 0))
+            policies = {
+                name: parse({"preset": "observed", **kind.over(counted)}) for name, kind in KINDS.items()
+            }
+            comparisons = {name: Comparison(run.run, policy) for name, policy in policies.items()}
+            for each in log:
+                for comparison in comparisons.values():
+                    comparison.take(each.seq, each.event)
+            for name, comparison in comparisons.items():
+                must = KINDS[name].touches(counted)
+                yield Found(file, counted, name, must, comparison.result())
+
+
+def _counted(events: Sequence[Event], span: int, declared: int) -> Counted:
+    answers = {seq: event for seq, event in enumerate(events, 1) if isinstance(event, ModelResponded)}
+    calls = [call for answer in answers.values() for call in answer.calls if call.complete]
+    # At another attempt no limit is looked at: nothing was decided since.
+    requests = [event for event in events if isinstance(event, ModelRequested) and event.attempt == 1]
+    reported = {
+        event.seq
+        for event in events
+        if isinstance(event, SourceRecorded)
+        and event.content
+        and event.content.text.startswith("usage reported")
+    }
+    return Counted(
+        answers=len(answers),
+        failures=sum(isinstance(event, ModelFailed) for event in events),
+        tools=tuple(dict.fromkeys(call.name for call in calls)),
+        tokens=sum(answer.usage.input + answer.usage.output for answer in answers.values()),
+        declared=declared,
+        partly=sum(answer.usage == Usage() or seq not in reported for seq, answer in answers.items()),
+        shown=max((sum(last - first + 1 for first, last in each.messages) for each in requests), default=0),
+        span=span,
+        cost=sum(answer.cost_nanousd or 0 for answer in answers.values()),
+        unpriced=sum(answer.cost_nanousd is None for answer in answers.values()),
+    )
+
+
+def unjudged(kind: str) -> int:
+    """How many runs cannot be judged under the policy of this kind."""
+    return sum(each.whatif.verdict is Verdict.UNJUDGED for each in found() if each.kind == kind)
+
+
+def table() -> str:
+    """What is said under the policy of each kind, and of how many of the runs that it must touch."""
+    rows = [f"{'policy':36} {'touches':>7}  " + "  ".join(f"{word:>8}" for word in Verdict)]
+    for kind in KINDS:
+        here = [each for each in found() if each.kind == kind]
+        counts = Counter(each.whatif.verdict for each in here)
+        rows.append(
+            f"{kind:36} {sum(each.must for each in here):>7}  "
+            + "  ".join(f"{counts[word]:>8}" for word in Verdict)
+        )
+    everything = Counter(each.whatif.verdict for each in found())
+    share = 100 * everything[Verdict.UNJUDGED] / len(found())
+    return "\n".join([*rows, f"{share:.1f} % of {len(found())} cannot be judged"])
+
+
+if __name__ == "__main__":
+    print(table())
