@@ -58,8 +58,9 @@ demo: setup ## Watch a real model drive recorded, audited runs, no key needed: P
 bench: setup ## Measure decode, fold, audit, decide, append and open against their anchors
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
-whatif-table: setup ## Ask of all transcripts of the tests what the presets would have done: half a minute
+whatif-table: setup ## Ask of all transcripts of the tests what the presets would have done, and of what nobody can say: half a minute
 	$(BIN)/python tests/support/whatif_figures.py
+	$(BIN)/python tests/support/whatif_law.py
 
 storm: setup ## Kill and suspend the workers of 200 runs at random, and count what is lost or done twice: SECONDS=60
 	$(BIN)/python tests/storm/run.py --seconds $(SECONDS) $(ARGS)

@@ -19,6 +19,7 @@ from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.totals import Totals, totals_of
+from refold.replay.whatif.verdict import Verdict
 from support.transcripts import FILES, path_of, salts
 
 PRESETS = ("inspect-iterative", "paperbench", "guardrails", "hermes", "utah", "tirea")
@@ -31,7 +32,17 @@ CHANGES: Mapping[str, dict[str, Any]] = {
         "batch": "parallel",
     },
 }
-HEAD = ("preset", "AGREE", "STOPS", "cut short", "done sooner", "DIVERGES", "first in", "saved tokens")
+HEAD = (
+    "preset",
+    "AGREE",
+    "STOPS",
+    "cut short",
+    "done sooner",
+    "DIVERGES",
+    "first in",
+    "not judged",
+    "saved tokens",
+)
 _ALL = tuple((name, change) for change in CHANGES for name in PRESETS)
 
 
@@ -55,21 +66,22 @@ def totals() -> Mapping[tuple[str, str], Totals]:
 
 def table(change: str) -> str:
     """The figures under one change, as a table in Markdown."""
-    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", "---", "--:", "--:", "---", "--:")]
+    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", "---", "--:", "--:", "---", "--:", "--:")]
     rows += [_row(name, totals()[name, change]) for name in PRESETS]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _row(name: str, found: Totals) -> Sequence[str]:
-    counts = {word: str(found.verdicts.get(word, 0)) for word in ("agree", "stops", "diverges")}
+    counts = {word: str(found.verdicts.get(word, 0)) for word in Verdict}
     return (
         f"`{name}`",
-        counts["agree"],
-        counts["stops"],
+        counts[Verdict.AGREE],
+        counts[Verdict.STOPS],
         _listed(found.earlier),
         str(found.done),
-        counts["diverges"],
+        counts[Verdict.DIVERGES],
         _listed(found.parted),
+        counts[Verdict.UNJUDGED],
         f"{found.saved.input + found.saved.output:,}",
     )
 

@@ -220,6 +220,7 @@ class Comparison:
     def _reaches(self, fact: Fact) -> bool:
         """Let the time pass until the fact: a clock that only the other policy set rings first. False: they part there."""
         before = None
+        self._unsaid.pass_time(reached(fact))
         while (instant := rings(self.recorded.state, self.derived.state, reached(fact))) is not None:
             cut = cut_off(self.recorded.state, self.derived.state, instant)
             if cut is None and (instant == before or not attended(self.derived.state, fact, instant)):

@@ -49,6 +49,7 @@ from refold.reducers.rules.pruning import history, scene_of
 from refold.reducers.rules.recovering import silent_stream
 from refold.reducers.rules.requesting import request
 from refold.reducers.state import RunState, Watch
+from refold.reducers.usage import deadline
 from refold.reducers.vocabulary import Replay
 from refold.replay.source_words import SOURCE_LABEL
 from refold.replay.whatif.shown import Side
@@ -97,6 +98,14 @@ class Unsaid:
             said = event.content.text if event.content else ""
             self._reported = event.seq if said.startswith("usage reported") else self._reported
             self._timed = event.seq if _OWN_TIME.search(said) else self._timed
+
+    def pass_time(self, until: int) -> None:
+        """Time is about to pass. What was begun at no known instant is promised its least from no known instant on."""
+        state = self._derived.state
+        trips = deadline(state) if self._still and self._times() else None
+        if trips is not None and trips <= until and state.policy.call_timeout.nanoseconds:
+            self._first = self._first or self._stood
+            self._doubts.setdefault((UNTIMED, "rests"), self._still)
 
     def take(self, seq: int, fact: Fact) -> None:
         """A fact that both runs are about to see."""
