@@ -10,6 +10,7 @@ TOUCHING = [name for name in KINDS if any(each.must for each in found() if each.
 MOST_UNJUDGED = {
     "half of the tokens that its file has": 5,
     "half of the time that it took": 2,
+    "no batch of which every call failed": 36,
     "more tokens than any run has": 76,
     "more money than any run costs": 126,
     "more time than any run takes": 58,
@@ -67,6 +68,15 @@ def test_whose_times_are_known_is_judged_by_them() -> None:
     for each in said("more time than any run takes"):
         if each.counted.answers and not timed[each.file]:
             assert Verdict.UNJUDGED is each.whatif.verdict, each.file
+
+
+def test_whose_failures_are_known_is_judged_by_them() -> None:
+    """A guard against failures judges what the format marks as such; where it marks none, nobody can say."""
+    silent = {row["file"] for row in manifest() if row["file"].startswith(("atif", "swe_agent", "tau_bench"))}
+    assert {"-"} == {row["tool_errors"] for row in manifest() if row["file"] in silent}
+    for each in said("no batch of which every call failed"):
+        unknown = each.file in silent and each.counted.results > 0
+        assert unknown is (each.whatif.verdict is Verdict.UNJUDGED), each.file
 
 
 def test_what_is_not_known_is_named() -> None:

@@ -17,7 +17,14 @@ import msgspec
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.reducers.events import Event, ModelFailed, ModelRequested, ModelResponded, SourceRecorded
+from refold.reducers.events import (
+    Event,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    SourceRecorded,
+    ToolReturned,
+)
 from refold.reducers.messages import Usage
 from refold.reducers.parsing import parse
 from refold.replay.importers.formats import detected, importer
@@ -41,7 +48,8 @@ class Counted(msgspec.Struct, frozen=True):
     """What happened in a run, as its log has it; `declared` are the tokens of its file as the manifest counts them.
 
     `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly` answers the
-    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`.
+    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`. `failed`: calls that were alone in
+    their answer and came back with an error, and the model was told.
     """
 
     answers: int
@@ -54,6 +62,8 @@ class Counted(msgspec.Struct, frozen=True):
     span: int
     cost: int
     unpriced: int
+    results: int
+    failed: int
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -124,6 +134,9 @@ KINDS: Mapping[str, Kind] = {
     "nothing but the last message": Kind(
         lambda _: _left_out(do="tail", last=1, systems="first"), lambda run: run.shown > 6
     ),
+    "no batch of which every call failed": Kind(
+        lambda _: {"guards": [{"guard": "errors", "rounds": 1}]}, lambda run: run.failed > 0
+    ),
     "more tokens than any run has": Kind(lambda _: _limit(type="token", value=_UNLIMITED), _never),
     "more money than any run costs": Kind(lambda _: _limit(type="cost", value=_UNLIMITED / 10**9), _never),
     "more time than any run takes": Kind(lambda _: _limit(type="time", value=9 * 10**9), _never),
@@ -165,6 +178,7 @@ def _of_file(file: str) -> Iterator[Found]:
 def _counted(events: Sequence[Event], span: int, declared: int) -> Counted:
     answers = {seq: event for seq, event in enumerate(events, 1) if isinstance(event, ModelResponded)}
     calls = [call for answer in answers.values() for call in answer.calls if call.complete]
+    alone = {answer.calls[0].id for answer in answers.values() if len(answer.calls) == 1}
     # At another attempt no limit is looked at: nothing was decided since.
     requests = [event for event in events if isinstance(event, ModelRequested) and event.attempt == 1]
     reported = {
@@ -185,6 +199,11 @@ def _counted(events: Sequence[Event], span: int, declared: int) -> Counted:
         span=span,
         cost=sum(answer.cost_nanousd or 0 for answer in answers.values()),
         unpriced=sum(answer.cost_nanousd is None for answer in answers.values()),
+        results=sum(isinstance(event, ToolReturned) and event.error is None for event in events),
+        failed=sum(
+            isinstance(event, ToolReturned) and bool(event.error) and event.call in alone
+            for event in events[: max(answers, default=0)]
+        ),
     )
 
 

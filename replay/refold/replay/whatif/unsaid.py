@@ -24,6 +24,7 @@ from refold.reducers.events import (
     RunStarted,
     SourceRecorded,
     SummaryReturned,
+    ToolReturned,
 )
 from refold.reducers.guards.common import begins
 from refold.reducers.guards.duty import judged
@@ -60,6 +61,9 @@ Effect = Literal["stops", "asks", "rests"]
 derived rests on it, and is no proof of anything."""
 
 _SCOPES: tuple[Scope, ...] = ("turn", "run", "lineage")
+_MARK_NO_FAILURES = frozenset(
+    {"atif", "swe_agent", "tau_bench"}
+)  # formats whose results do not say that they failed
 _PAUSES = "retries: the record does not say how long was waited before the next"
 _OWN_TIME = re.compile(r'^\{"at":\d+\}\Z', re.MULTILINE)
 _HEAVY = 2**53  # tokens: more than any tools weigh, and any context holds
@@ -87,6 +91,7 @@ class Unsaid:
         self._first: RunState | None = None  # the other run behind the first of them
         self._stood: RunState | None = None  # and behind the fact `still`
         self._imported = self._listed = self._failed = False
+        self._marks_failures = True
         self._tools: tuple[Manifest, ...] = ()
         self._uncounted: set[Scope] = set()
         self._unpriced: set[Scope] = set()
@@ -113,6 +118,7 @@ class Unsaid:
         if isinstance(fact, RunStarted):
             self._imported, self._tools = SOURCE_LABEL in fact.labels, fact.tools
             self._listed = bool(fact.tools)
+            self._marks_failures = fact.labels.get(SOURCE_LABEL) not in _MARK_NO_FAILURES
         elif isinstance(fact, RunForked):
             self._forked()
         begun = {scope for scope in _SCOPES if begins(scope, fact)}
@@ -126,6 +132,13 @@ class Unsaid:
             self._unpriced.update(_SCOPES)
         if isinstance(fact, ModelResponded) and self._imported:
             self._called(fact)
+        if (
+            isinstance(fact, ToolReturned)
+            and fact.error is None
+            and self._imported
+            and not self._marks_failures
+        ):
+            self._returned()
         self._follow_time(seq, fact)
 
     def _forked(self) -> None:
@@ -151,6 +164,13 @@ class Unsaid:
         if new:
             self._listed = False
             self._offer((*tools, *(Manifest(name=name) for name in new)))
+
+    def _returned(self) -> None:
+        """A call that did not fail, or did: a guard that is shown results may count either."""
+        for watch in self._derived.state.guards:
+            if watch.guard is not None and ToolReturned in watch.guard.observes:
+                why = f"guard {watch.name}: the record does not say which calls failed"
+                self._doubts.setdefault((why, "rests"), self._seq)
 
     def _follow_time(self, seq: int, fact: Fact) -> None:
         """Whether this has a time of its own. What has none stands at the instant of what came before it."""
