@@ -38,7 +38,7 @@ from refold.replay.whatif.clock import attended, cut_off, expected, reached, rin
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.found import Found, proven
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
-from refold.replay.whatif.unsaid import Unsaid
+from refold.replay.whatif.unsaid import Doubt, Unsaid
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, spend_of
 from refold.store.protocol import Store
 
@@ -150,12 +150,15 @@ class Comparison:
             shared=self._counted,
             fired=tuple(fired for fired in self._fired if not doubted or fired.fact <= shared),
             more=0 if doubted else self._more,
-            unknown=tuple(dict.fromkeys(doubt.why for doubt in self._unsaid.doubts())),
+            unknown=tuple(dict.fromkeys(doubt.why for doubt in self._doubts())),
         )
         return told if found is None else self._parted(told, found)
 
     def _proven(self) -> Found | None:
-        return proven(self._found, self._unsaid.doubts(), self.derived.state)
+        return proven(self._found, self._doubts(), self.derived.state)
+
+    def _doubts(self) -> list[Doubt]:
+        return self._unsaid.doubts(parted=self._found is not None)
 
     def _parted(self, told: WhatIf, found: Found) -> WhatIf:
         stopping = found.other.stopping

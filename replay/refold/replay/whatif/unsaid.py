@@ -43,6 +43,7 @@ from refold.reducers.limits import (
     measure_of,
     name_of,
 )
+from refold.reducers.messages import Usage
 from refold.reducers.rules.flow import Check, FirstOf, WithoutCalls
 from refold.reducers.rules.guarding import Guards
 from refold.reducers.rules.limiting import Limits
@@ -152,9 +153,8 @@ class Unsaid:
             side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
 
     def _counted(self, fact: ModelResponded | SummaryReturned) -> bool:
-        # No request is as short as that: of an answer without a token nobody counted any.
-        counted = bool(fact.usage.input or fact.usage.output)
-        return counted and (not self._imported or self._seq == self._reported)
+        """What our engine was told is what its limits count. A source has to say that it is the provider's own count."""
+        return not self._imported or (self._seq == self._reported and fact.usage != Usage())
 
     def _called(self, fact: ModelResponded) -> None:
         """A tool that was called existed, whether or not the source lists it: it is judged as one that was offered."""
@@ -213,24 +213,32 @@ class Unsaid:
         self._first = self._first or (self._derived.state if self._doubts else None)
         self._stood = (self._stood or self._derived.state) if self._still else None
 
-    def doubts(self) -> list[Doubt]:
-        """What is in doubt of all that was taken, in its order."""
+    def doubts(self, *, parted: bool) -> list[Doubt]:
+        """What is in doubt of all that was taken, in its order; `parted`: the two runs have."""
         found = [Doubt(seq, why, effect, self._first) for (why, effect), seq in self._doubts.items()]
-        still = self._still or int(self._stands())
-        if still and self._times():
-            found.append(Doubt(still, UNTIMED, "stops", self._stood))
+        if self._still and self._times():
+            found.append(Doubt(self._still, UNTIMED, "stops", self._stood))
+        if not parted:
+            found += [Doubt(1, why, "stops", None) for why in self._never()]
         return sorted(found, key=lambda doubt: doubt.seq)
+
+    def _never(self) -> Iterator[str]:
+        """What was not counted once: what agrees by that agrees by nothing."""
+        state = self._recorded.state
+        if state.lineage.first_response is None:
+            return
+        limits = self._derived.state.policy.limits
+        usage = state.spent.usage
+        if not (usage.input or usage.output) and any(self._counts_usage(limit) for limit in limits):
+            yield UNCOUNTED
+        if state.at == state.lineage.at and self._times():
+            yield UNTIMED
 
     def _hurries(self) -> bool:
         """Whether other retries seem to come as soon as those that were recorded: how soon that was no source says."""
         one, other = self._recorded.state, self._derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
-
-    def _stands(self) -> bool:
-        """Whether things happened, and all at one instant."""
-        state = self._recorded.state
-        return state.lineage.first_response is not None and state.at == state.lineage.at
 
     def look(self, check: Check, state: RunState) -> None:
         """A check that is made of the other run, before it is made."""
@@ -267,12 +275,16 @@ class Unsaid:
         """What of what the limit counts is not known."""
         if limit.value is None or self._in_force(limit):
             return ""
-        if isinstance(limit, TokenLimit) and measure_of(limit) == "usage":
+        if self._counts_usage(limit):
             return UNCOUNTED if limit.scope in self._uncounted else ""
         if isinstance(limit, CostLimit) and limit.unpriced == "refuse":
             unpriced = state.spent.unpriced > state.mark(limit.scope).spent.unpriced
             return UNPRICED if unpriced or limit.scope in self._unpriced else ""
         return ""
+
+    def _counts_usage(self, limit: Limit) -> bool:
+        counts = isinstance(limit, TokenLimit) and measure_of(limit) == "usage"
+        return counts and limit.value is not None and not self._in_force(limit)
 
     def _pressed(self, state: RunState) -> Iterator[tuple[str, Effect]]:
         """The model is told how near a limit is."""
