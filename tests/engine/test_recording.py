@@ -1,6 +1,8 @@
 """A recorded run, played through the live engine, gives the same log; what the log lacks is an error."""
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -77,6 +79,31 @@ async def test_failures_and_waits_are_played() -> None:
     """Retries are played with their recorded waits, without waiting for them."""
     store, run = await recorded([fail(), fail(), call("look", where="b"), say("fine")])
     assert await plays_to_the_same_log(store, run) is AgentState.COMPLETED
+
+
+async def functions_called_to_play(turns: int) -> int:
+    """How many functions are called to play a run of so many turns, with a window of a few messages."""
+    policy = {"history": [{"do": "tail", "last": 8}], "limits": [{"type": "step", "value": None}]}
+    store, run = await recorded([*[call("look", where="a")] * turns, say("fine")], policy)
+    called = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
+        nonlocal called
+        called += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        await plays_to_the_same_log(store, run)
+    finally:
+        sys.setprofile(before)
+    return called
+
+
+async def test_playing_a_run_costs_as_much_as_it_has_turns() -> None:
+    """Four times the turns call about four times the functions: no fact is looked for among all."""
+    few, many = await functions_called_to_play(50), await functions_called_to_play(200)
+    assert many < 5 * few
 
 
 async def test_a_conversation_and_a_cancellation_are_played() -> None:

@@ -4,9 +4,8 @@
 `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeGuard
 
 import anyio
 import anyio.lowlevel
@@ -45,6 +44,9 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Store, UnknownRun
+
+Handle = int | str
+"""What a fact ends: the event that asked a model, or the id of a call."""
 
 _FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockRead)
 
@@ -110,7 +112,11 @@ class Recording:
         the run does.
         """
         score = _Score(self)
-        world = _RecordedWorld(self.model(), {tool.name: tool for tool in self.tools().tools}, score)
+        world = _RecordedWorld(
+            _Prompted(self.run, self.opening.model, ()),
+            {tool.name: tool for tool in self.tools().tools},
+            score,
+        )
         setting = Setting(
             world=world,
             store=into,
@@ -140,25 +146,19 @@ class Recording:
             was = None if recorded is None else kind_of(recorded)
             raise Parted(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
 
-    def _answers(self) -> list[tuple[ModelRequest, Ended]]:
-        requests = self._requests()
-        return [
-            (requests[fact.request], fact)
-            for fact in self.facts
-            if isinstance(fact, ModelResponded | ModelFailed)
-        ]
-
-    def _requests(self) -> dict[int, ModelRequest]:
+    def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
+        """Each answer with what was asked, one after the other: together they would be the square of the run."""
         state: RunState = NEW
         seen: dict[int, Event] = {}
-        requests: dict[int, ModelRequest] = {}
+        asked: dict[int, ModelRequest] = {}
         for seq, event in enumerate(self._events, start=1):
             seen[seq] = event
             state = evolve(state, event, self.registry)
             if isinstance(event, ModelRequested):
                 effect = next(one for one in next_effects(state) if isinstance(one, CallModel))
-                requests[seq] = request_for(effect, state, seen)
-        return requests
+                asked = {seq: request_for(effect, state, seen)}
+            elif isinstance(event, ModelResponded | ModelFailed) and event.request in asked:
+                yield asked[event.request], event
 
     def _asked(self) -> dict[str, str]:
         asked: dict[str, str] = {}
@@ -178,12 +178,22 @@ def _other(played: Event, recorded: Event | None) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(played, name) != getattr(recorded, name))
 
 
+class _Prompted(RecordedModel):
+    """Says what it is told to say. What it was asked is held against the log by the digest in the fact that is made."""
+
+    fact: Ended
+
+    def answer_to(self, request: ModelRequest) -> Ended:  # noqa: ARG002
+        """What stands in the log at this place."""
+        return self.fact
+
+
 class _RecordedWorld(World):
     """A world in which every fact waits for its turn, so that results arrive in the order of the log."""
 
-    def __init__(self, model: RecordedModel, tools: dict[str, Tool], score: "_Score") -> None:
+    def __init__(self, model: _Prompted, tools: dict[str, Tool], score: "_Score") -> None:
         super().__init__(model, tools, score)
-        self._score = score
+        self._prompted, self._score = model, score
 
     async def ask(
         self,
@@ -194,6 +204,9 @@ class _RecordedWorld(World):
         publish: Publish,
     ) -> Maker:
         """As a world does, in turn."""
+        fact = self._score.known(effect)
+        assert not isinstance(fact, ToolReturned)
+        self._prompted.fact = fact  # one request is under way at a time
         make = await super().ask(effect, state, contents, scope, publish)
         await self._score.turn_of(effect)
         return make
@@ -237,6 +250,16 @@ class _Score:
 
     def __init__(self, recording: Recording) -> None:
         self._facts, self._salts = recording.facts, recording.salts
+        # By what each ends, the first of those that end the same: every effect asks, and a run may have had many.
+        self._ends: dict[Handle, Ended | ToolReturned] = {}
+        self._readings: dict[int, ClockRead] = {}
+        for fact in self._facts:
+            if isinstance(fact, ModelResponded | ModelFailed):
+                self._ends.setdefault(fact.request, fact)
+            elif isinstance(fact, ToolReturned):
+                self._ends.setdefault(fact.call, fact)
+            elif isinstance(fact, ClockRead):
+                self._readings.setdefault(fact.due, fact)
         self._place = 0
         self._moved = anyio.Event()
 
@@ -273,9 +296,7 @@ class _Score:
 
     async def sleep_until(self, instant: int) -> None:
         """Wait for the recorded reading of the clock at this instant; for ever, if there is none."""
-        fact = next(
-            (fact for fact in self._facts if isinstance(fact, ClockRead) and fact.due == instant), None
-        )
+        fact = self._readings.get(instant)
         if fact is None:
             await anyio.sleep_forever()
         else:
@@ -296,7 +317,9 @@ class _Score:
 
     def fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
         """The recorded fact that ends this effect."""
-        return next((fact for fact in self._facts if _ends(fact, effect)), None)
+        if isinstance(effect, CallModel):
+            return self._ends.get(effect.seq)
+        return self._ends.get(effect.call) if isinstance(effect, RunTool | Reconcile) else None
 
     async def turn(self, fact: Fact) -> None:
         """Wait until this fact is the next."""
@@ -316,13 +339,3 @@ class _Score:
             if brought:
                 run.put(fact)
             together = brought
-
-
-def _ends(fact: Fact, effect: Effect) -> TypeGuard[Ended | ToolReturned]:
-    if isinstance(fact, ModelResponded | ModelFailed):
-        return isinstance(effect, CallModel) and fact.request == effect.seq
-    return (
-        isinstance(fact, ToolReturned)
-        and isinstance(effect, RunTool | Reconcile)
-        and fact.call == effect.call
-    )

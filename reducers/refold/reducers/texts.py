@@ -5,8 +5,14 @@ log never depends on today's wording. Placeholders are filled by `render`; value
 no text of a model, a tool or a person is ever one of them.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
+
+MOST_PLACES = 64
+"""At how many places of a text one value is filled in: a value may be long, and a recorded text may come from anywhere."""
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 TEXTS: Mapping[str, str] = MappingProxyType(
     {
@@ -92,19 +98,18 @@ TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def render(template: str, values: Mapping[str, str | int]) -> str:
-    """Fill `{name}` placeholders. A brace that is no known placeholder stays as it is; values are not scanned again."""
-    pieces: list[str] = []
-    rest = template
-    while rest:
-        start = rest.find("{")
-        end = rest.find("}", start)
-        if start < 0 or end < 0:
-            break
-        name = rest[start + 1 : end]
-        if name in values:
-            pieces += [rest[:start], str(values[name])]
-            rest = rest[end + 1 :]
-        else:
-            pieces.append(rest[: start + 1])
-            rest = rest[start + 1 :]
-    return "".join(pieces) + rest
+    """Fill `{name}` placeholders. A brace that is no known placeholder stays as it is; values are not scanned again.
+
+    Costs time in proportion to the template and the values, whatever they are: each value is filled in at its first
+    `MOST_PLACES` places.
+    """
+    filled: dict[str, int] = {}
+
+    def value_of(place: re.Match[str]) -> str:
+        name = place[1]
+        if name not in values or filled.get(name, 0) == MOST_PLACES:
+            return place[0]
+        filled[name] = filled.get(name, 0) + 1
+        return str(values[name])
+
+    return _PLACEHOLDER.sub(value_of, template)

@@ -35,12 +35,7 @@ class RecordedModel:
         """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded failure."""
         with anyio.CancelScope(shield=True):  # a cancellation must find the words that had arrived by then
             await anyio.lowlevel.checkpoint()
-        known = self._answers.get(request_digest(request))
-        if not known:
-            raise MissingFact(
-                self._run, f"no recorded answer to a request of {len(request.messages)} messages"
-            )
-        fact = known.popleft()
+        fact = self.answer_to(request)
         if isinstance(fact, Failed) and fact.failure is FailureClass.CANCELLED:
             if fact.content is not None and fact.content.partial_text:
                 yield TextDelta(fact.content.partial_text)
@@ -51,6 +46,15 @@ class RecordedModel:
         for delta in deltas(reply):
             yield delta
         yield reply
+
+    def answer_to(self, request: ModelRequest) -> Ended:
+        """What was recorded for this request, and not told yet. Raises `MissingFact`."""
+        known = self._answers.get(request_digest(request))
+        if not known:
+            raise MissingFact(
+                self._run, f"no recorded answer to a request of {len(request.messages)} messages"
+            )
+        return known.popleft()
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
