@@ -87,7 +87,7 @@ async def functions_called_to_play(turns: int) -> int:
     store, run = await recorded([*[call("look", where="a")] * turns, say("fine")], policy)
     called = 0
 
-    def count(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
+    def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal called
         called += event == "call"
 
