@@ -1,13 +1,14 @@
 """How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for text."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
 
+from refold.store import rows, schema
 from refold.store.pages import BYTES, ROWS
 from refold.store.rows import Row
 
@@ -16,6 +17,9 @@ Args = TypeVarTuple("Args")
 
 BUSY_SECONDS = 5.0
 """How long a statement waits for another program's lock."""
+
+MOST_BYTES = 2**28
+"""Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into memory."""
 
 
 class PagedCursor(sqlite3.Cursor):
@@ -26,14 +30,19 @@ class PagedCursor(sqlite3.Cursor):
     """
 
     def fetchall(self) -> list[Row]:
-        """The first rows, until there are `ROWS` of them or `BYTES` bytes."""
+        """The first rows, until there are `ROWS` of them or `BYTES` bytes, or the next holds more than `MOST_BYTES`."""
         page, size = list[Row](), 0
-        for row in self:
-            page.append(row)
-            size += _size(row[-2]) + _size(row[-1])
-            if len(page) >= ROWS or size >= BYTES:
-                break
-        self.close()
+        try:
+            for row in self:
+                page.append(row)
+                size += _size(row[-2]) + _size(row[-1])
+                if len(page) >= ROWS or size >= BYTES:
+                    break
+        except sqlite3.DataError:
+            if not page:  # else whoever asks for the next page is told
+                raise
+        finally:
+            self.close()
         return page
 
 
@@ -52,6 +61,7 @@ class PagedConnection(sqlite3.Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.text_factory = bytes
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement on a cursor of its own, closed if there are no rows to come."""
@@ -116,6 +126,29 @@ def direct(path: Path, options: str) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         factory=PagedConnection,
     )
+
+
+def events(
+    connection: sqlite3.Connection, path: str, run: str, sql: str, parameters: Sequence[Any]
+) -> list[Row]:
+    """A page of the run's events, whose keys lie above the first parameter. Raises `DamagedStore` for one too large."""
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    except sqlite3.DataError as error:
+        with closing(connection.execute(schema.KEYS, (parameters[0],))) as keys:
+            for (key,), column in ((row, name) for row in keys for name in ("body", "content")):
+                size = _stored_size(connection, column, key)
+                if size > MOST_BYTES:
+                    raise rows.too_large(path, run, key, column, size, MOST_BYTES) from error
+        raise
+
+
+def _stored_size(connection: sqlite3.Connection, column: str, key: int) -> int:
+    try:
+        with connection.blobopen("event", column, key, readonly=True) as value:  # opens it, and reads nothing
+            return len(value)
+    except sqlite3.Error:  # it is NULL
+        return 0
 
 
 async def one(connection: aiosqlite.Connection, sql: str) -> Row:

@@ -12,7 +12,7 @@ import anyio
 from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.committing import Committer
-from refold.store.connection import Connection
+from refold.store.connection import Connection, events
 from refold.store.opening import Durability, look, open_reader, open_writer
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
@@ -114,6 +114,10 @@ class Database:
         self.check_file()
         with translated(self.path):
             return cast("list[Row]", await self.reader.execute_fetchall(sql, parameters))
+
+    async def events(self, run: str, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        """The first page of a query for events of a run. Raises `DamagedStore` for one that is too large."""
+        return await self.read(events, self.path, run, sql, parameters)
 
     async def close(self) -> None:
         """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""

@@ -13,7 +13,7 @@ _UNAVAILABLE: dict[int, str] = {
     sqlite3.SQLITE_BUSY: "another program holds its lock: close that, then go on",
     sqlite3.SQLITE_LOCKED: "another program holds its lock: close that, then go on",
     sqlite3.SQLITE_PROTOCOL: "another program holds its lock: close that, then go on",
-    sqlite3.SQLITE_TOOBIG: "an event is larger than SQLite takes: a body or a content of 1 GB is too long",
+    sqlite3.SQLITE_TOOBIG: "an event is larger than a store takes: a body and a content have 256 MiB at most",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened or made: look whether its folder exists and may be written",
     sqlite3.SQLITE_IOERR: "the disk failed: look at the system's log, then go on",
     sqlite3.SQLITE_NOMEM: "out of memory",

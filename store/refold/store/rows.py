@@ -126,6 +126,12 @@ def _damaged_event(path: str, run: str, row: Row) -> DamagedStore:
     return DamagedStore(path, said)
 
 
+def too_large(path: str, run: str, key: int, column: str, size: int, most: int) -> DamagedStore:
+    """That an event says more than anybody wants to have in memory: `size` and `most` in bytes."""
+    event = f"event {key & schema.SEQ_MASK} of run {run}"
+    return DamagedStore(path, f"{event}: its {column} has {size} bytes, more than the {most} that are read")
+
+
 def changed_schema(path: str) -> DamagedStore:
     """That the tables took what was written, and do not have it."""
     return DamagedStore(path, "its tables take nothing, and say nothing of it: somebody changed the schema")

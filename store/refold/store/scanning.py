@@ -5,7 +5,6 @@ itself is opened. Nothing is ever written.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Self
 
 from refold.store import forks, rows, schema
 from refold.store.bundles import is_bundle, reading, stored_of
-from refold.store.connection import PagedCursor, direct
+from refold.store.connection import direct, events
 from refold.store.opening import look
 from refold.store.problems import translated
 from refold.store.protocol import Stored
@@ -51,17 +50,13 @@ class Scan:
     def _own(self, run: str, after: int, last: int) -> Iterator[Stored]:
         while after < last:
             with translated(self._path):
-                page = self._page(after, last)
+                page = events(self._connection, self._path, run, schema.EVENTS, (after, last))
             if not page:
                 return
             if page[-1][0] <= after:
                 raise rows.out_of_order(self._path)
             after = page[-1][0]
             yield from rows.to_events(self._path, run, page)
-
-    def _page(self, after: int, last: int) -> list[rows.Row]:
-        with closing(self._connection.cursor(PagedCursor)) as cursor:
-            return cursor.execute(schema.EVENTS, (after, last)).fetchall()
 
 
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:

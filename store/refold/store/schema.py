@@ -246,6 +246,7 @@ WHERE run.number < ?1 AND substr(run.id, 1, length(?2)) = ?2
 ORDER BY run.number DESC
 """
 
+KEYS = "SELECT key FROM event WHERE key > ? ORDER BY key"
 EVENTS = f"SELECT {_COLUMNS} FROM event WHERE key > ? AND key <= ? ORDER BY key"  # noqa: S608
 
 # Those of the kinds in a JSON array.

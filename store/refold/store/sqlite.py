@@ -111,7 +111,7 @@ class SqliteStore:
                 left = await self._spans(run, after, upto)
             while left:
                 owner, low, last = left.pop(0)
-                page = await self._call(self._database.page, schema.EVENTS, (low, last)) if low < last else []
+                page = await self._events(owner, schema.EVENTS, (low, last)) if low < last else []
                 if page:
                     if page[-1][0] <= low:
                         raise rows.out_of_order(self._path)
@@ -299,12 +299,15 @@ class SqliteStore:
 
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
-        while page := await self._call(self._database.page, sql, (after, *which)):
+        while page := await self._events(run, sql, (after, *which)):
             if page[-1][0] <= after:
                 raise rows.out_of_order(self._path)
             events += rows.to_events(self._path, run, page)
             after = page[-1][0]
         return events
+
+    async def _events(self, run: str, sql: str, parameters: tuple[int | str, ...]) -> list[Row]:
+        return await self._call(self._database.events, run, sql, parameters)
 
     async def _write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._database.write(function, *args))
