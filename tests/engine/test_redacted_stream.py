@@ -84,6 +84,7 @@ SPACED = Redactor(values=("correct horse", "hunter2-hunter2"))
 LINES = Redactor(patterns=(r"^E-.*\d$", "a b"))
 ODDS = [row.example for row in SHAPES] + [
     "hunter2-hunter2", "correct horse", "E-1", "a b", "-----BEGIN", "-----END RSA", "Authorization: ", "Bearer ",
+    "DB_PASSWORD = 'hunter2-x1'", '"api_key"', "token", ": ", " = ", "a1B2c3D4e5F6g7H8i9J0", '"', "curl -u a:b2c3 ", "\\n",
     "sk-", "://", ":", "@", "é", "the ", "word", ".", "\n", " ", "\t",
 ]  # fmt: skip
 SOUP = st.lists(st.sampled_from(ODDS), max_size=14).map("".join)

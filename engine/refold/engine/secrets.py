@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, Reply, ReplyCall, TextDelta
+from refold.reducers import assignments
 from refold.reducers.errors import WrongUse
 from refold.reducers.key_shapes import HEADERS, LONGEST_KEY
 from refold.reducers.secrets import Redactor
@@ -256,6 +257,8 @@ class RedactedText:
             near = max(text.rfind("\n") + 1, len(text) - _NEAR)
             tail = text[near:].lower()
             yield from (near + tail.find(word) for word in HEADERS if word in tail)
+            if (begun := assignments.opened(text)) is not None:
+                yield begun
 
 
 def _private_keys(text: str) -> Iterator[int]:

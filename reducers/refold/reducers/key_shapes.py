@@ -1,8 +1,9 @@
 r"""The shapes in which well-known services write their keys, and how a secret stands in a header or a URL.
 
-A shape earns its row by a prefix or a frame that prose, hashes, UUIDs and base64 pictures do not have. What is
-looked for first are its *signs*, one of which stands in every match: a character that is not too common, with what must
-stand before or after it. The shapes that share a character are searched for only where one of their signs is found.
+A shape earns its row by a prefix or a frame that prose, hashes, UUIDs and base64 pictures do not have; what has a prefix
+alone stands in `key_prefixes`. What is looked for first are a shape's *signs*, one of which stands in every match: a
+character that is not too common, with what must stand before or after it. A shape is searched for only where one of
+its signs is found.
 
 Each pattern takes time in proportion to the text, whatever the text. That asks two things of it: a run of
 characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes what
@@ -16,6 +17,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from refold.reducers.key_prefixes import KEYS, Key
+
 
 class Shape(NamedTuple):
     """A kind of secret: what it is, signs as (character, condition), the pattern, and an example of its own."""
@@ -28,45 +31,41 @@ class Shape(NamedTuple):
 
 # The examples are put together here, so that no scanner takes this file for a leak.
 _X = "a1B2c3D4e5F6g7H8i9J0"
+_HEX = "0a1b2c3d4e5f6789"
+_UUID = "123e4567-e89b-12d3-a456-426614174000"
 _PRIVATE = "PRIVATE KEY"
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # A header's name and its value, as in HTTP, JSON (escaped too), YAML, or the arguments of a program.
-_IS = r"\\?[\"']?[ \t]{0,2}[:=][ \t]{0,2}\\?[\"']?"
+_IS = r"\\?[\"']?[ \t]{0,2}[:=][ \t]{0,8}\\?[\"']?"
 _DIGIT = r"(?=[A-Za-z._~+/-]{0,64}[0-9])"
 # base64 of a short name and password may be without a digit, but hardly without a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
 
+
+class Sign(NamedTuple):
+    """What to look for before shapes are: a character (or word), the pattern of all signs of it, these shapes' patterns.
+
+    The pattern has a group for each of the shapes; no two of these have a sign in one place.
+    """
+
+    character: str
+    pattern: str
+    shapes: tuple[str, ...]
+
+
 LONGEST_KEY = 16384
 """Characters of a private key between its first line and its last."""
 
-HEADERS = ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey", "x-api-key")
+HEADERS = ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey", "x-api-key", "curl")
 """Lower-case words by which a secret behind white space is known, on their line and at most 64 characters later."""
 
-SHAPES: tuple[Shape, ...] = (
+_FRAMES: tuple[Shape, ...] = (
     Shape(
         "key of OpenAI, Anthropic, OpenRouter and others",
         (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
         r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})",
         f"sk-ant-api03-{_X}{_X}",
-    ),
-    Shape(
-        "token of GitHub",
-        (("_", "(?<=gh[pousr]_)"), ("_", "(?<=github_pat_)")),
-        r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{36,}|(?<!\w)github_pat_\w{22,}",
-        f"ghp_{_X}{_X}",
-    ),
-    Shape(
-        "token of GitLab",
-        (("-", "(?<=glpat-)"), ("-", "(?<=gl[dr]t-)")),
-        r"(?<![\w-])gl(?:pa|d|r)t-[\w-]{20,}",
-        f"glpat-{_X}",
-    ),
-    Shape(
-        "access key of AWS",
-        (("A", "(?<=A[KS]IA)"),),
-        r"A[KS]IA(?<![A-Za-z0-9+/]A.IA)[A-Z0-9]{16}(?![A-Za-z0-9+/=])",
-        "AKIA" + "Q3EGRIJK" * 2,
     ),
     Shape(
         "secret key of AWS",
@@ -75,45 +74,16 @@ SHAPES: tuple[Shape, ...] = (
         f"aws_secret_access_key = {_X}{_X}",
     ),
     Shape(
-        "key of Google", (("A", "(?=Iza)"),), r"AIza(?<![\w-]AIza)[\w-]{35}(?![\w-])", f"AIza{_X}{_X[:15]}"
-    ),
-    Shape(
-        "OAuth token of Google",
-        ((".", "(?<=ya29[.])"), ("-", "(?<=GOCSPX-)")),
-        r"(?<![\w-])(?:ya29\.|GOCSPX-)[\w-]{20,}",
-        f"ya29.{_X}{_X}",
-    ),
-    Shape(
         "token of Slack",
-        (("-", "(?<=xox[abeoprs]-)"), ("-", "(?<=xapp-)")),
-        r"(?<![A-Za-z0-9-])(?:xox[abeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}",
+        (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
+        r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}",
         f"xoxb-1234567890-{_X}",
     ),
     Shape(
         "web hook of Slack",
         ((".", "(?<=hooks[.])"),),
-        r"hooks\.slack\.com/services/([A-Za-z0-9/]{20,})",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})",
         f"https://hooks.slack.com/services/T00/B00/{_X}",
-    ),
-    Shape(
-        "key of Stripe",
-        (("_", "(?<=[rs]k_)(?=live|test)"), ("_", "(?<=whsec_)")),
-        r"(?<![A-Za-z0-9])(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,}",
-        f"sk_live_{_X}",
-    ),
-    Shape("token of Hugging Face", (("_", "(?<=hf_)"),), r"hf_(?<!\whf_)[A-Za-z0-9]{30,}", f"hf_{_X}{_X}"),
-    Shape("token of npm", (("_", "(?<=npm_)"),), r"npm_(?<!\wnpm_)[A-Za-z0-9]{36,}", f"npm_{_X}{_X}"),
-    Shape(
-        "token of PyPI",
-        (("-", "(?<=pypi-)(?=A)"),),
-        r"pypi-AgEI(?<![\w-]pypi-AgEI)[\w-]{40,}",
-        f"pypi-AgEI{_X}{_X}",
-    ),
-    Shape(
-        "key of Groq, xAI, Perplexity or NVIDIA",
-        (("_", "(?<=gsk_)"), ("-", "(?<=xai-)"), ("-", "(?<=pplx-)"), ("-", "(?<=nvapi-)")),
-        r"(?<![\w-])(?:gsk_|xai-|pplx-|nvapi-)(?=[A-Za-z_-]{0,48}[0-9])[\w-]{32,}",
-        f"gsk_{_X}{_X}",
     ),
     Shape(
         "key of SendGrid",
@@ -124,7 +94,8 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "JSON web token",
         (("J", "(?<=eyJ)"),),
-        r"eyJ(?<![\w-]eyJ)[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
+        # Or half of one, as Grafana's old keys are.
+        r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|rIjoi[\w+/-]{60,}={0,2})",
         f"eyJ{_X}.eyJ{_X}.{_X}",
     ),
     Shape(
@@ -138,7 +109,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "authorisation header",
         (("z", "(?<=uthoriz)"), ("Z", "(?<=UTHORIZ)")),
-        rf"(?i:authorization){_IS}(?i:basic|bearer|token)[ \t]{{1,2}}({_ODD}[\w.~+/=-]{{7,}}[\w~+/=-])",
+        rf"(?i:authorization){_IS}(?i:basic|bearer|token|apikey|ssws)[ \t]{{1,8}}({_ODD}[\w.~+/=-]{{7,}}[\w~+/=-])",
         "Authorization: Basic dXNlcjpwYXNz",
     ),
     Shape(
@@ -149,9 +120,142 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "API key header",
-        (("-", "(?<=[xX]-)(?=[aA])"),),
+        (("-", "(?<=[xX]-)(?=[aA][pP][iI]-)"),),
         rf"(?i:x-api-key){_IS}({_DIGIT}[\w.~+/=-]{{15,}}[\w~+/=-])",
         f"x-api-key: {_X}",
+    ),
+    Shape(
+        "web hook of Discord",
+        ((":", r"(?=//discord(?:app)?[.]com/api/webhooks/)"),),
+        r"/webhooks/[0-9]{10,32}/([\w-]{40,})",
+        f"https://discord.com/api/webhooks/123456789012345678/{_X}{_X}{_X}",
+    ),
+    Shape(
+        "web hook of Teams",
+        ((".", "(?=office[.]com/webhookb2/)"),),
+        r"webhook\.office\.com/webhookb2/([\w@/-]{40,})",
+        f"https://acme.webhook.office.com/webhookb2/{_UUID}@{_UUID}/IncomingWebhook/{_X}/{_UUID}",
+    ),
+    Shape(
+        "token of a Discord bot",
+        ((".", r"(?=[\w-]{6}[.][\w-]{27})"),),
+        r"(?<![\w-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}",
+        f"MTA4{_X}.Gabc12.{_X}{_X}",
+    ),
+    Shape(
+        "token of a Telegram bot",
+        ((":", r"(?=A[\w-]{34})"),),
+        r"(?<![0-9])[0-9]{5,16}:A[\w-]{34}(?![\w-])",
+        f"123456789:AA{_X}{_X[:13]}",
+    ),
+    Shape(
+        "token of Terraform",
+        ((".", "(?=atlasv1[.])"),),
+        r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
+        f"{_X[:14]}.atlasv1.{_X}{_X}{_X}{_X}",
+    ),
+    Shape(
+        "old token of Vault",
+        ((".", r"(?<=s[.])(?<!hvs[.])(?=[A-Za-z0-9]{24})"),),
+        r"(?<![\w.])s\.(?=[A-Za-z]{0,23}[0-9])(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![\w(\[-])",
+        f"s.{_X}Ab12",
+    ),
+    Shape(
+        "token of Airtable",
+        ((".", "(?=[a-f0-9]{64})"),),
+        r"(?<![A-Za-z0-9])pat[A-Za-z0-9]{14}\.[a-f0-9]{64}",
+        f"pat{_X[:14]}.{_HEX}{_HEX}{_HEX}{_HEX}",
+    ),
+    Shape(
+        "token of Harness",
+        ((".", r"(?<=[ps]at[.])(?=[\w-]{22}[.])"),),
+        r"(?<![A-Za-z0-9])[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}",
+        f"pat.{_X}ab.{_X}abcd.{_X}",
+    ),
+    Shape(
+        "key of Authress",
+        ((".", "(?=acc[_-])"),),
+        r"(?<![A-Za-z0-9])(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}"
+        r"\.[\w+/=-]{30,}",
+        f"sc_{_X}.abcd.acc_{_X}.{_X}{_X}",
+    ),
+    Shape(
+        "key of MaxMind",
+        (("_", "(?=[A-Za-z0-9]{29}_mmk)"),),
+        r"(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
+        f"{_X[:6]}_{_X}{_X[:9]}_mmk",
+    ),
+    Shape(
+        "key of Mailchimp",
+        (("-", "(?=us[0-9]{1,2})"),),
+        r"(?<![A-Za-z0-9])[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])",
+        f"{_HEX}{_HEX}-us12",
+    ),
+    Shape(
+        "client secret of Azure",
+        (("~", "(?<=[0-9]Q~)"),),
+        r"(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?<![.])(?![\w~-])",
+        f"abc8Q~{_X}{_X[:12]}",
+    ),
+    Shape(
+        "signature of Azure",
+        (("=", "(?<=[?&;]sig=)"), ("=", "(?<=%26sig=)")),
+        r"(?:[?&;]|%26)sig=([A-Za-z0-9%+/]{30,}={0,2})",
+        f"https://a.blob.core.windows.net/b?sv=2022-11-02&sig={_X}{_X}abc%3D",
+    ),
+    Shape(
+        "connection string of Azure",
+        (("=", "(?<=Key=)(?=[A-Za-z0-9+/]{40})"),),
+        r"(?:Account|Access)Key=([A-Za-z0-9+/]{40,}={0,2})",
+        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={_X}{_X}{_X}{_X}AbCdEf==;EndpointSuffix=core",
+    ),
+    Shape(
+        "account and token of Twilio",
+        ((":", "(?=[a-f0-9]{32})"),),
+        r"(?<![A-Za-z0-9])(?:AC|SK)[a-f0-9]{32}:([a-f0-9]{32})(?![a-f0-9])",
+        f"AC{_HEX}{_HEX}:{_HEX[::-1]}{_HEX[::-1]}",
+    ),
+    Shape(
+        "token of a Facebook app",
+        (("|", r"(?<=[0-9]{15}[|])(?=[\w-]{27})"),),
+        r"(?<![0-9])[0-9]{15,16}\|([\w-]{27,40})(?![\w-])",
+        f"123456789012345|{_X}abcdefg",
+    ),
+    Shape(
+        "session of GitLab",
+        (("_", "(?=gitlab_session=)"),),
+        r"_gitlab_session=([a-z0-9]{32})",
+        f"_gitlab_session={_HEX}{_HEX}",
+    ),
+    Shape(
+        "password of Sidekiq",
+        (("_", "(?=CONTRIBSYS__COM)"),),
+        rf"CONTRIBSYS__COM{_IS}([a-f0-9]{{8}}:[a-f0-9]{{8}})",
+        "BUNDLE_GEMS__CONTRIBSYS__COM=cafe1234:beef5678",
+    ),
+    Shape(
+        "password of a NuGet source",
+        (("=", '(?<=" value=)'),),
+        r"assword\" value=\"([^\"\s%$]{8,200})\"",
+        '<add key="ClearTextPassword" value="hunter2-hunter2" />',
+    ),
+    Shape(
+        "credentials of Docker",
+        ((":", r"(?<=auth\":)"), (":", r"(?<=auth\" :)")),
+        r"(?<![A-Za-z0-9])auth\\?\"[ \t]{0,2}:[ \t]{0,2}\\?\"([A-Za-z0-9+/]{12,}={0,2})(?=\\?\")",
+        '{"auths": {"registry.example": {"auth": "YWxpY2U6aHVudGVyMi1odW50ZXIy"}}}',
+    ),
+    Shape(
+        "password of curl",
+        (("-", "(?=u[ =])"), ("-", "(?=-user[ =])")),
+        r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =][\"']?[\w.@+-]{1,64}:(?![$%{*])([^\s\"':]{3,200})",
+        "curl -s -u alice:hunter2 https://api.example/v1",
+    ),
+    Shape(
+        "JSON web token in base64",
+        (("Z", "(?=XlK)"),),
+        r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}",
+        f"ZXlK{_X}{_X}{_X}",
     ),
     Shape(
         "password in a URL",
@@ -163,14 +267,59 @@ SHAPES: tuple[Shape, ...] = (
 )
 
 
-def _by_character() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for sign in dict.fromkeys(character for row in SHAPES for character, _ in row.signs):
-        rows = [
-            (row, [condition for character, condition in row.signs if character == sign]) for row in SHAPES
-        ]
-        conditions = "|".join(condition for _, group in rows for condition in group)
-        yield sign, f"{re.escape(sign)}(?:{conditions})", tuple(row.pattern for row, group in rows if group)
+# What a key begins with must not go on something: the end of another word, of a hash, or of a picture.
+_BEGINS, _MOST_BEFORE = r"(?<![\w+/-])", r"(?<![A-Za-z0-9])"
+_ENDINGS = "_-.~"
 
 
-SIGNS: tuple[tuple[str, str, tuple[str, ...]], ...] = tuple(_by_character())
-"""Each character of a sign, the pattern of all signs of that character, and the shapes that may stand there."""
+def _of_prefix(key: Key) -> Shape:
+    r"""The shape of a key with a prefix. Its sign is the prefix's last character, or the rarest of a bare word."""
+    run = rf"[{key.characters}]{{{key.length}}}"
+    # What may hold a dash or an underscore could be a long name of something: no such name has digits and capitals.
+    odd = (
+        "(?=[a-z_.=-]{0,48}[A-Z0-9])" if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]} else ""
+    )
+    bare = key.starts[0][-1] not in _ENDINGS
+    starts = "|".join(map(re.escape, key.starts))
+    more = (
+        f"(?![{key.characters}])" if key.exact else rf"[{key.characters}]*(?<![.])"
+    )  # which ends the sentence
+    sample = re.sub(f"[^{key.characters}]", "", _X)
+    return Shape(
+        f"token of {key.service}",
+        tuple(_sign(start, run) for start in key.starts),
+        f"{_BEGINS if bare else _MOST_BEFORE}(?:{starts}){odd}{run}{more}",
+        key.starts[0] + (sample * key.length)[: key.length],
+    )
+
+
+def _sign(start: str, run: str) -> tuple[str, str]:
+    if start[-1] in _ENDINGS:
+        return start[-1], f"(?<={re.escape(start)})(?={run})"
+    place = next((place for place, letter in enumerate(start) if letter.isupper()), None)
+    if place is None:
+        return start, f"(?={run})"
+    return start[place], f"(?<={start[: place + 1]})(?={start[place + 1 :]}{run})"
+
+
+SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
+"""All shapes."""
+
+# Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
+_RUNS = {
+    "_": r"(?=[\w+/=.-]{14})",
+    ".": r"(?=[\w+/=.-]{20})",
+    ":": r"(?=//|\\?[ ]?\\?\"|A[\w-]{34}|[a-f0-9]{32})",
+}
+
+
+def _by_character() -> Iterator[Sign]:
+    for character in dict.fromkeys(character for row in SHAPES for character, _ in row.signs):
+        there = [(row, [rule for sign, rule in row.signs if sign == character]) for row in SHAPES]
+        rules = "|".join(f"(?:{'|'.join(group)})()" for _, group in there if group)
+        pattern = f"{re.escape(character)}{_RUNS.get(character, '')}(?:{rules})"
+        yield Sign(character, pattern, tuple(row.pattern for row, group in there if group))
+
+
+SIGNS: tuple[Sign, ...] = tuple(_by_character())
+"""What is looked for first."""

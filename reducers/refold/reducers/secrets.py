@@ -14,6 +14,7 @@ from typing import cast
 
 import msgspec
 
+from refold.reducers import assignments
 from refold.reducers.key_shapes import SIGNS
 from refold.reducers.redaction import REDACTED
 from refold.reducers.text import clean
@@ -28,6 +29,18 @@ _ROUNDS = 4
 _PIECE = 256
 # A string, with its end if it has one, or a word that is a number in any JSON that is whole.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s\[\]{},:"]+', re.DOTALL)
+
+# How a program writes the end of a line, a quotation mark or a colour: of a string in source code, of a URL, of a terminal,
+# of a mail. Its last letter is no part of a key that follows.
+_ESCAPES = tuple(
+    (sign, re.compile(re.escape(sign) + rest + r"([\w.~+/:|=-]{20,})", re.ASCII))
+    for sign, rest in (
+        ("\\", r"(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{3}|[a-z0])"),
+        ("%", r"(?:25){0,2}[0-9A-Fa-f]{2}"),
+        ("[", r"[0-9;]{0,16}[mK]"),
+        ("=3D", ""),
+    )
+)
 
 
 class Redactor(msgspec.Struct, frozen=True):
@@ -120,12 +133,11 @@ class Redactor(msgspec.Struct, frozen=True):
             if value in text:
                 yield from (found.span() for found in re.finditer(re.escape(value), text))
         if self.known:
-            for character, sign, patterns in SIGNS:
-                if character in text and shape(sign).search(text):
-                    for pattern in patterns:
-                        # The group is the secret, where the rest is what it is known by.
-                        for found in shape(pattern).finditer(text):
-                            yield found.span(0 if whole else found.lastindex or 0)
+            yield from _known(text, whole=whole)
+            for sign, escape in _ESCAPES:
+                for behind in escape.finditer(text) if sign in text else ():
+                    begin = behind.start(1)
+                    yield from ((begin + start, begin + end) for start, end in _known(behind[1], whole=whole))
         for pattern in self.patterns:
             yield from _in_lines(own(pattern), text)
 
@@ -135,7 +147,7 @@ PLAIN = Redactor(known=False)
 
 
 # The shapes are ASCII: whatever else borders on a key ends it.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def shape(pattern: str) -> re.Pattern[str]:
     """The compiled pattern of a known shape: not before it is needed, for importing must cost little."""
     return re.compile(pattern, re.ASCII)
@@ -145,6 +157,16 @@ def shape(pattern: str) -> re.Pattern[str]:
 def own(pattern: str) -> re.Pattern[str]:
     """A policy's pattern, compiled: case counts, as it is written."""
     return re.compile(pattern)
+
+
+def _known(text: str, *, whole: bool) -> Iterator[Span]:
+    for character, sign, patterns in SIGNS:
+        if character in text and shape(sign).search(text):
+            for place in {found.lastindex or 0 for found in shape(sign).finditer(text)}:
+                # The group is the secret, where the rest is what it is known by.
+                for found in shape(patterns[place - 1]).finditer(text):
+                    yield found.span(0 if whole else found.lastindex or 0)
+    yield from assignments.found(text)
 
 
 def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
