@@ -1,8 +1,11 @@
 """Regular expressions that a policy may have, and those that it may not."""
 
+import re
+
 import pytest
 
-from refold.reducers.patterns import problem_of
+from refold.reducers.failures import OVERFLOW_PATTERNS, overflows
+from refold.reducers.patterns import problem_of, reach
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,13 @@ def test_what_could_search_without_end_is_refused(pattern: str) -> None:
         "(.*(.*(.*)))x",
         "(.*.*|b)(.*)x",
         "(b|.*)(c|.*).*x",
+        pytest.param(".*a.*a.*b", id="what stands between is taken by what is repeated"),
+        pytest.param(".*(a.*)(a.*)b", id="the same in groups"),
+        pytest.param("[a-z]+x[a-z]+x[a-z]+1", id="a class takes it"),
+        pytest.param("(?i)a*A(a*)Aa*b", id="in another case"),
+        pytest.param("a{0,500}a{0,500}a{0,500}b", id="an end so far off is none"),
+        pytest.param("a?" * 30 + "a" * 30, id="what may be missing, many times"),
+        pytest.param("(?:ab)?" * 30 + "ab" * 30, id="the same of groups"),
     ],
 )
 def test_many_endless_repetitions_side_by_side_are_refused(pattern: str) -> None:
@@ -74,3 +84,32 @@ def test_many_endless_repetitions_side_by_side_are_refused(pattern: str) -> None
 def test_no_expression_at_all() -> None:
     """What is no regular expression is said to be none."""
     assert problem_of("(").startswith("no regular expression: ")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "characters"),
+    [
+        pytest.param("context.?length", 4000, id="no repetition"),
+        pytest.param("too long: .* tokens", 4000, id="one"),
+        pytest.param("too .* of .* tokens", 512, id="two"),
+        pytest.param(".*.*.*x", 107, id="three"),
+        pytest.param(".*a" * 9 + "b", 6, id="many"),
+    ],
+)
+def test_the_more_a_pattern_may_try_the_less_is_searched_at_once(pattern: str, characters: int) -> None:
+    """Length times time is bounded: characters to the power of what is tried from each place are 2^27 at most."""
+    assert abs(characters - reach(pattern, 4000)) <= characters // 16
+
+
+def test_known_patterns_of_overflows_search_as_much_as_ever() -> None:
+    """The bound takes nothing from the patterns that come along."""
+    assert {4000} == {reach(pattern, 4000) for pattern in OVERFLOW_PATTERNS}
+
+
+def test_an_overflow_is_told_by_hostile_words_in_bounded_time() -> None:
+    """A policy's pattern of many repetitions comes to an end on words made for it, and finds what stands in front."""
+    pattern = ".*a" * 9 + "b"
+    assert not overflows("a" * 4000, [pattern])
+    assert overflows("a" * 9 + "b", [".*a.*a.*b"])
+    assert overflows("x" * 3000 + "context length", OVERFLOW_PATTERNS)
+    assert re.search(pattern, "a" * 9 + "b")

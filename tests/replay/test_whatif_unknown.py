@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from refold.reducers.events import RunStarted
 from refold.reducers.parsing import parse
 from refold.replay.whatif.clock import seconds
 from refold.replay.whatif.comparing import Comparison
@@ -139,6 +141,22 @@ def test_how_a_parting_is_worded(other: Plain, kind: str, why: str) -> None:
     found = told({}, two_calls, other)
     assert (Verdict.DIVERGES, kind) == (found.verdict, found.kind)
     assert found.why.startswith(why)
+
+
+def test_a_recorded_pattern_without_an_end_is_not_searched_for() -> None:
+    """A pattern that no policy may have, in a log that somebody forged, holds nobody up: what it finds is unknown."""
+    run = Scenario({"overflow": {"patterns": ["broke"]}})
+    run.fail(message="a" * 4000)
+    first, *rest = run.log
+    assert isinstance(first, RunStarted)
+    assert first.policy.overflow is not None
+    endless = replace(first.policy.overflow, patterns=("(a+)+b",))
+    comparison = Comparison("r1", parse({"overflow": {"patterns": ["broke"]}}))
+    for seq, event in enumerate([replace(first, policy=replace(first.policy, overflow=endless)), *rest], 1):
+        comparison.take(seq, event)
+    found = comparison.result()
+    assert (Verdict.UNJUDGED, "unknown") == (found.verdict, found.kind)
+    assert "could search a text without end" in found.why
 
 
 @pytest.mark.parametrize(

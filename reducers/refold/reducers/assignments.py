@@ -54,7 +54,7 @@ _TYPE = re.compile(r"[A-Za-z]*[0-9]*[A-Za-z]*")
 
 def found(text: str) -> Iterator[tuple[int, int]]:
     """Where values stand that are secrets by their name and their looks."""
-    for sign in (each for character, sign in _SIGNS if character in text for each in sign.finditer(text)):
+    for sign in (each for character, signs in _SIGNS if character in text for each in signs.finditer(text)):
         kind, environment = _named(text[max(0, sign.start() - _LONGEST_NAME) : sign.start()])
         value = _VALUE.match(text, sign.end()) if kind else None
         if value is None or text[value.end() : value.end() + 1] in ("(", "[", "{"):

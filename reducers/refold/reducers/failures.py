@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from refold.reducers.errors import PolicyError
+from refold.reducers.patterns import problem_of, reach
+from refold.reducers.refusals import shown
 from refold.reducers.vocabulary import FailureClass
 
 # How providers and servers word "the request is longer than the context", any case. The first eight
@@ -77,9 +80,12 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
-    """Whether a failure's text says, in its first 4,000 characters, that the request was longer than the context."""
-    # A provider's words are hostile input, and how long a search takes grows with them.
-    return any(_compiled(pattern).search(text[:4000]) for pattern in patterns)
+    """Whether a failure's text says, in its first 4,000 characters, that the request was longer than the context.
+
+    Of a pattern with repetitions side by side fewer count: see `reach`. Raises `PolicyError` for one whose search could
+    have no end: no policy was accepted with such a pattern, but a log may come from anywhere.
+    """
+    return any(_compiled(pattern).search(text, 0, reach(pattern, 4000)) for pattern in patterns)
 
 
 def _by_text(text: str) -> FailureClass:
@@ -101,4 +107,6 @@ _TEXT_EXPRESSIONS = tuple((failure, _expression(fragments)) for failure, fragmen
 # A policy's patterns are few and the same for a whole run; `re` itself would forget them among others.
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
+    if problem := problem_of(pattern, side_by_side=None):
+        raise PolicyError("overflow.patterns", f"{problem}; got {shown(pattern)}")
     return re.compile(pattern, re.IGNORECASE)

@@ -1,10 +1,13 @@
 """Which regular expressions a policy may have: those whose search comes to an end on any text.
 
 Python's `re` tries again where it failed, and what can match one text in many ways is tried in all of them. So nothing
-that varies may be repeated, and not many repetitions without an end may stand side by side.
+that varies may be repeated, and not many repetitions without an end may stand side by side: with nothing between them, or
+with characters that those before would take as well. How much of a text is searched at once hangs on how many they are,
+and on nothing that could be another on another machine: a decision may follow from it.
 """
 
 import re
+from functools import lru_cache
 
 _TOKEN = re.compile(
     r"""
@@ -20,24 +23,43 @@ _TOKEN = re.compile(
 )
 _BOUNDS = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _SIDE_BY_SIDE = 2
+_ENDLESS = 9
+"""What a repetition without an end weighs; one with an end weighs the bits of the number of its lengths, 9 at most."""
+
+_SLACK = 4  # a few things that may be missing
+
+_MOST_STEPS = 2**27
 
 
 class _Group:
-    """A group that is being read: whether what it matches varies, and the endless repetitions since something fixed."""
+    """A group that is being read: whether what it matches varies, and what was repeated since something fixed."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: frozenset[str] = frozenset()) -> None:
+        self.before = before  # what was repeated around it, and may take what it begins with
         self.varies = False
-        self.endless = 0
+        self.weight = 0  # of the repetitions side by side
+        self.repeated: frozenset[str] = frozenset()  # what they repeat, and "" for what is not known
+        self.taken: frozenset[str] = frozenset()  # all that it may take
+        self.atom = ""  # the last thing, if it was one character or class
         self.inside: _Group | None = None  # the group that was just closed, if that was the last thing
-        self.fixed = False  # the last thing was a character of its own
-        self.worst = 0  # endless repetitions of an alternative that was read before
+        self.fixed = ""  # the last thing, if it was a character of its own
+        self.worst = 0  # weight of an alternative that was read before
+        self.heaviest = 0  # of all repetitions side by side that were seen anywhere in it
         self.alternatives = False
         self.parted = False  # something fixed stands in it, whatever is taken of it
 
     def closed_in(self, outer: "_Group") -> None:
         """Parentheses part nothing: what is in them stands beside what is around them."""
         outer.inside, outer.varies = self, outer.varies or self.varies
-        outer.endless = max(self.worst, self.endless) + (0 if self.parted else outer.endless)
+        outer.taken |= self.taken
+        outer.weight = max(self.worst, self.weight) + (0 if self.parted else outer.weight)
+        outer.repeated = self.repeated | (frozenset() if self.parted else outer.repeated)
+        outer.heaviest = max(outer.heaviest, self.heaviest, outer.weight)
+
+    def part(self) -> None:
+        """The last thing was a character of its own, and was not repeated: it parts, if nothing before it takes it."""
+        if not any(_takes(atom, self.fixed) for atom in self.repeated | self.before):
+            self.weight, self.repeated, self.parted = 0, frozenset(), not self.alternatives
 
 
 def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str:
@@ -45,50 +67,82 @@ def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str
 
     `side_by_side`: so many repetitions without an end may follow each other with nothing fixed between; None: any.
     """
+    problem, weight = _weighed(pattern)
+    if not problem and side_by_side is not None and weight > side_by_side * _ENDLESS + _SLACK:
+        problem = f"more than {side_by_side} repetitions without an end side by side: give some an end, like {{0,20}}"
+    return problem
+
+
+@lru_cache(maxsize=256)
+def reach(pattern: str, most: int, *, anywhere: bool = True) -> int:
+    """How many characters, `most` at most, may be searched at once, so that a search costs 2^27 steps at worst.
+
+    `anywhere`: from each place of them, not from the first alone.
+    """
+    _, weight = _weighed(pattern)
+    power = -(-max(0, weight - _SLACK) // _ENDLESS) + anywhere  # each length of each repetition
+    length = most
+    while length > 1 and length**power > _MOST_STEPS:
+        length -= max(1, length // 16)
+    return length
+
+
+def _weighed(pattern: str) -> tuple[str, int]:
+    """What is wrong with it, and the heaviest repetitions side by side."""
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        return f"no regular expression: {error}"
+        return f"no regular expression: {error}", 0
     groups = [_Group()]
     for token in _TOKEN.finditer(pattern):
-        problem = _read(groups, token, side_by_side)
+        problem = _read(groups, token)
         if problem:
-            return problem
-    return ""
+            return problem, 0
+    return "", groups[0].heaviest
 
 
-def _read(groups: list[_Group], token: re.Match[str], side_by_side: int | None) -> str:
+def _read(groups: list[_Group], token: re.Match[str]) -> str:
     group, kind, text = groups[-1], token.lastgroup, token[0]
     if kind == "repeat":
-        return _repeated(group, text, side_by_side)
-    if group.fixed:  # and it was not repeated
-        group.endless, group.parted = 0, not group.alternatives
-    group.inside, group.fixed = None, kind == "literal" or (kind == "escape" and not text[1].isalnum())
-    if kind == "open":
-        groups.append(_Group())
+        return _repeated(group, text)
+    if group.fixed:
+        group.part()
+    group.inside, group.atom, group.fixed = None, "", ""
+    if kind in ("literal", "escape", "class"):
+        group.atom = text
+        group.taken |= {text}
+        if (kind == "literal" and text not in ".^$") or (kind == "escape" and not text[1].isalnum()):
+            group.fixed = text[-1]
+    elif kind == "open":
+        groups.append(_Group(group.before | group.repeated))
     elif kind == "close" and len(groups) > 1:
         groups.pop().closed_in(groups[-1])
-        return _side_by_side(groups[-1], side_by_side)
     elif kind == "bar":
         group.varies = group.alternatives = True
-        group.worst, group.endless, group.parted = max(group.worst, group.endless), 0, False
+        group.worst, group.weight, group.parted = max(group.worst, group.weight), 0, False
     return ""
 
 
-def _repeated(group: _Group, text: str, side_by_side: int | None) -> str:
+def _repeated(group: _Group, text: str) -> str:
     least, most = _bounds(text)
     if group.inside is not None and group.inside.varies and (most is None or most > 1):
         return "a repetition of what varies itself: it could search a text without end"
-    group.varies = group.varies or least != most
-    group.endless += most is None
-    group.inside, group.fixed = None, False
-    return _side_by_side(group, side_by_side)
+    if least != most:
+        group.varies = True
+        group.weight += _ENDLESS if most is None else min(_ENDLESS, (most - least).bit_length())
+        group.repeated |= group.inside.taken if group.inside is not None else {group.atom}
+        group.heaviest = max(group.heaviest, group.weight)
+    group.inside, group.atom, group.fixed = None, "", ""
+    return ""
 
 
-def _side_by_side(group: _Group, most: int | None) -> str:
-    if most is None or group.endless <= most:
-        return ""
-    return f"more than {most} repetitions without an end side by side: give some an end, like {{0,20}}"
+@lru_cache(maxsize=1024)
+def _takes(atom: str, character: str) -> bool:
+    """Whether what is repeated may match this character, in any case."""
+    try:
+        return not atom or re.fullmatch(atom, character, re.IGNORECASE | re.DOTALL) is not None
+    except re.error:  # what some other group matched
+        return True
 
 
 def _bounds(text: str) -> tuple[int, int | None]:

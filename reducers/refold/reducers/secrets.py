@@ -15,8 +15,11 @@ from typing import cast
 import msgspec
 
 from refold.reducers import assignments
+from refold.reducers.errors import PolicyError
 from refold.reducers.key_shapes import SIGNS
+from refold.reducers.patterns import problem_of, reach
 from refold.reducers.redaction import REDACTED
+from refold.reducers.refusals import shown
 from refold.reducers.text import clean
 
 Span = tuple[int, int]
@@ -155,7 +158,12 @@ def shape(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=256)
 def own(pattern: str) -> re.Pattern[str]:
-    """A policy's pattern, compiled: case counts, as it is written."""
+    """A policy's pattern, compiled: case counts, as it is written. Raises `PolicyError` if its search could have no end.
+
+    No policy was accepted with such a pattern, but a log may come from anywhere.
+    """
+    if problem := problem_of(pattern, side_by_side=None):
+        raise PolicyError("redact", f"{problem}; got {shown(pattern)}")
     return re.compile(pattern)
 
 
@@ -170,24 +178,25 @@ def _known(text: str, *, whole: bool) -> Iterator[Span]:
 
 
 def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    begin = 0
+    begin, piece = 0, reach(pattern.pattern, 2 * _PIECE) // 2 or 1
     for line in text.split("\n"):
-        if len(line) > 2 * _PIECE or pattern.search(line):
-            for start, end in _in_line(pattern, line):
+        if len(line) > 2 * piece or pattern.search(line):
+            for start, end in _in_line(pattern, line, piece):
                 if start < end:
                     yield begin + start, begin + end
         begin += len(line) + 1
 
 
-def _in_line(pattern: re.Pattern[str], line: str) -> Iterator[Span]:
-    place, last = 0, 0
+def _in_line(pattern: re.Pattern[str], line: str, step: int) -> Iterator[Span]:
+    place, last, longest = 0, 0, reach(pattern.pattern, 2**26, anywhere=False)
     while place < len(line):
-        piece = place + 2 * _PIECE
+        piece = place + 2 * step
         for found in pattern.finditer(line, place, piece):
-            whole = pattern.match(line, found.start()) if found.end() == piece else None
+            begin = found.start()
+            whole = pattern.match(line, begin, begin + longest) if found.end() == piece else None
             last = (whole or found).end()
-            yield found.start(), last
-        place = len(line) if piece >= len(line) else max(place + _PIECE, last if last > piece else 0)
+            yield begin, last
+        place = len(line) if piece >= len(line) else max(place + step, last if last > piece else 0)
 
 
 def _cover(text: str, spans: list[Span]) -> str:

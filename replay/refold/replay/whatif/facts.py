@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.reducers.errors import PolicyError
 from refold.reducers.events import (
     Answer,
     ContextObserved,
@@ -63,8 +64,11 @@ def carried_over(
     old, new = recorded.policy, derived.policy
     if isinstance(fact, RunStarted):
         old, new = fact.policy, change(fact.policy)
-    apart = _numbered(fact, recorded, derived) or _hidden(fact, old, new) or _otherwise(fact, old, new)
-    return apart or _weighed(_addressed(fact, derived, change, registry), old, new)
+    try:
+        apart = _numbered(fact, recorded, derived) or _hidden(fact, old, new) or _otherwise(fact, old, new)
+        return apart or _weighed(_addressed(fact, derived, change, registry), old, new)
+    except PolicyError as error:  # of a policy that nobody has checked: it came with the log
+        return Parted("unknown", f"a pattern is not searched for: {error}")
 
 
 def _addressed(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
