@@ -27,6 +27,9 @@ from refold.reducers.patterns import problem_of, reach
         r"(?P<a>\w+)=(?P<b>\w+);(?P<c>\w+)",
         r"(\d+: )?(\w+): (.*)",
         "(a+|b+|c+)(d+|e+)",
+        "(?:sk|pk|rk)_(?:live|test)_[a-z]+",
+        r"(?:password|secret|token)s?\s*(?:=|:|=>)\s*\S{8,40}",
+        r"\d{4}[- ]?\d{4}[- ]?\d{4}[- ]?\d{4}",
     ],
 )
 def test_ordinary_patterns_are_taken(pattern: str) -> None:
@@ -72,6 +75,9 @@ def test_what_could_search_without_end_is_refused(pattern: str) -> None:
         pytest.param("(?i)a*A(a*)Aa*b", id="in another case"),
         pytest.param("a{0,500}a{0,500}a{0,500}b", id="an end so far off is none"),
         pytest.param("a?" * 30 + "a" * 30, id="what may be missing, many times"),
+        pytest.param("a*(=)?a*(=)?a*b", id="what stands between may be missing"),
+        pytest.param("a*(=|a)a*(=|a)a*b", id="one of what may stand between is taken"),
+        pytest.param("(?:a|a)" * 30 + "b", id="a choice, many times"),
         pytest.param("(?:ab)?" * 30 + "ab" * 30, id="the same of groups"),
     ],
 )

@@ -1,7 +1,7 @@
 """Keys that begin with a word of their own: which service, with what they begin, of which characters, how many.
 
-Sources: the services' own documents, and the public rules of secret scanners for lengths that no document says. What
-begins with two letters alone, or is as short as a word, is no row here: its name must give it away (`assignments`).
+Sources: the services' own documents, and the public rules of secret scanners for lengths that no document says. Keys
+without such a word are no rows here: a frame (`key_shapes`) or a name (`assignments`) must give them away.
 """
 
 from typing import NamedTuple

@@ -9,8 +9,8 @@ Each pattern takes time in proportion to the text, whatever the text. That asks 
 characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes what
 the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters, the search can
 begin with these, and is several times faster. A pattern has at most one group: the secret, where the match
-holds more. None but that of a private key goes over the end of a line, and all but that and those of `HEADERS` hold no
-white space: who shows a text piece by piece counts on it.
+holds more. None but that of a private key goes over the end of a line, and all but that, those of `HEADERS` and what is an
+assignment too (see `assignments.opened`) hold no white space: who shows a text piece by piece counts on it.
 """
 
 import re

@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 2
 _ENDLESS = 9
 """What a repetition without an end weighs; one with an end weighs the bits of the number of its lengths, 9 at most."""
 
-_SLACK = 4  # a few things that may be missing
+_SLACK = 6  # a few alternatives, and things that may be missing
 
 _MOST_STEPS = 2**27
 
@@ -42,24 +42,39 @@ class _Group:
         self.taken: frozenset[str] = frozenset()  # all that it may take
         self.atom = ""  # the last thing, if it was one character or class
         self.inside: _Group | None = None  # the group that was just closed, if that was the last thing
+        self.hidden: tuple[int, frozenset[str], bool] = (
+            0,
+            frozenset(),
+            False,
+        )  # what stands before that group
         self.fixed = ""  # the last thing, if it was a character of its own
         self.worst = 0  # weight of an alternative that was read before
+        self.others: frozenset[str] = frozenset()  # what such alternatives repeat
+        self.all_parted = True  # such alternatives
         self.heaviest = 0  # of all repetitions side by side that were seen anywhere in it
-        self.alternatives = False
-        self.parted = False  # something fixed stands in it, whatever is taken of it
+        self.bars = 0  # between alternatives
+        self.parted = False  # something fixed stands in this alternative
 
     def closed_in(self, outer: "_Group") -> None:
         """Parentheses part nothing: what is in them stands beside what is around them."""
         outer.inside, outer.varies = self, outer.varies or self.varies
         outer.taken |= self.taken
-        outer.weight = max(self.worst, self.weight) + (0 if self.parted else outer.weight)
-        outer.repeated = self.repeated | (frozenset() if self.parted else outer.repeated)
+        parted = self.parted and self.all_parted
+        outer.hidden = (
+            (outer.weight, outer.repeated, outer.parted) if parted else (0, frozenset(), outer.parted)
+        )
+        outer.weight = max(self.worst, self.weight) + (0 if parted else outer.weight)
+        outer.repeated = self.others | self.repeated | (frozenset() if parted else outer.repeated)
+        outer.parted = outer.parted or parted
+        if self.bars:  # which of them is a choice, too
+            outer.weight += self.bars.bit_length()
+            outer.repeated |= self.taken
         outer.heaviest = max(outer.heaviest, self.heaviest, outer.weight)
 
     def part(self) -> None:
         """The last thing was a character of its own, and was not repeated: it parts, if nothing before it takes it."""
         if not any(_takes(atom, self.fixed) for atom in self.repeated | self.before):
-            self.weight, self.repeated, self.parted = 0, frozenset(), not self.alternatives
+            self.weight, self.repeated, self.parted = 0, frozenset(), True
 
 
 def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str:
@@ -118,8 +133,10 @@ def _read(groups: list[_Group], token: re.Match[str]) -> str:
     elif kind == "close" and len(groups) > 1:
         groups.pop().closed_in(groups[-1])
     elif kind == "bar":
-        group.varies = group.alternatives = True
-        group.worst, group.weight, group.parted = max(group.worst, group.weight), 0, False
+        group.varies, group.bars = True, group.bars + 1
+        group.others, group.repeated = group.others | group.repeated, frozenset()
+        group.worst, group.weight = max(group.worst, group.weight), 0
+        group.all_parted, group.parted = group.all_parted and group.parted, False
     return ""
 
 
@@ -127,6 +144,9 @@ def _repeated(group: _Group, text: str) -> str:
     least, most = _bounds(text)
     if group.inside is not None and group.inside.varies and (most is None or most > 1):
         return "a repetition of what varies itself: it could search a text without end"
+    if group.inside is not None and least == 0:  # what may be missing parts nothing
+        weight, repeated, group.parted = group.hidden
+        group.weight, group.repeated = group.weight + weight, group.repeated | repeated
     if least != most:
         group.varies = True
         group.weight += _ENDLESS if most is None else min(_ENDLESS, (most - least).bit_length())
