@@ -3,7 +3,7 @@ r"""Secrets that only their name gives away: `DB_PASSWORD=...`, `"api_key": "...
 What stands behind such a name in code and prose is mostly no secret: a variable, a call, a type, a place holder. So a
 value counts only if it looks as nobody writes words: `_random` for keys and tokens, `_chosen` for passwords.
 
-Takes time in proportion to the text: each sign of an assignment is looked at once, and a value has a bound.
+Takes time in proportion to the text: a value ends before the next sign of an assignment.
 """
 
 import re
@@ -32,8 +32,7 @@ _WORDS = (
     "replace", "0123456789", "abcdef", "1234567890",
 )  # fmt: skip
 
-_VALUE_CHARACTERS = r"\w!#$%*+./=?@^~-"
-_LONGEST = 4096
+_VALUE_CHARACTERS = r"\w!#$%*+./?@^~-"  # no sign of another assignment: so no character stands in two values
 _LONGEST_NAME = 64
 
 # A sign of an assignment, and a value with a digit or a sign that words do not have: as in a shell, JSON (escaped too),
@@ -42,7 +41,9 @@ _VALUED = (
     rf"(?=[ \t]{{0,2}}(?:\\{{0,3}}[\"'`])?(?=[A-Za-z_./=+-]{{0,64}}[0-9!#$%*?@^~])[{_VALUE_CHARACTERS}]{{8}})"
 )
 _SIGNS = tuple((sign, re.compile(f"{sign}>?{_VALUED}", re.ASCII)) for sign in "=:")
-_VALUE = re.compile(rf"[ \t]{{0,2}}(\\{{0,3}}[\"'`])?([{_VALUE_CHARACTERS}]{{8,{_LONGEST}}})", re.ASCII)
+_VALUE = re.compile(
+    rf"[ \t]{{0,2}}(\\{{0,3}}[\"'`])?([{_VALUE_CHARACTERS}]{{8,}}={{0,2}})", re.ASCII
+)
 _OPEN = re.compile(r"[\w.-]+(?:\\{0,3}[\"'`]\]?)?[ \t]{0,2}(?:[:=]>?[ \t]{0,2}\\{0,3}[\"'`]?)?\Z", re.ASCII)
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
 _ENDINGS = frozenset(word[-3:] for word in (*PASSWORDS, *KEYS, "auth", "_key"))
