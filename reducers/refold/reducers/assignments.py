@@ -3,7 +3,8 @@ r"""Secrets that only their name gives away: `DB_PASSWORD=...`, `"api_key": "...
 What stands behind such a name in code and prose is mostly no secret: a variable, a call, a type, a place holder. So a
 value counts only if it looks as nobody writes words: `_random` for keys and tokens, `_chosen` for passwords.
 
-Takes time in proportion to the text: a value ends before the next sign of an assignment.
+Takes time in proportion to the text: a value is judged by its first characters, and what was found is not looked through
+again.
 """
 
 import re
@@ -32,18 +33,16 @@ _WORDS = (
     "replace", "0123456789", "abcdef", "1234567890",
 )  # fmt: skip
 
-_VALUE_CHARACTERS = r"\w!#$%*+./?@^~-"  # no sign of another assignment: so no character stands in two values
+_VALUE_CHARACTERS = r"\w!#$%*+./?@^~-"
 _LONGEST_NAME = 64
+_JUDGED = 512
 
 # A sign of an assignment, and a value with a digit or a sign that words do not have: as in a shell, JSON (escaped too),
 # YAML, code, or a header.
-_VALUED = (
-    rf"(?=[ \t]{{0,2}}(?:\\{{0,3}}[\"'`])?(?=[A-Za-z_./=+-]{{0,64}}[0-9!#$%*?@^~])[{_VALUE_CHARACTERS}]{{8}})"
-)
+_VALUED = rf"(?=[ \t]{{0,2}}(?:\\{{0,3}}[\"'`])?(?=[A-Za-z_./=+-]{{0,64}}[0-9!#$%*?@^~])(?!=)[={_VALUE_CHARACTERS}]{{8}})"
 _SIGNS = tuple((sign, re.compile(f"{sign}>?{_VALUED}", re.ASCII)) for sign in "=:")
-_VALUE = re.compile(
-    rf"[ \t]{{0,2}}(\\{{0,3}}[\"'`])?([{_VALUE_CHARACTERS}]{{8,}}={{0,2}})", re.ASCII
-)
+_VALUE = re.compile(rf"[ \t]{{0,2}}(\\{{0,3}}[\"'`])?([={_VALUE_CHARACTERS}]{{8,{_JUDGED}}})", re.ASCII)
+_REST = re.compile(rf"[={_VALUE_CHARACTERS}]*", re.ASCII)
 _OPEN = re.compile(r"[\w.-]+(?:\\{0,3}[\"'`]\]?)?[ \t]{0,2}(?:[:=]>?[ \t]{0,2}\\{0,3}[\"'`]?)?\Z", re.ASCII)
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
 _ENDINGS = frozenset(word[-3:] for word in (*PASSWORDS, *KEYS, "auth", "_key"))
@@ -55,16 +54,29 @@ _TYPE = re.compile(r"[A-Za-z]*[0-9]*[A-Za-z]*")
 
 def found(text: str) -> Iterator[tuple[int, int]]:
     """Where values stand that are secrets by their name and their looks."""
-    for sign in (each for character, signs in _SIGNS if character in text for each in signs.finditer(text)):
-        kind, environment = _named(text[max(0, sign.start() - _LONGEST_NAME) : sign.start()])
-        value = _VALUE.match(text, sign.end()) if kind else None
-        if value is None or text[value.end() : value.end() + 1] in ("(", "[", "{"):
-            continue
-        said = value[2].partition("-----")[0].rstrip(".?!")  # a private key may follow
-        # Neither quoted nor as a shell has it: as code may be.
-        plain = value[1] is None and not (environment and value.start(2) == sign.end())
-        if _random(said, plain=plain) or (kind == "password" and _chosen(said, plain=plain)):
-            yield value.start(2), value.start(2) + len(said)
+    for character, signs in _SIGNS:
+        done = 0
+        for sign in signs.finditer(text) if character in text else ():
+            span = _value_of(text, sign) if sign.start() >= done else None
+            if span is not None:
+                yield span
+                done = span[1]
+
+
+def _value_of(text: str, sign: re.Match[str]) -> tuple[int, int] | None:
+    kind, environment = _named(text[max(0, sign.start() - _LONGEST_NAME) : sign.start()])
+    value = _VALUE.match(text, sign.end()) if kind else None
+    if value is None or text[value.end() : value.end() + 1] in ("(", "[", "{"):
+        return None
+    said, key, _ = value[2].partition("-----")  # a private key may follow
+    said = said.rstrip(".?!")
+    # Neither quoted nor as a shell has it: as code may be.
+    plain = value[1] is None and not (environment and value.start(2) == sign.end())
+    if not (_random(said, plain=plain) or (kind == "password" and _chosen(said, plain=plain))):
+        return None
+    begin = value.start(2)
+    rest = _REST.match(text, value.end()) if len(value[2]) == _JUDGED and not key else None
+    return begin, rest.end() if rest else begin + len(said)
 
 
 def opened(text: str) -> int | None:
