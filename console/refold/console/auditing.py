@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from refold.console import addresses, figures, hostile, judging, places
+from refold.console import addresses, damage, figures, hostile, judging, places
 from refold.console.judging import worst
 from refold.console.places import Place
 from refold.console.progress import progress
@@ -71,7 +71,11 @@ def audit_command(screen: Screen, place: Place, request: AuditRequest) -> int:
     sizes: list[tuple[str, int]] = []
     damage: Damaged | None = None
     if named or request.everything or not files:
-        sizes, damage = anyio.run(partial(_sizes, everything=request.everything), place, named)
+        sizes, damage = anyio.run(
+            partial(_sizes, everything=request.everything, certified=request.certificate is not None),
+            place,
+            named,
+        )
     work = [
         *shards(place.path, sizes, SHARD_OF_A_STORE, chained=request.certificate is not None),
         *(Shard(path=str(path), events=SHARD) for path in files),
@@ -90,11 +94,17 @@ async def _by_name(screen: Screen, place: Place, typed: Sequence[str]) -> int:
 
 
 async def _sizes(
-    place: Place, named: Sequence[str], *, everything: bool
+    place: Place, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
     judging.check_choice(named, everything=everything)
     async with places.reading(place) as store:
+        try:
+            await store.check()
+        except Damaged as error:
+            if certified:
+                raise
+            damage.keep(error)
         if everything:
             return await judging.all_runs(store)
         runs = dict.fromkeys([await addresses.run_of(store, each) for each in named])

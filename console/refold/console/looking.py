@@ -10,7 +10,7 @@ from refold.console import addresses, describing, figures, hostile, places
 from refold.console.claiming import Claimed, claimed
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.replay.queries.filters import parse
@@ -121,13 +121,18 @@ async def events_command(
         if follow and upto is not None:
             raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
         seq, turn, ended, first = 0, 0, False, 0
+        gap: DamagedLog | None = None
         while True:
             async for chunk in store.read(run, seq, upto):
                 for stored in chunk:
+                    if stored.seq != seq + 1 and gap is None:
+                        gap = DamagedLog(run, stored.seq, f"event {seq + 1} is missing before it")
                     seq, first = stored.seq, first or stored.at
                     means = sieve is None or sieve.means(stored)
                     turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, shown=means)
                     ended = ended or over
+            if gap is not None:
+                raise gap
             if not follow or ended:
                 return 0
             await anyio.sleep(_POLL)

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from textwrap import indent
 
+from refold.console import damage
 from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed, WrongUse
 from refold.reducers.text import clean
 
@@ -36,15 +37,17 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
             f"the command line needs {', '.join(missing)}, not installed here: pip install 'refold[cli]'"
         )
         return WrongUse.exit_code
+    damage.forget()
     try:
         _readable(words)
         with _numbers_written():
-            return work()
+            code = work()
+        return _told_damage(words) or code
     except KeyboardInterrupt:
         return INTERRUPTED
     except RefoldError as error:
         _explain(error, words)
-        return error.exit_code
+        return _told_damage(words) or error.exit_code
     except OSError as error:
         _complain(str(error), words=words)
         return WorldFailed.exit_code
@@ -88,6 +91,14 @@ def _readable(words: Sequence[str]) -> None:
         if clean(word) != word:
             named = f"{option} " if equals or option.startswith("-") else ""
             raise WrongUse(f"{named}{value or word!a}: is not UTF-8; type it in the terminal's own encoding")
+
+
+def _told_damage(words: Sequence[str]) -> int:
+    found = damage.first()
+    if found is None:
+        return 0
+    _explain(found, words)
+    return found.exit_code
 
 
 def _dispatched(words: list[str]) -> int:

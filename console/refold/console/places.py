@@ -7,13 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from refold.reducers.errors import WrongUse
+from refold.console import damage
+from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
 from refold.store import SqliteStore
 from refold.store.protocol import NotAStore, Store, StoreUnavailable
 
 STORE, MODEL, BASE_URL = "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_BASE_URL"
 DEFAULT_MODEL = "local:smollm2-135m"
+LOOKED_THROUGH = 2**30
+"""Bytes of a file that every command looks through: a third of a second in memory. Who judges looks through any."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -82,7 +85,10 @@ def environment(model: str | None, url: str | None) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def reading(place: Place) -> AsyncGenerator[Store]:
-    """The store, to look at: nothing is made, migrated or written."""
+    """The store, to look at: nothing is made, migrated or written.
+
+    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden: see `damage`.
+    """
     if not place.path.exists() and not place.chosen:
         raise WrongUse(
             f"there are no runs yet: {place.path} does not exist; `refold run TASK` makes it, --store PATH names another"
@@ -92,7 +98,22 @@ async def reading(place: Place) -> AsyncGenerator[Store]:
     except NotAStore as error:
         raise _told(place, error) from error
     async with opened as store:
-        yield store
+        try:
+            yield store
+        except WrongUse:  # such as a run that is not there
+            await _look_through(place, store)
+            raise
+        await _look_through(place, store)
+
+
+async def _look_through(place: Place, store: Store) -> None:
+    try:
+        if place.path.stat().st_size <= LOOKED_THROUGH:
+            await store.check()
+    except Damaged as error:
+        damage.keep(error)
+    except OSError as error:
+        raise StoreUnavailable(str(place.path), f"cannot be looked at: {error}") from error
 
 
 @asynccontextmanager

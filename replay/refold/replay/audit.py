@@ -116,6 +116,7 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
         async for stored in stored_events(store, run):
             auditor.take(stored.seq, event_of(stored))
         auditor.finish()
+        await store.check()
     except Damaged as error:
         return auditor.result(damaged=str(error))
     return auditor.result()

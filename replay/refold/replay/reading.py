@@ -17,24 +17,29 @@ NO_GUARDS: Registry = MappingProxyType({})
 
 
 class Records(AsyncIterator[Stored]):
-    """A run's records in order. No generator: one that is left half-way would be an event loop's to finalise."""
+    """A run's records in order, none left out. No generator: one left half-way would be an event loop's to finalise.
+
+    Raises `DamagedLog` behind a gap, and `UnknownRun` where there are none.
+    """
 
     def __init__(self, store: Store, run: str, upto: int | None) -> None:
         self._run, self._chunks = run, store.read(run, 0, upto)
         self._chunk: Iterator[Stored] = iter(())
-        self._empty = True
+        self._seq = 0
 
     async def __anext__(self) -> Stored:
         while (stored := next(self._chunk, None)) is None:
             self._chunk = iter(await self._following())
-        self._empty = False
+        self._seq += 1
+        if stored.seq != self._seq:
+            raise DamagedLog(stored.run, stored.seq, f"event {self._seq} is missing before it")
         return stored
 
     async def _following(self) -> Sequence[Stored]:
         try:
             return await anext(self._chunks)
         except StopAsyncIteration:
-            if self._empty:
+            if not self._seq:
                 raise UnknownRun(self._run) from None
             raise
 

@@ -3,15 +3,15 @@
 import msgspec
 
 from refold.reducers.checkpoint import state_digest
-from refold.reducers.errors import CannotJudge, RefoldError
+from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import Annotation, Event, Fact, RunForked, RunStarted, StateDigested
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reading import event_of
 from refold.store.chain import GENESIS, check
 from refold.store.lineage import FORKED
-from refold.store.protocol import Head, Store, Stored
+from refold.store.protocol import Head, Store, Stored, UnknownRun
 from refold.store.verify_bundle import UNNAMED, Bare
 
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
@@ -71,15 +71,27 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
     `sealed` is its last event under a seal.
     """
     verifier = Verifier(run, registry, sealed=sealed)
-    async for stored in stored_events(store, run):
-        if not verifier.take(stored):
-            break
+    try:
+        await _take_all(store, run, verifier)
+        await store.check()
+    except Damaged as error:
+        verifier.cut_off(str(error))
+    return verifier.result()
+
+
+async def _take_all(store: Store, run: str, verifier: "Verifier") -> None:
+    empty = True
+    async for chunk in store.read(run):
+        empty = False
+        if not all(map(verifier.take, chunk)):
+            return
+    if empty:
+        raise UnknownRun(run)
     for prefix in verifier.prefixes:
         # What is erased in a parent is erased in its forks, and the notice may come after the cut.
         async for chunk in store.read(prefix.run, prefix.seq):
             for stored in chunk:
                 verifier.notice(stored, prefix.seq)
-    return verifier.result()
 
 
 class Verifier:
@@ -112,6 +124,10 @@ class Verifier:
         self._contents += stored.content is not None
         self._erased += erased
         return True
+
+    def cut_off(self, problem: str) -> None:
+        """What comes after the last record cannot be read, or it cannot be known whether anything does."""
+        self._problem = self._problem or Problem(seq=self._head.seq + 1, kind="", problem=problem)
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:

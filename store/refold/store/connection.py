@@ -20,6 +20,10 @@ BUSY_SECONDS = 5.0
 
 MOST_BYTES = 2**28
 """Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into memory."""
+STEPS = 1_000_000
+"""Of SQLite's machine, between two looks at whether a statement goes on for ever: some ten milliseconds."""
+LOOKS, BYTES = 50, 100_000
+"""So often it is looked at before that is so, and once more for so many bytes of the file: a row takes less."""
 
 
 class PagedCursor(sqlite3.Cursor):
@@ -51,7 +55,10 @@ def _size(value: object) -> int:
 
 
 class PagedConnection(sqlite3.Connection):
-    """A connection with paged cursors, and text as the bytes that are on disk.
+    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file.
+
+    A forged file can make a statement of ours go round in circles. One that takes more steps than a file of its size can
+    need ends by SQLITE_INTERRUPT.
 
     aiosqlite hands cursors to the event loop's thread, and a cursor that dies there resets its statement: one
     that the database's thread may be running again, out of the statement cache. So cursors are closed here, in
@@ -62,9 +69,16 @@ class PagedConnection(sqlite3.Connection):
         super().__init__(*args, **kwargs)
         self.text_factory = bytes
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        self._looks = 0
+
+    def distrust(self, path: Path) -> None:
+        """Let functions that the file's schema may name do no harm, and no statement go on for ever."""
+        super().execute("PRAGMA trusted_schema = OFF").close()
+        self.set_progress_handler(lambda: self._goes_on(path), STEPS)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement on a cursor of its own, closed if there are no rows to come."""
+        self._looks = 0
         cursor = self.cursor(PagedCursor).execute(sql, parameters)
         if cursor.description is None:
             cursor.close()
@@ -72,9 +86,19 @@ class PagedConnection(sqlite3.Connection):
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
         """Run a statement for each of the parameters; the cursor is closed."""
+        self._looks = 0
         cursor = super().executemany(sql, parameters)
         cursor.close()
         return cursor
+
+    def _goes_on(self, path: Path) -> bool:
+        """Whether the statement has taken more than it can need."""
+        self._looks += 1
+        if self._looks <= LOOKS:
+            return False
+        with suppress(OSError):
+            return self._looks > LOOKS + path.stat().st_size // BYTES
+        return True
 
 
 class Connection(aiosqlite.Connection):
@@ -119,13 +143,15 @@ async def connect(path: Path, options: str) -> Connection:
 
 def direct(path: Path, options: str) -> sqlite3.Connection:
     """The same without a thread of its own."""
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         uri(path, options),
         uri=True,
         isolation_level=None,
         timeout=BUSY_SECONDS,
         factory=PagedConnection,
     )
+    connection.distrust(path)
+    return connection
 
 
 def events(

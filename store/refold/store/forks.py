@@ -19,7 +19,7 @@ def origins(connection: sqlite3.Connection, path: str, run: str) -> list[Origin]
 def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[Piece, int]]:
     """The parts of the run's whole log in order, each with its key's upper bits; none for a run without events."""
     place = find(connection, path, run)
-    if place is None:
+    if place is None or not place.head.seq:
         return []
     own = _own_at(connection, place)
     if own is None or own.origin is None:  # almost always
@@ -65,8 +65,9 @@ def _own_at(connection: sqlite3.Connection, place: Place) -> Own | None:
     first = row[0] & schema.SEQ_MASK
     if first <= 1:
         return Own(first, place.head.seq, None)
-    kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone()
-    said = isinstance(kind, bytes) and isinstance(body, bytes)  # a damaged page may hold anything
+    # A damaged page may hold anything, and may hide by its number what it has shown in passing.
+    kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone() or (None, None)
+    said = isinstance(kind, bytes) and isinstance(body, bytes)
     origin = lineage.origin_of(first, rows.text(kind), body) if said else None
     return Own(first, place.head.seq, origin)
 

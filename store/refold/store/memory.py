@@ -251,6 +251,10 @@ class MemoryStore:
 
         return Pages(following)
 
+    async def check(self) -> None:
+        """See `Store.check`. Memory has no pages that could be damaged."""
+        await self._turn()
+
     async def aclose(self) -> None:
         """See `Store.aclose`."""
         self._closed = True

@@ -3,15 +3,14 @@
 import os
 import sqlite3
 from contextlib import closing
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from refold.store import schema
+from refold.store import schema, shape
 from refold.store.connection import Connection, connect, direct, one
 from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
-from refold.store.rows import Row
 
 Durability = Literal["fsync", "process"]
 
@@ -74,9 +73,8 @@ async def open_reader(path: Path) -> Connection:
 async def _reader(path: Path, options: str) -> Connection:
     connection = await connect(path, options)
     try:
-        await connection.execute("PRAGMA trusted_schema = OFF")
         await connection.execute("PRAGMA query_only = ON")
-        await _check_schema(path, connection, schema.VERSION, to_read=True)
+        await connection.run(partial(shape.check, path, to_read=True, version=schema.VERSION))
     except BaseException:
         await connection.close()
         raise
@@ -117,8 +115,11 @@ def _probe(path: Path, *, readonly: bool) -> None:
     """
     immutable = "" if _has_journal(path) else "&immutable=1"
     with closing(direct(path, f"mode=ro{immutable}")) as connection:
+        shape.bound(connection)
         try:
-            identity = connection.execute(schema.IDENTITY).fetchone()
+            version = shape.version(path, connection)
+            if version:
+                shape.check(path, connection, version, to_read=readonly)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
@@ -126,7 +127,6 @@ def _probe(path: Path, *, readonly: bool) -> None:
             if readonly:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return
-        version = _version(path, identity)
     if readonly and version < schema.VERSION:
         problem = f"has schema {version}, to be read it needs {schema.VERSION}: open it (or a copy) once for writing"
         raise NotAStore(str(path), problem)
@@ -142,22 +142,6 @@ def _holds(path: Path, suffix: str) -> bool:
     return beside.exists() and beside.stat().st_size > 0
 
 
-def _version(path: Path, identity: Row) -> int:
-    """How many migrations the file has had; 0 for an empty one. Raises `NotAStore`."""
-    application, version, anything = identity
-    if (application, version, anything) == (0, 0, 0):
-        return 0
-    if application != schema.APPLICATION_ID:
-        problem = f"is another program's database (its application id is {application}); name another file"
-        raise NotAStore(str(path), problem)
-    if not 0 < version <= schema.VERSION:
-        problem = (
-            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
-        )
-        raise NotAStore(str(path), problem)
-    return int(version)
-
-
 async def _use_wal(path: Path, connection: Connection) -> None:
     (mode,) = await one(connection, "PRAGMA journal_mode = WAL")
     if mode != b"wal":
@@ -171,43 +155,11 @@ async def _migrate(path: Path, connection: Connection) -> None:
     # The lock comes first: another process may be making the same file, and a file that cannot be written
     # should say so now, not in the middle of a run.
     await connection.execute("BEGIN IMMEDIATE")
-    version = _version(path, await one(connection, schema.IDENTITY))
-    await _check_schema(path, connection, version)
+    version = await connection.run(partial(shape.version, path))
+    await connection.run(partial(shape.check, path, version=version))
     for statements in schema.MIGRATIONS[version:]:
         for statement in statements:
             await connection.execute(statement)
     if version < schema.VERSION:
         await connection.execute(f"PRAGMA user_version = {schema.VERSION}")
     await connection.execute("COMMIT")
-
-
-async def _check_schema(path: Path, connection: Connection, version: int, *, to_read: bool = False) -> None:
-    """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
-
-    A view could stand for a table and have no end, a trigger could delete what was just appended. Who only
-    reads fires no trigger, and shall still find what was edited by somebody who had to take one out.
-    """
-    found = [tuple(row) for row in await connection.execute_fetchall(schema.OBJECTS)]
-    made = _objects(version)
-    differing = [row for row in made if row not in found] + [row for row in found if row not in made]
-    for kind, name, *_ in differing:
-        if not (to_read and kind == b"trigger"):
-            shown = f"{_shown(kind)} {_shown(name)!r}"
-            raise DamagedStore(
-                str(path), f"{shown} is not as the store makes it: somebody changed the schema"
-            )
-
-
-@cache
-def _objects(version: int) -> tuple[Row, ...]:
-    """What is in the schema after so many migrations."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        fresh.text_factory = bytes
-        for statements in schema.MIGRATIONS[:version]:
-            for statement in statements:
-                fresh.execute(statement)
-        return tuple(fresh.execute(schema.OBJECTS))
-
-
-def _shown(value: object) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)

@@ -92,6 +92,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
     Raises `WrongUse` where `path` is there already, or for more than a bundle can hold; `DamagedLog` and
     `DamagedSeals` for what would not verify; `UnknownRun`; `WorldFailed`.
     """
+    await store.check()
     origins = await _origins(store, runs)
     chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after what it goes on from
     if not 0 < len(chosen) <= MOST_RUNS:

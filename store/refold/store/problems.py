@@ -5,7 +5,10 @@ from types import TracebackType
 
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
 
-_CORRUPT = "the database is corrupt: copy the file and its -wal, then try `sqlite3 FILE .recover`"
+RECOVER = "copy the file and its -wal, then try `sqlite3 FILE .recover`"
+"""The way out of a damaged file."""
+
+_CORRUPT = f"the database is corrupt: {RECOVER}"
 
 _UNAVAILABLE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space, then go on",
@@ -24,6 +27,7 @@ _DAMAGED: dict[int, str] = {
     # Our statements are fixed: what they ask for is missing only from a file that somebody changed.
     sqlite3.SQLITE_ERROR: "its tables are not those of a store: somebody changed the schema",
     sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: somebody changed the schema or the rows",
+    sqlite3.SQLITE_INTERRUPT: "reading it takes more than a file of its size can need: somebody made it so",
     sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: somebody changed the schema",
 }
 

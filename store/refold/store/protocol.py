@@ -349,6 +349,13 @@ class Store(Protocol):
         """Ids and heads of the runs whose id starts with `prefix`, newest first, in chunks of bounded size."""
         ...
 
+    async def check(self) -> None:
+        """Look through all that is stored for damage that would hide events from whoever reads. Raises `DamagedStore`.
+
+        What was changed in an event it does not find: the hash chain shows that.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of files and threads. May be called twice; nothing may be called after it."""
         ...

@@ -1,15 +1,19 @@
 """Rows of the file as values, and back. A damaged page may hold anything: what no store writes is `DamagedStore`."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from types import NoneType
 from typing import Any, NamedTuple
 
-from refold.store import schema
+from refold.store import lineage, schema
 from refold.store.asking import can_name
 from refold.store.chain import GENESIS, hashes
+from refold.store.problems import RECOVER
 from refold.store.protocol import DamagedStore, Head, Record, Seal, SealedHead, Stored
 
 Row = tuple[Any, ...]
+
+FORKED = lineage.FORKED.encode()
 
 # What a row of an event holds. Its table takes nothing else, but a damaged page may.
 _COLUMNS: dict[str, type | tuple[type, ...]] = {
@@ -139,7 +143,46 @@ def changed_schema(path: str) -> DamagedStore:
 
 def out_of_order(path: str) -> DamagedStore:
     """That SQLite believed the order of a damaged page. Whoever reads on from its last row would do so for ever."""
-    return DamagedStore(path, "rows are out of order: copy the file, then try `sqlite3 FILE .recover`")
+    return DamagedStore(path, f"rows are out of order: {RECOVER}")
+
+
+def unread(path: str, run: str, first: int, last: int) -> DamagedStore:
+    """That these events are, or were, in a run's log, and do not come when they are asked for."""
+    which = f"event {first}" if first == last else f"events {first} to {last}"
+    return DamagedStore(path, f"{which} of run {run} cannot be read: the file is damaged; {RECOVER}")
+
+
+def reached(path: str, run: str, page: Sequence[Row], after: int, last: int) -> int:
+    """The key of the page's last row: it was asked for what comes after a key, up to `last`, which is in the log.
+
+    Raises `DamagedStore` where rows do not ascend, and where there are none any more.
+    """
+    if not page:
+        raise unread(path, run, (after & schema.SEQ_MASK) + 1, last & schema.SEQ_MASK)
+    for row in page:
+        if row[0] <= after:
+            raise out_of_order(path)
+        after = row[0]
+    return after
+
+
+def check_end(path: str, run: str, last: int, end: Sequence[Row]) -> None:
+    """Raise `DamagedStore` unless a run's last row, and those after it, show that it is the last: see `schema.END`.
+
+    The run may have gone on since; else the next row begins another log. SQLite looks for an end by halving, and a number
+    out of order leads it astray: then the last row is not found again, or what it hid comes right after it.
+    """
+    if [key for key, *_ in end[:1]] != [last]:
+        raise unread(path, run, last & schema.SEQ_MASK, last & schema.SEQ_MASK)
+    for (key, *_), (following, *_) in pairwise(end):
+        if following <= key:
+            raise out_of_order(path)
+    for key, kind, _ in end[1:2]:
+        number, seq = key >> schema.SEQ_BITS, key & schema.SEQ_MASK
+        if number != last >> schema.SEQ_BITS and seq != 1 and kind != FORKED:
+            stray = f"event {seq} of run number {number} stands there"
+            problem = f"what run {run} has after event {last & schema.SEQ_MASK} cannot be read: {stray}"
+            raise DamagedStore(path, f"{problem}; {RECOVER}")
 
 
 def text(value: bytes) -> str:

@@ -26,7 +26,6 @@ class Scan:
         look(path, readonly=True)
         with translated(self._path):
             self._connection = direct(path, "mode=ro")
-            self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA query_only = ON")
 
     def __enter__(self) -> Self:
@@ -46,17 +45,20 @@ class Scan:
             spans = forks.spans(self._connection, self._path, run)
         for part, low in spans:
             yield from self._own(part.run, low + part.after, low + part.upto)
+        if spans:
+            last = spans[-1][1] + spans[-1][0].upto
+            rows.check_end(self._path, run, last, self._page(schema.END, last))
 
     def _own(self, run: str, after: int, last: int) -> Iterator[Stored]:
         while after < last:
             with translated(self._path):
                 page = events(self._connection, self._path, run, schema.EVENTS, (after, last))
-            if not page:
-                return
-            if page[-1][0] <= after:
-                raise rows.out_of_order(self._path)
-            after = page[-1][0]
+            after = rows.reached(self._path, run, page, after, last)
             yield from rows.to_events(self._path, run, page)
+
+    def _page(self, sql: str, *keys: int) -> list[rows.Row]:
+        with translated(self._path):
+            return self._connection.execute(sql, keys).fetchall()
 
 
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:

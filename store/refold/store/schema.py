@@ -146,16 +146,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 VERSION = len(MIGRATIONS)
 
-# Application, version, and whether there is anything in the file at all.
-IDENTITY = """
-SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
-       EXISTS (SELECT 1 FROM sqlite_schema)
-"""
-
 # What a store's schema is known by. The tables of ANALYZE are SQLite's own.
 OBJECTS = """
 SELECT type, name, tbl_name, sql FROM sqlite_schema
-WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY rowid
+WHERE sql IS NULL OR sql NOT IN
+('CREATE TABLE sqlite_stat1(tbl,idx,stat)', 'CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)')
+ORDER BY rowid
 """
 
 _COLUMNS = "key, at, kind, hash, content_digest, salt, body, content"
@@ -270,3 +266,18 @@ WHERE run.id = ? AND snapshot.version = ?
 
 SEALED_HEADS = "SELECT place, seq, run, hash FROM sealed_head WHERE place > ? ORDER BY place"
 SEALS = "SELECT number, size, at, key, signature, root FROM seal WHERE number > ? ORDER BY number"
+
+# The row with a key, the one after it, and the one after that: see `rows.check_end`.
+END = "SELECT key, kind, hash FROM event WHERE key >= ? ORDER BY key LIMIT 3"
+
+# What no store writes, each with the key, or the number, of the first: see `integrity`.
+ORPHAN = "SELECT key FROM event WHERE key >> 32 NOT IN (SELECT number FROM run) LIMIT 1"
+HEADLESS = """
+SELECT event.key FROM run CROSS JOIN event
+ON event.key = (SELECT min(key) FROM event WHERE key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295)
+WHERE event.key & 4294967295 > 1 AND event.kind <> 'run_forked' LIMIT 1
+"""
+AHEAD = """
+SELECT (number << 32) + seq FROM snapshot
+WHERE NOT EXISTS (SELECT 1 FROM event WHERE key = (snapshot.number << 32) + snapshot.seq) LIMIT 1
+"""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import claims, evidence, forks, rows, schema
+from refold.store import claims, evidence, forks, integrity, rows, schema
 from refold.store.asking import (
     check_append,
     check_erasure,
@@ -25,6 +25,7 @@ from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
     Claim,
+    DamagedStore,
     Head,
     Held,
     Lease,
@@ -58,6 +59,7 @@ class SqliteStore:
         self._bridge, self._database, self._path = bridge, database, database.path
         self._closed = False
         self._calls = 0  # under way
+        self._problem: str | None = None  # of the file, once it was looked through
         self._idle: Event | None = None  # somebody waits for the last of them
 
     @classmethod
@@ -104,19 +106,21 @@ class SqliteStore:
         """See `Store.read`."""
         check_run(run)
         left: list[tuple[str, int, int]] | None = None
+        end = 0
 
         async def following() -> Sequence[Stored]:
-            nonlocal left
+            nonlocal left, end
             if left is None:  # the end is fixed once: a reader must come to one, however fast the log grows
-                left = await self._spans(run, after, upto)
+                left, end = await self._spans(run, after, upto)
             while left:
                 owner, low, last = left.pop(0)
-                page = await self._events(owner, schema.EVENTS, (low, last)) if low < last else []
-                if page:
-                    if page[-1][0] <= low:
-                        raise rows.out_of_order(self._path)
-                    left.insert(0, (owner, page[-1][0], last))
+                if low < last:
+                    page = await self._events(owner, schema.EVENTS, (low, last))
+                    left.insert(0, (owner, rows.reached(self._path, owner, page, low, last), last))
                     return rows.to_events(self._path, owner, page)
+            if end:
+                found = await self._call(self._database.page, schema.END, (end,))
+                rows.check_end(self._path, run, end, found)
             return ()
 
         return Pages(following)
@@ -126,16 +130,20 @@ class SqliteStore:
         check_run(run)
         events = list[Stored]()
         for part, low in await self._read(forks.spans, self._path, run):
-            wanted = [seq for seq in seqs if max(part.after, 0) < seq <= part.upto]
+            wanted = {seq for seq in seqs if max(part.after, 0) < seq <= part.upto}
             if wanted:
-                events += await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(wanted))
+                found = await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(sorted(wanted)))
+                if lost := wanted.difference(event.seq for event in found):
+                    raise rows.unread(self._path, part.run, min(lost), min(lost))
+                events += found
         return events
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         """See `Store.read_kinds`."""
         check_run(run)
         events, wanted = list[Stored](), json.dumps(sorted(kinds))
-        for owner, low, last in await self._spans(run, 0, None):
+        spans, _ = await self._spans(run, 0, None)
+        for owner, low, last in spans:
             events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
         return events
 
@@ -246,6 +254,13 @@ class SqliteStore:
 
         return Pages(following)
 
+    async def check(self) -> None:
+        """See `Store.check`. A file that is only read is looked through once."""
+        if self._problem is None or self._database.writes:
+            self._problem = await self._read(integrity.problem)
+        if self._problem:
+            raise DamagedStore(self._path, self._problem)
+
     async def aclose(self) -> None:
         """See `Store.aclose`. Waits for what is under way; what is called meanwhile is refused."""
         from anyio import CancelScope, Event
@@ -287,23 +302,23 @@ class SqliteStore:
         check_run(run)
         return await self._read(claims.find, self._path, run)
 
-    async def _spans(self, run: str, after: int, upto: int | None) -> list[tuple[str, int, int]]:
-        """Whose events to read, the key after which, and the last one."""
-        found = list[tuple[str, int, int]]()
+    async def _spans(
+        self, run: str, after: int, upto: int | None
+    ) -> tuple[list[tuple[str, int, int]], int]:
+        """Whose events to read, the key after which, and the last one; and the log's last key if it is read to its end."""
+        found, end = list[tuple[str, int, int]](), 0
         for part, low in await self._read(forks.spans, self._path, run):
             start = min(max(after, part.after), part.upto) if after > 0 else part.after
-            found.append(
-                (part.run, low + start, low + (part.upto if upto is None else min(max(upto, 0), part.upto)))
-            )
-        return found
+            last = part.upto if upto is None else min(max(upto, 0), part.upto)
+            found.append((part.run, low + start, low + last))
+            end = low + part.upto if upto is None else 0
+        return [each for each in found if each[2] & schema.SEQ_MASK], end
 
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
         while page := await self._events(run, sql, (after, *which)):
-            if page[-1][0] <= after:
-                raise rows.out_of_order(self._path)
+            after = rows.reached(self._path, run, page, after, after)
             events += rows.to_events(self._path, run, page)
-            after = page[-1][0]
         return events
 
     async def _events(self, run: str, sql: str, parameters: tuple[int | str, ...]) -> list[Row]:
