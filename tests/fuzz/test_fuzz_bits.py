@@ -202,7 +202,9 @@ def asked(words: Sequence[str], path: Path) -> Told | None:
         return None
     if words[0] == "ls":
         listed = json.loads(ran.out)
-        return None if any(row["problem"] for row in listed) else {row["run"]: row["events"] for row in listed}
+        return (
+            None if any(row["problem"] for row in listed) else {row["run"]: row["events"] for row in listed}
+        )
     if words[0] == "show" and "--raw" not in words:
         return {(row := json.loads(ran.out))["run"]: row["events"]}
     rows = [json.loads(line) for line in ran.out.splitlines()]
