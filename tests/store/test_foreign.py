@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz.asking import within
 from refold.store.foreign import BadDatabase, tables
 
 
@@ -66,6 +67,14 @@ def test_virtual_tables_are_not_opened() -> None:
     """A virtual table is passed over: its module is code."""
     found = tables(made("CREATE VIRTUAL TABLE v USING fts5(x)"))
     assert "v" not in found
+
+
+def test_a_huge_schema() -> None:
+    """A database of more objects than anybody has is refused before they are all parsed, which would take minutes."""
+    rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT 'view', 'v' || i, 'v' || i, 0, 'CREATE VIEW v' || i || ' AS SELECT 1' FROM n"
+    data = made("CREATE TABLE t (a)", "PRAGMA writable_schema = ON", f"INSERT INTO sqlite_schema {rows}")
+    with within(), pytest.raises(BadDatabase, match="interrupted"):
+        tables(data)
 
 
 @pytest.mark.parametrize(

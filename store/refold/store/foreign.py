@@ -28,6 +28,7 @@ _VERSIONS = slice(18, 20)  # 2: in WAL mode, which a database in memory cannot b
 _STEPS = (
     100_000  # virtual machine instructions between two looks at the clock that there is not: the count below
 )
+_OF_SCHEMA = 300_000  # some 15,000 objects: they are parsed, and that takes longer the more there are
 _MOST_STEPS = 20_000  # so 2 * 10**9 instructions, some ten seconds: a table of a gigabyte is read in one
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ})
 
@@ -65,7 +66,10 @@ def tables(data: bytes) -> dict[str, Table]:
         raise BadDatabase("no SQLite database")
     with _translated(), closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(_rollback(data))
+        _bound(connection, _OF_SCHEMA // _STEPS)
         _restrained(connection)
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # what is parsed now is not parsed again
+        _bound(connection, _MOST_STEPS)
         plain = {name: _columns(connection, name) for name in _names(connection)}
         connection.set_authorizer(_authorized)
         return {name: _table(connection, name, columns) for name, columns in plain.items() if columns}
@@ -135,8 +139,12 @@ def _restrained(connection: sqlite3.Connection) -> None:
     connection.text_factory = _text
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    steps = iter(range(_MOST_STEPS))
-    connection.set_progress_handler(lambda: next(steps, None) is None, _STEPS)
+
+
+def _bound(connection: sqlite3.Connection, looks: int) -> None:
+    """Let the connection take `looks` times `_STEPS` instructions from now on, and no more."""
+    left = iter(range(looks))
+    connection.set_progress_handler(lambda: next(left, None) is None, _STEPS)
 
 
 @contextmanager
