@@ -29,7 +29,15 @@ from refold.engine.holder import this_process
 from refold.engine.models.protocol import Model
 from refold.engine.models.resolve import resolve_model
 from refold.engine.outcomes import Maker
-from refold.engine.recordable import by_name, labels_of, manifest_of, recordable, seed_of, setting_text
+from refold.engine.recordable import (
+    by_name,
+    labels_of,
+    manifest_of,
+    recordable,
+    run_id_of,
+    seed_of,
+    setting_text,
+)
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.secrets import redactor_of, refuse_secret
@@ -184,13 +192,11 @@ class Agent:
 
         With a `seed` of your own, waits and salts are the same each time: for tests. (In which order parallel
         tools return is the world's affair; `batch: in_order` settles that too.) Nothing happens before
-        `result()`, `updates()` or `async with`.
+        `result()`, `updates()` or `async with`. Raises `WrongUse` for a `run_id` that no command could name.
         """
-        fact = msgspec.structs.replace(
-            self._opening(run_id or entropy.run_id(), seed_of(seed)),
-            labels=labels_of(labels),
-            environment=tuple(recordable(entry, "environment") for entry in environment),
-        )
+        opened = self._opening(run_id_of(run_id), seed_of(seed))
+        told = tuple(recordable(entry, "environment") for entry in environment)
+        fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=told)
         said = [*self._system(), *messages, Message(role=Role.USER, text=task)]
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
@@ -230,10 +236,11 @@ class Agent:
         What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results` stand in
         for those of calls that are under way at the cut; `by` made them up. Other calls under way there are in doubt,
         unless they may be repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, `PolicyError`, and
-        `WrongUse` where the log cannot be cut or edited so: `refold.replay.cut` names the places.
+        `WrongUse` where the log cannot be cut or edited so: `refold.replay.cut` names the places. Raises `WrongUse` now for a
+        `fork_id` that no command could name.
         """
         fork = Fork(
-            run=fork_id or entropy.run_id(),
+            run=run_id_of(fork_id),
             parent=run_id,
             at=at,
             model=self.model,

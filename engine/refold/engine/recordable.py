@@ -12,6 +12,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.numbers import nano
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.store.asking import check_new_run
 
 
 def recordable(value: object, place: str) -> str:
@@ -67,3 +68,11 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
             raise WrongUse(f"two tools are called {tool.name!r}; give one another name")
         named[tool.name] = tool
     return named
+
+
+def run_id_of(asked: str | None) -> str:
+    """The id of a new run: what was asked for, else one of its own. Raises `WrongUse` if no command could name it."""
+    if asked is None:
+        return entropy.run_id()
+    check_new_run(asked)
+    return asked

@@ -7,6 +7,7 @@ from math import ceil
 from refold.reducers.errors import WrongUse
 from refold.store.chain import DIGEST
 from refold.store.protocol import Lease, Record, Seal, SealedHead
+from refold.store.verify_bundle import NEWEST
 
 MAX_SEQ = 2**32 - 1
 """The most events of a run: a stored key has 32 bits for the event's number."""
@@ -47,6 +48,17 @@ def check_run(run: str) -> None:
         raise WrongUse(
             f"run id {run!r}: expected text that is not empty and has no control character, line break or lone surrogate"
         )
+
+
+def check_new_run(run: str) -> None:
+    """Refuse an id for a new run that no command could name: one that means another thing there. Raises `WrongUse`.
+
+    Whoever reads a log takes any that `check_run` lets by: it may be older, or of another program.
+    """
+    odd = not run.isprintable() or any(map(str.isspace, run)) or "@" in run
+    if not run or odd or run == NEWEST or run.startswith("-") or run.endswith(".zip"):
+        problem = "expected printable text without spaces and @, other than *, which neither begins with - nor ends in .zip"
+        raise WrongUse(f"run id {run!a}: {problem}: else no command could name it")
 
 
 def check_holder(holder: str) -> None:

@@ -41,7 +41,9 @@ def version(path: Path, connection: sqlite3.Connection) -> int:
         problem = f"is another program's database (its application id is {application}); name another file"
         raise NotAStore(str(path), problem)
     if not 0 < found <= schema.VERSION:
-        problem = f"has schema {found}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
+        problem = (
+            f"has schema {found}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
+        )
         raise NotAStore(str(path), problem)
     return int(found)
 

@@ -302,9 +302,7 @@ class SqliteStore:
         check_run(run)
         return await self._read(claims.find, self._path, run)
 
-    async def _spans(
-        self, run: str, after: int, upto: int | None
-    ) -> tuple[list[tuple[str, int, int]], int]:
+    async def _spans(self, run: str, after: int, upto: int | None) -> tuple[list[tuple[str, int, int]], int]:
         """Whose events to read, the key after which, and the last one; and the log's last key if it is read to its end."""
         found, end = list[tuple[str, int, int]](), 0
         for part, low in await self._read(forks.spans, self._path, run):
