@@ -1,8 +1,6 @@
 """Runs that stand on others, and something happened to those: every command says that it is damage."""
 
-import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -15,11 +13,13 @@ from refold.reducers.children import child_run_id
 from refold.replay.cutting import cut
 from refold.store import SqliteStore
 from refold.store.schema import SEQ_MASK
+from support.edited import edited
 
 FORK, PARENT, FIRST, BOSS = "ff33", "pp22", "gg11", "bb44"
 CHILD = child_run_id(BOSS, "c1")
 
-Attack = Callable[[sqlite3.Connection], None]
+Attack = tuple[str, ...]
+"""Statements that an editor runs on the file."""
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +51,7 @@ def _agent(store: SqliteStore) -> Agent:
 
 
 def sql(*statements: str) -> Attack:
-    def attack(raw: sqlite3.Connection) -> None:
-        for statement in statements:
-            raw.execute(statement)
-
-    return attack
+    return statements
 
 
 def own(run: str) -> str:
@@ -155,18 +151,72 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
-def edited(path: Path, written: bytes, attack: Attack) -> None:
-    """The file as it was written, and then as somebody left it who knows how to put the triggers back."""
-    path.write_bytes(written)
-    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        triggers = raw.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-        for name, _ in triggers:
-            raw.execute(f"DROP TRIGGER {name}")
-        attack(raw)
-        for _, text in triggers:
-            raw.execute(text)
-
-
 def typed(words: Sequence[str], run: str, folder: Path) -> list[str]:
     files = {OUT: folder / "out", TEST: folder / "test_out.py"}
     return [str(files.get(word, word.replace("RUN", run))) for word in words]
+
+
+CORE = [("show", "RUN"), ("verify", "RUN"), ("audit", "RUN"), ("pack", "RUN", "--tree", "-o", OUT)]
+"""What is asked of every tree."""
+TELLING = {
+    "its parent is gone", "the first is cut off", "a circle", "another hash", "a parent that nobody can name", "a place beyond all"
+}  # fmt: skip
+"""Attacks before every command."""
+ELSEWHERE = {("ls",), ("approvals",), ("doubts",), ("worker", "--until-idle")}
+"""Of these each looks at many runs, and reads as much of each as it needs."""
+
+
+@pytest.fixture
+def path(tmp_path: Path, written: bytes) -> Path:
+    path = tmp_path / "runs.db"
+    path.write_bytes(written)
+    return path
+
+
+@pytest.mark.parametrize("words", CORE, ids=" ".join)
+@pytest.mark.parametrize("run", [FORK, PARENT, FIRST, BOSS, CHILD])
+def test_a_whole_tree(run: str, words: tuple[str, ...], path: Path, tmp_path: Path) -> None:
+    """Nothing is said against a tree to which nothing happened."""
+    assert 0 == refold(*typed(words, run, tmp_path), "--store", path).code
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_on_a_fork_of_a_damaged_tree(
+    words: tuple[str, ...], written: bytes, tmp_path: Path
+) -> None:
+    """Whatever happened to what a fork stands on, every command that reads it says so, with exit code 3."""
+    for attack in sorted(TELLING):
+        path = tmp_path / attack / "runs.db"
+        path.parent.mkdir()
+        path.write_bytes(written)
+        edited(path, *FORKS[attack])
+        ran = refold(*typed(words, FORK, path.parent), "--store", path)
+        assert_sound(ran)
+        assert ran.code == 3 or words in ELSEWHERE, (attack, ran)
+
+
+@pytest.mark.parametrize("attack", FORKS)
+def test_any_damaged_fork(attack: str, path: Path, tmp_path: Path) -> None:
+    """Whatever happened to what a fork stands on is found by whoever judges or packs it: exit code 3."""
+    edited(path, *FORKS[attack])
+    for words in CORE[1:]:
+        ran = refold(*typed(words, FORK, tmp_path), "--store", path)
+        assert_sound(ran)
+        assert 3 == ran.code or (words[0] == "audit" and attack.startswith("a hash in its lineage")), (
+            words,
+            ran,
+        )
+
+
+@pytest.mark.parametrize("attack", CHILDREN)
+def test_any_damaged_family(attack: str, path: Path, tmp_path: Path) -> None:
+    """Whatever happened to a run that another started, or to that one, no command takes it for a fault of its own."""
+    edited(path, *CHILDREN[attack])
+    for run in (BOSS, CHILD):
+        for words in (
+            *CORE,
+            ("cancel", "RUN", "--why", "now"),
+            ("report", "RUN", "-o", TEST),
+            ("resume", "RUN"),
+        ):
+            assert_sound(refold(*typed(words, run, tmp_path), "--store", path))

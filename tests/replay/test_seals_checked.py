@@ -222,7 +222,7 @@ async def test_keys_that_were_changed() -> None:
     async with Written() as store:
         await sealed(store, "a")
         await append(store, "a", records(1))
-        await seal(store, OTHER, now=2 * 10**18)
+        await seal(store, OTHER, now=2 * 10**18, before=[KEY.public])
         both = await check_seals(store, [KEY.public, OTHER.public])
         one = await check_seals(store, [OTHER.public])
     assert both.holds

@@ -63,10 +63,12 @@ async def test_only_what_is_new_is_added() -> None:
 
 
 async def test_another_key_signs_anew() -> None:
-    """A new key signs the same entries once."""
+    """A new key signs the same entries once, if the one before is named."""
     async with MemoryStore() as store:
         first = await sealed(store, "a")
-        second = await sealed(store, key=signing_key(2))
+        with pytest.raises(DamagedSeals, match="signed by another key"):
+            await sealed(store, key=signing_key(2))
+        second = await seal(store, signing_key(2), 10**18, before=[signing_key().public])
         await sealed(store, key=signing_key(2))
         assert [first.seal, second.seal] == await seals(store)
     assert (2, signing_key(2).public, True) == (second.seal.size, second.seal.key, is_signed(second.seal))
@@ -156,7 +158,7 @@ async def test_a_changed_log_of_heads_is_not_gone_on_with() -> None:
             [forged],
             Seal(size=1, at=1, root=bytes(32), key=signing_key().public, signature=bytes(64)),
         )
-        with pytest.raises(DamagedSeals, match="are not those that were last signed"):
+        with pytest.raises(DamagedSeals, match="the first 1 entries are not those that were signed"):
             await seal(store, signing_key(), now=1)
 
 

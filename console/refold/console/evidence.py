@@ -46,15 +46,17 @@ async def changing(place: Place) -> AsyncGenerator[Store]:
         yield store
 
 
-async def seal_command(screen: Screen, place: Place, file: Path, lines: Sequence[str]) -> int:
+async def seal_command(
+    screen: Screen, place: Place, file: Path, lines: Sequence[str], last: Sequence[Path]
+) -> int:
     """Seal all runs of the store. Exit code 3 where a run no longer has what was sealed of it.
 
-    `lines` are what was printed before. Raises `DamagedSeals`, with nothing signed, where the log of heads has parted
-    from one of them.
+    `lines` are what was printed before, `last` the files of public keys that sealed before. Raises as `seals.seal`.
     """
-    key, before = keys.read_signing_key(file), [*map(seals.kept, lines)]
+    key, kept = keys.read_signing_key(file), [*map(seals.kept, lines)]
+    before = [*map(keys.read_public_key, last)]
     async with changing(place) as store:
-        done = await seals.seal(store, key, time.time_ns(), before)
+        done = await seals.seal(store, key, time.time_ns(), kept, before)
     line = seals.Kept(done.seal.size, done.seal.root).line
     if screen.json:
         screen.document(

@@ -32,6 +32,9 @@ def _verify(
     seal: Annotated[
         list[str] | None, typer.Option("--seal", help="A line that `refold seal` printed.")
     ] = None,
+    all_sealed: Annotated[
+        bool, typer.Option("--all-sealed", help="125 if any event of them is under no seal.")
+    ] = False,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
@@ -43,6 +46,7 @@ def _verify(
         everything=everything,
         keys=[places.expanded(each) for each in key or []],
         lines=seal or [],
+        all_sealed=all_sealed,
     )
     return anyio.run(verify_command, screen_of(context, output), places.store_place(store), request)
 
@@ -55,14 +59,18 @@ def _seal(
     seal: Annotated[
         list[str] | None, typer.Option("--seal", help="A line printed before: sign only what begins with it.")
     ] = None,
+    last_key: Annotated[
+        list[Path] | None,
+        typer.Option("--last-key", help="Public key of the last seal, after a change of keys."),
+    ] = None,
     store: StorePath = None,
     output: Output = None,
 ) -> int:
     """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
     from refold.console.evidence import seal_command
 
-    place, lines = places.store_place(store), seal or []
-    return anyio.run(seal_command, screen_of(context, output), place, places.expanded(key), lines)
+    place, lines, last = places.store_place(store), seal or [], [*map(places.expanded, last_key or [])]
+    return anyio.run(seal_command, screen_of(context, output), place, places.expanded(key), lines, last)
 
 
 @evidence_app.command("keygen", short_help="Make a key to sign with.")

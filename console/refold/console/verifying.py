@@ -11,7 +11,7 @@ from refold.console.judging import worst
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
 from refold.store import bundles
@@ -23,12 +23,16 @@ from refold.store.verify_bundle import NOTHING_SEALED, Bundle, Run, key_id, told
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold verify`: `keys` are public keys' files, `lines` what `refold seal` printed."""
+    """What was typed after `refold verify`: `keys` are public keys' files, `lines` what `refold seal` printed.
+
+    `all_sealed`: what is under no seal cannot be judged.
+    """
 
     typed: Sequence[str]
     everything: bool = False
     keys: Sequence[Path] = ()
     lines: Sequence[str] = ()
+    all_sealed: bool = False
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +49,14 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of which the events from `first` to `last` are under no seal."""
+
+    run: str
+    first: int
+    last: int
+
+
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
     """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are sealed.
 
@@ -58,6 +70,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
     sealed_events: int
     compared: int
     gone: tuple[Gone, ...]
+    not_sealed: tuple[Unsealed, ...]
     cannot_prove: tuple[str, ...]
 
 
@@ -72,22 +85,27 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     sealed_runs: int = 0
     sealed_events: int = 0
+    not_sealed: tuple[Unsealed, ...] = ()
+    verifier: str = ""
     cannot_prove: tuple[str, ...] = ()
 
 
 async def verify_command(screen: Screen, place: Place, request: VerifyRequest) -> int:
     """Verify what was named. The exit code; raises what `judging.judge_command` does."""
+    if request.all_sealed and not request.keys and not request.lines:
+        raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
     keys, lines = [*map(read_public_key, request.keys)], [*map(kept, request.lines)]
     files = _bundles(request.typed)
     papers = _certificates(request.typed)
     named = [each for each in request.typed if each not in files and each not in papers]
     chosen = Chosen(runs=named, everything=request.everything)
-    codes = [_verify_bundle(screen, path, keys, lines) for path in files.values()]
+    codes = [_verify_bundle(screen, path, request, keys, lines) for path in files.values()]
     codes += [certificates.verify_certificate(screen, path, keys) for path in papers.values()]
     if (files or papers) and not chosen.runs and not chosen.everything:
         return worst(codes)
     if keys or lines:
-        return worst([*codes, await _verify_sealed(screen, place, chosen, keys, lines)])
+        code = await _verify_sealed(screen, place, chosen, keys, lines, whole=request.all_sealed)
+        return worst([*codes, code])
     every, judge = chosen.everything, judging.verify_run
     return worst([*codes, await judging.judge_command(screen, place, chosen.runs, judge, everything=every)])
 
@@ -107,7 +125,13 @@ def _certificates(typed: Sequence[str]) -> dict[str, Path]:
 
 
 async def _verify_sealed(
-    screen: Screen, place: Place, request: Chosen, keys: Sequence[bytes], lines: Sequence[Kept]
+    screen: Screen,
+    place: Place,
+    request: Chosen,
+    keys: Sequence[bytes],
+    lines: Sequence[Kept],
+    *,
+    whole: bool,
 ) -> int:
     judging.check_choice(request.runs, everything=request.everything)
     async with places.reading(place) as store:
@@ -128,10 +152,10 @@ async def _verify_sealed(
     if screen.json:
         screen.document(found)
     else:
-        _tell_seals(screen, found)
+        _tell_seals(screen, found, whole=whole)
     if damage is not None:
         raise damage
-    if not sealed:
+    if not sealed or (whole and found.not_sealed):
         codes.append(CannotJudge.exit_code)
     return worst([*codes, 0 if evidence.holds and not found.gone else Damaged.exit_code])
 
@@ -150,12 +174,14 @@ class _Judge:
     def __init__(self, sealed: Mapping[str, SealedRun]) -> None:
         self._sealed = sealed
         self._runs = self._sealed_runs = self._events = self._sealed_events = 0
+        self._not_sealed = list[Unsealed]()
 
     async def __call__(self, screen: Screen, place: Place, store: Store, run: str) -> int:
         sealed = self._sealed.get(run, SealedRun())
         found = with_seals(await verify(store, run, installed_guards(), sealed=sealed.seq), sealed)
         self._runs += 1
         self._events += found.events
+        self._not_sealed += _not_sealed(found)
         if found.whole and found.sealed:
             self._sealed_runs += 1
             self._sealed_events += found.sealed
@@ -170,8 +196,18 @@ class _Judge:
             sealed_events=self._sealed_events,
             compared=sum(each.heads for each in self._sealed.values()),
             gone=tuple(Gone(run=run, seq=self._sealed[run].seq) for run in gone),
+            not_sealed=tuple(self._not_sealed),
             cannot_prove=evidence.cannot_prove,
         )
+
+
+def _not_sealed(found: Verification) -> list[Unsealed]:
+    sealed = found.sealed or 0
+    return [Unsealed(run=found.run, first=sealed + 1, last=found.events)] if sealed < found.events else []
+
+
+def _unsealed_rows(unsealed: Sequence[Unsealed]) -> list[tuple[str, str]]:
+    return [("  unsealed", f"run {each.run}: events {each.first} to {each.last}") for each in unsealed]
 
 
 def _verdict(found: Sealing) -> str:
@@ -182,7 +218,7 @@ def _verdict(found: Sealing) -> str:
     return "hold" if found.compared else "hold, and cover none of these runs: cannot be judged"
 
 
-def _tell_seals(screen: Screen, found: Sealing) -> None:
+def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
     screen.heading(f"the seals: {_verdict(found)}")
     rows = [("  wrong", each) for each in seals.problems]
@@ -204,6 +240,7 @@ def _tell_seals(screen: Screen, found: Sealing) -> None:
             f"{figures.count(found.sealed_events)} of {figures.count(found.events)} sealed and whole",
         ),
     ]
+    rows += _unsealed_rows(found.not_sealed) if whole else []
     rows += [("  newest", f"{seals.newest}, {figures.clock(seals.at)}")] if seals.newest else []
     rows += [("  unproved" if not n else "", each) for n, each in enumerate(found.cannot_prove)]
     screen.pairs(rows)
@@ -212,7 +249,9 @@ def _tell_seals(screen: Screen, found: Sealing) -> None:
 # --- bundles
 
 
-def _verify_bundle(screen: Screen, path: Path, keys: Sequence[bytes], lines: Sequence[Kept]) -> int:
+def _verify_bundle(
+    screen: Screen, path: Path, request: VerifyRequest, keys: Sequence[bytes], lines: Sequence[Kept]
+) -> int:
     try:
         with bundles.reading(path, keys) as bundle:
             runs = [_run_of(bundle, run) for run in bundle.runs]
@@ -225,8 +264,10 @@ def _verify_bundle(screen: Screen, path: Path, keys: Sequence[bytes], lines: Seq
         problem = f"run {wrong.run} event {wrong.problem.seq} ({wrong.problem.kind}): {wrong.problem.problem}"
         kind = UnjudgedBundle if wrong.newer else DamagedBundle
         return _tell_problem(screen, path, kind(str(path), problem))
-    _tell_bundle(screen, path, bundle, runs)
-    return 0
+    unsealed = [each for run in runs for each in _not_sealed(run)] if request.all_sealed else []
+    ours = bundles.verifier_of(bundle) != bundles.UNKNOWN_VERIFIER
+    _tell_bundle(screen, path, bundle, runs, unsealed)
+    return CannotJudge.exit_code if unsealed or not ours else 0
 
 
 def _run_of(bundle: Bundle, run: Run) -> Verification:
@@ -270,10 +311,19 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
     return error.exit_code
 
 
-def _tell_bundle(screen: Screen, path: Path, bundle: Bundle, runs: Sequence[Verification]) -> None:
+def _tell_bundle(
+    screen: Screen, path: Path, bundle: Bundle, runs: Sequence[Verification], unsealed: Sequence[Unsealed]
+) -> None:
+    verifier = bundles.verifier_of(bundle)
     if not screen.json:
         screen.heading(f"bundle {path}: whole")
-        screen.pairs([(f"  {name}", value) for name, value in told(bundle)])
+        screen.pairs(
+            [
+                *((f"  {name}", value) for name, value in told(bundle)),
+                *_unsealed_rows(unsealed),
+                ("  verifier", verifier),
+            ]
+        )
         for each in runs:
             screen.say(f"  run {each.run}: whole, {figures.count(each.events)} events, {each.agent_state}")
         return
@@ -286,6 +336,8 @@ def _tell_bundle(screen: Screen, path: Path, bundle: Bundle, runs: Sequence[Veri
         key=key_id(seal.key) if seal else "",
         sealed_runs=len(bundle.proofs),
         sealed_events=bundle.sealed_events,
+        not_sealed=tuple(unsealed),
+        verifier=verifier,
         cannot_prove=tuple(unproved(bundle)),
     )
     screen.document(document)

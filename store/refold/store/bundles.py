@@ -6,6 +6,7 @@ members and proofs, all of which have bounds in `verify_bundle`; nothing else is
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,17 @@ from refold.store.pages import BYTES, ROWS
 from refold.store.protocol import Record, Store, Stored
 from refold.store.sqlite import SqliteStore
 from refold.store.verify_bundle import Bundle, Line, Run
+
+_EARLIER_VERIFIERS = frozenset(
+    {
+        "4a8f898ce02f487087f243999f38af22bf3254865cfd78be1cfc780d57839117",
+        "8dd71f8bb792a1a961884a15ae8d6c456632ad71e893b828ee9d6351aece115f",
+    }
+)
+"""SHA-256 of what `verify_bundle` was in earlier versions: when it changes, that of the one before belongs here."""
+
+OUR_VERIFIER, EARLIER_VERIFIER = "this version's, to the byte", "an earlier version's, to the byte"
+UNKNOWN_VERIFIER = "NONE THAT THIS VERSION KNOWS: do not run it, it may be forged; a newer refold tells"
 
 
 class DamagedBundle(Damaged):
@@ -85,6 +97,14 @@ def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
         raise NotABundle(str(path), "there is no such file") from error
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def verifier_of(bundle: Bundle) -> str:
+    """Whose the verifier is that travels in a bundle, once all of it was checked: as people are told."""
+    digest = bundle.verifier.hex()
+    if digest == sha256(Path(verify_bundle.__file__).read_bytes()).hexdigest():
+        return OUR_VERIFIER
+    return EARLIER_VERIFIER if digest in _EARLIER_VERIFIERS else UNKNOWN_VERIFIER
 
 
 def stored_of(run: Run, line: Line) -> Stored:

@@ -13,7 +13,12 @@ from refold.store.rows import Place
 
 def origins(connection: sqlite3.Connection, path: str, run: str) -> list[Origin]:
     """See `Store.lineage`."""
-    return lineage.traced(run, partial(_own, connection, path))
+    found = lineage.traced(run, partial(_own, connection, path))
+    for origin in found:
+        key = _low(connection, path, origin.run) + origin.seq
+        row = connection.execute(schema.DIGEST, (key,)).fetchone()
+        lineage.check_link(run, origin, row[0] if row else None)
+    return found
 
 
 def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[Piece, int]]:

@@ -109,6 +109,17 @@ def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> 
         )
 
 
+def check_link(run: str, origin: Origin, hashed: object) -> None:
+    """Raise `DamagedLog` unless the event that a fork goes on from has the hash that it says, and is there."""
+    if hashed != origin.hash:
+        has = (
+            f"has the hash {hashed.hex()} and not the one named"
+            if isinstance(hashed, bytes)
+            else "is not there"
+        )
+        raise DamagedLog(run, origin.seq + 1, f"{_named(origin)}, which {has}")
+
+
 def inherited(run: str, seq: int, owner: str) -> WrongUse:
     """That an event of a fork is its parent's, who alone can have it erased."""
     return WrongUse(

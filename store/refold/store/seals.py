@@ -8,7 +8,7 @@ What a seal signs and an entry's leaf are in `verify_bundle`, so that whoever ch
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from refold.reducers.errors import Damaged, WrongUse
 from refold.store.keys import SigningKey
 from refold.store.merkle import Tree
 from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead, Store
-from refold.store.verify_bundle import NEWEST, leaf_hash, seal_message, signed
+from refold.store.verify_bundle import NEWEST, key_id, leaf_hash, seal_message, signed
 
 _LINE = re.compile(r"(?:seal )?([1-9][0-9]{0,17}):([0-9a-f]{64})")
 
@@ -106,17 +106,21 @@ class Lines:
         ]
 
 
-async def seal(store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = ()) -> Sealing:
+async def seal(
+    store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = (), before: Sequence[bytes] = ()
+) -> Sealing:
     """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the epoch.
 
     `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed. Without
-    any, a store that was put back whole to an earlier seal is signed as if it had never gone on.
+    any, a store that was put back whole to an earlier seal is signed as if it had never gone on. The last seal is signed
+    by the same key, or by one of the public keys `before`, after a change of keys: what a stranger signed is not gone on with.
     Where nothing is new, nothing is signed but under another key. A run whose log no longer has what was sealed of it
-    is left out, for a new seal must not make it good. Memory is in proportion to the runs, not to their events.
-    Raises `DamagedSeals` if the log of heads is not what was last signed or kept, `WrongUse` for a store without runs,
-    `SealedElsewhere`.
+    is left out, for a new seal must not make it good. Memory is in proportion to the runs and the seals, not to events.
+    Raises `DamagedSeals` if the log of heads is not what was signed or kept, `DamagedStore` where events may be hidden,
+    `WrongUse` for a store without runs, `SealedElsewhere`.
     """
-    tree, last, sealed = await _log_of_heads(store, Lines(lines))
+    await store.check()
+    tree, last, sealed = await _log_of_heads(store, Lines(lines), {key.public, *before})
     new, parted, runs, rest = dict[str, Head](), list[Parted](), 0, dict(sealed)
     async for chunk in store.runs():
         for run, head in chunk:
@@ -190,27 +194,39 @@ async def last_seal(store: Store) -> Seal | None:
     return last
 
 
-async def _log_of_heads(store: Store, lines: Lines) -> tuple[Tree, Seal | None, dict[str, Head]]:
-    """The tree over all entries, the seal over it, and the last head of each run in it."""
-    last = await last_seal(store)
-    tree, heads, parted = Tree(), dict[str, Head](), list[str]()
+async def _log_of_heads(
+    store: Store, lines: Lines, keys: Collection[bytes]
+) -> tuple[Tree, Seal | None, dict[str, Head]]:
+    """The tree over all entries, the seal over it, and the last head of each run in it. Each seal has the root at its size."""
+    before = [each async for chunk in store.seals() for each in chunk]
+    tree, heads, wrong, left = Tree(), dict[str, Head](), list[str](), before[::-1]
     async for chunk in store.sealed_heads():
         for entry in chunk:
             tree.add(leaf_of(entry))
-            parted += [problem for _, problem in lines.met(tree) if problem]
+            wrong += [problem for _, problem in lines.met(tree) if problem]
+            while left and left[-1].size == tree.size:
+                each = left.pop()
+                wrong += (
+                    []
+                    if each.root == tree.root()
+                    else [f"the first {each.size} entries are not those that were signed"]
+                )
             if entry.run != NEWEST:
                 heads[entry.run] = Head(seq=entry.seq, hash=entry.hash)
-    for problem in [*parted, *lines.missed(tree)][:1]:
-        raise DamagedSeals(f"{problem}; nothing was signed")
-    signed_size = last.size if last else 0
-    if tree.size > signed_size and await last_seal(store) != last:
-        raise SealedElsewhere(signed_size, tree.size)
-    if tree.size != signed_size:
-        raise DamagedSeals(
-            f"it has {tree.size} entries, and {signed_size} were last signed; see `refold verify`"
+    last = before[-1] if before else None
+    size = last.size if last else 0
+    if tree.size > size and await last_seal(store) != last:
+        raise SealedElsewhere(size, tree.size)
+    wrong += lines.missed(tree)
+    if tree.size != size:
+        wrong.append(f"it has {tree.size} entries, and {size} were last signed")
+    wrong += [f"seal {each.size} is over other entries than there are" for each in left]
+    if last is not None and not is_signed(last):
+        wrong.append(f"the signature of seal {size} is not by its key {key_id(last.key)}")
+    elif last is not None and last.key not in keys:
+        wrong.append(
+            f"seal {size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
         )
-    if last is not None and (tree.root() != last.root or not is_signed(last)):
-        raise DamagedSeals(
-            f"its {tree.size} entries are not those that were last signed; see `refold verify`"
-        )
+    if wrong:
+        raise DamagedSeals(f"{wrong[0]}; nothing was signed; see `refold verify --key`")
     return tree, last, heads

@@ -737,6 +737,11 @@ class Bundle:
             for _ in self._pieces(name):
                 pass
 
+    @property
+    def verifier(self) -> bytes:
+        """The SHA-256 of the copy of this file that travels in it, as the manifest has it; `check_rest` compares that."""
+        return self._sums["verify.py"][1]
+
     def _hashes_at(self, run: Run, seqs: set[int]) -> dict[int, bytes]:
         read = (_made(_line, data, run.member) for data in self._split(run.member))
         return {line.seq: line.hash for line in read if line.seq in seqs}
@@ -750,6 +755,9 @@ class Bundle:
             raise Changed(
                 f"member {name[:80]!a} is missing, added, or of another size than the manifest says"
             )
+        for name in ("README.txt", "verify.py"):
+            if name not in there:
+                raise Changed(f"{name} is missing")
         files = sorted(name for name in there if name.startswith("runs/"))
         if files != sorted(run.member for run in self.runs) or len(self._ids) != len(files):
             raise Changed("the manifest's runs are not those that are there, one file each")

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
+from refold.reducers.errors import Damaged
 from refold.reducers.events import (
     Answer,
     CallRefused,
@@ -80,8 +81,11 @@ async def markdown(
 ) -> AsyncIterator[str]:
     """The text of a run's ticket, in pieces that end lines, up to the event that `about` is up to.
 
-    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that ends. Raises `UnknownRun`, `NewerLog`.
+    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that ends.
+    Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
     """
+    if about.damaged and not about.events:
+        raise Damaged(about.damaged)
     ticket = Ticket(harmless)
     decisive, checks = Decisive(ticket), Checks(about.run, ticket.code, registry)
     async for stored, event in events(store, about.run, about.events):
