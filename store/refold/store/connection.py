@@ -22,7 +22,7 @@ MOST_BYTES = 2**28
 """Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into memory."""
 STEPS = 1_000_000
 """Of SQLite's machine, between two looks at whether a statement goes on for ever: some ten milliseconds."""
-LOOKS, BYTES = 50, 100_000
+LOOKS, LOOK_BYTES = 50, 100_000
 """So often it is looked at before that is so, and once more for so many bytes of the file: a row takes less."""
 
 
@@ -97,7 +97,7 @@ class PagedConnection(sqlite3.Connection):
         if self._looks <= LOOKS:
             return False
         with suppress(OSError):
-            return self._looks > LOOKS + path.stat().st_size // BYTES
+            return self._looks > LOOKS + path.stat().st_size // LOOK_BYTES
         return True
 
 
