@@ -138,6 +138,7 @@ async def verified(path: Path) -> Told:
                 if found.problem is not None:
                     raise RefoldError(found.problem.problem)
                 told[run] = found.events
+        await store.check()  # it may be that no run is listed
     return told
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from refold.console import addresses, damage, figures, hostile, judging, places
+from refold.console import addresses, figures, hostile, judging, places
 from refold.console.judging import worst
 from refold.console.places import Place
 from refold.console.progress import progress
@@ -99,12 +99,8 @@ async def _sizes(
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
     judging.check_choice(named, everything=everything)
     async with places.reading(place) as store:
-        try:
+        if certified:
             await store.check()
-        except Damaged as error:
-            if certified:
-                raise
-            damage.keep(error)
         if everything:
             return await judging.all_runs(store)
         runs = dict.fromkeys([await addresses.run_of(store, each) for each in named])

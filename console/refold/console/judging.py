@@ -111,11 +111,12 @@ def tell_judged(screen: Screen, place: Place, judged: Judged) -> None:
 
 
 async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """All runs that can be listed, each with its number of events, and what is wrong with the others."""
+    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides some."""
     runs: list[tuple[str, int]] = []
     try:
         async for chunk in store.runs():
             runs += [(run, head.seq) for run, head in chunk if head.seq]
+        await store.check()
     except Damaged as error:
         return runs, error
     return runs, None

@@ -72,9 +72,9 @@ def _own_at(connection: sqlite3.Connection, place: Place) -> Own | None:
         return Own(first, place.head.seq, None)
     # A damaged page may hold anything, and may hide by its number what it has shown in passing.
     kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone() or (None, None)
-    said = isinstance(kind, bytes) and isinstance(body, bytes)
-    origin = lineage.origin_of(first, rows.text(kind), body) if said else None
-    return Own(first, place.head.seq, origin)
+    if not isinstance(kind, bytes) or not isinstance(body, bytes):
+        return Own(first, place.head.seq, None)
+    return Own(first, place.head.seq, lineage.origin_of(first, rows.text(kind), body))
 
 
 def _low(connection: sqlite3.Connection, path: str, run: str) -> int:

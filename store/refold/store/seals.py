@@ -124,11 +124,11 @@ async def seal(
     new, parted, runs, rest = dict[str, Head](), list[Parted](), 0, dict(sealed)
     async for chunk in store.runs():
         for run, head in chunk:
-            before = rest.pop(run, None)
-            problem = await parting(store, run, head, before) if before else _reserved(run, head)
+            was = rest.pop(run, None)
+            problem = await parting(store, run, head, was) if was else _reserved(run, head)
             if problem is not None:
                 parted.append(problem)
-            elif head.seq and head != before:
+            elif head.seq and head != was:
                 new[run] = head
             runs += head.seq > 0
     parted += [_parted(run, head, "the store has no such run") for run, head in rest.items()]
