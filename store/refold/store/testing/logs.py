@@ -42,6 +42,14 @@ class LogPromises(Promises):
         assert said(new) == said(got)
         assert ([run], run) == (listed, got.run)
 
+    async def test_nothing_is_wrong_with_what_was_appended(self) -> None:
+        """`check` raises nothing: of no store that nobody damaged, empty or not."""
+        async with self.open_store() as store:
+            await store.check()
+            await append(store, "r", records(7))
+            await take(store, "s")
+            await store.check()
+
     async def test_the_head_is_that_of_the_last_event(self) -> None:
         """An append returns number and hash of the last event, and `head` says the same."""
         async with self.open_store() as store:
