@@ -142,3 +142,25 @@ def test_a_bundle_without_its_verifier(name: str, refold: Refold, twice: Path, t
     zipped(cut, listed({member: data for member, data in members_of(file).items() if member != name}))
     ran = refold("verify", cut)
     assert (3, True) == (ran.code, f"{name} is missing" in ran.out), ran.err
+
+
+def test_one_bit_hides_no_sealed_event(refold: Refold, twice: Path, key: Path) -> None:
+    """A row's number out of order hid what came after it: `verify` under key and seal says so, and nobody signs on."""
+    line = refold("seal", "--key", key, "--store", twice).out.strip()
+    data = twice.read_bytes()
+    number = bytes.fromhex("9080808003")  # event 3 of the first run
+    assert 1 == data.count(number)
+    twice.write_bytes(data.replace(number, bytes.fromhex("d080808003")))
+    for words in (["verify", "aa11"], ["verify", "--all"]):
+        ran = refold(*words, "--key", f"{key}.pub", "--seal", line, "--store", twice)
+        assert (3, True) == (ran.code, "cannot be read" in ran.out or "events may be hidden" in ran.out), (
+            ran.out
+        )
+    for words in (
+        ["show", "aa11"],
+        ["audit", "aa11"],
+        ["ls"],
+        ["seal", "--key", key],
+        ["whatif", "aa11", "--policy", "hermes"],
+    ):
+        assert 3 == refold(*words, "--store", twice).code, words

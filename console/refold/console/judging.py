@@ -168,7 +168,7 @@ def _tell_verification(screen: Screen, place: Place, found: Verification) -> Non
         rows.append(("  sealed", upto if found.sealed else "no event of it"))
     if found.problem is not None:
         rows.insert(
-            0, ("  wrong", f"event {found.problem.seq} ({found.problem.kind}): {found.problem.problem}")
+            0, ("  wrong", f"event {found.problem.seq}{_kind(found.problem.kind)}: {found.problem.problem}")
         )
     rows += [("  unproved" if not place_ else "", text) for place_, text in enumerate(found.cannot_prove)]
     screen.pairs(rows)
@@ -176,6 +176,10 @@ def _tell_verification(screen: Screen, place: Place, found: Verification) -> Non
     before = min(found.problem.seq - 1, found.events) if found.problem else 0
     if before:
         screen.say(f"  the state before it: refold state {found.run}@e{before}{place.option}")
+
+
+def _kind(kind: str) -> str:
+    return f" ({kind})" if kind else ""  # of an event that cannot be read, nobody knows it
 
 
 def _tell_audit(screen: Screen, place: Place, found: Audit) -> None:

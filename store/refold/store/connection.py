@@ -96,9 +96,11 @@ class PagedConnection(sqlite3.Connection):
         self._looks += 1
         if self._looks <= LOOKS:
             return False
-        with suppress(OSError):
-            return self._looks > LOOKS + path.stat().st_size // LOOK_BYTES
-        return True
+        size = 0
+        for each in (path, path.with_name(f"{path.name}-wal")):
+            with suppress(OSError):
+                size += each.stat().st_size
+        return self._looks > LOOKS + size // LOOK_BYTES
 
 
 class Connection(aiosqlite.Connection):
