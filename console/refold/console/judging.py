@@ -159,6 +159,12 @@ def _tell_verification(screen: Screen, place: Place, found: Verification) -> Non
         ),
         ("  state", found.agent_state),
     ]
+    if found.unmeasured:
+        rows.append(
+            ("  sizes", f"of {figures.count(found.unmeasured)} events not checked: their words are erased")
+        )
+    if found.cut:
+        rows.append(("  cut", f"of {figures.count(found.cut)} outputs only what was kept was measured"))
     rows += [
         ("  forked", f"events up to {each.seq} are those of run {each.run}, checked too")
         for each in found.prefixes

@@ -46,9 +46,10 @@ def in_doubt(call: str) -> Maker:
 def abandoned(request: int) -> Maker:
     """The end of a request that nobody holds any more: made anew it is not, for the run is to stop."""
 
-    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+    def make(state: RunState, at: int, salt: bytes) -> Fact:
         fact = Failed(at=at, request=request, failure=FailureClass.CANCELLED)
-        return composing.failed(fact, "the run was stopped before the request was made again", "", salt)
+        why = "the run was stopped before the request was made again"
+        return composing.failed(fact, why, "", salt, state.policy)
 
     return make
 

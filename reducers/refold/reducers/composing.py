@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import msgspec
 
-from refold.reducers.arguments import is_object
 from refold.reducers.codec import digest
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
@@ -26,7 +25,6 @@ from refold.reducers.events import (
     Input,
     InputReceived,
     Manifest,
-    MessageSize,
     ModelFailed,
     ModelResponded,
     Note,
@@ -39,18 +37,16 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.failures import overflows
-from refold.reducers.history import previewed
 from refold.reducers.knobs import Overflow, ToolOutput
-from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.secrets import PLAIN, Redactor
+from refold.reducers.sizing import sha256_of, sized, units
 from refold.reducers.state import RunState
-from refold.reducers.text import clean, cut_output, hollow, label
+from refold.reducers.text import clean, cut_output, label
 from refold.reducers.texts import render
-from refold.reducers.views import summary_text
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.vocabulary import FailureClass, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -70,6 +66,11 @@ def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
     return msgspec.structs.replace(fact, content=content, digest=digest(salt, _ENCODER.encode(content)))
 
 
+def told(fact: AnyFact, content: Content, salt: bytes, policy: Policy) -> AnyFact:
+    """The fact with its content, and in its body the digest and the sizes, as the policy in force measures them."""
+    return sized(sealed(fact, content, salt), policy)
+
+
 def started(
     fact: RunStarted, messages: Sequence[Message], salt: bytes, redactor: Redactor = PLAIN
 ) -> RunStarted:
@@ -79,28 +80,24 @@ def started(
     `WrongUse` where a result follows no call, or a call has no result.
     """
     redactor = redactor.under(fact.policy.redact)
-    said, sizes = earlier(fact.policy.estimator, messages, "e", redactor)
+    said = earlier(messages, "e", redactor)
     shown = msgspec.structs.replace(
         fact,
-        messages=sizes,
         tools=tuple(offered(tool, redactor) for tool in fact.tools),
         agent=redactor.text(fact.agent),
         labels={redactor.text(key): redactor.text(value) for key, value in fact.labels.items()},
     )
-    return sealed(shown, Opening(messages=said), salt)
+    return told(shown, Opening(messages=said), salt, fact.policy)
 
 
-def earlier(
-    estimator: str, messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN
-) -> tuple[tuple[Message, ...], tuple[MessageSize, ...]]:
-    """Messages that no answer of this run made, with ids of their own for their calls, and their sizes.
+def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN) -> tuple[Message, ...]:
+    """Messages that no answer of this run made, with ids of their own for their calls.
 
     Raises `WrongUse` where a result follows no call, or a call has no result.
     """
     cleaned = tuple(_cleaned(message, redactor) for message in messages)
-    units = _units(cleaned)
-    said = _renamed(cleaned, prefix)
-    return said, tuple(_size(estimator, message, unit) for message, unit in zip(said, units, strict=True))
+    units(cleaned)
+    return _renamed(cleaned, prefix)
 
 
 def offered(tool: Manifest, redactor: Redactor) -> Manifest:
@@ -116,23 +113,17 @@ def responded(
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
     made = [msgspec.structs.replace(call, arguments=clean(call.arguments)) for call in calls]
     first = state.spent.calls + 1
-    listed = tuple(_call(f"c{first + place}", call) for place, call in enumerate(made))
+    listed = tuple(
+        Call(id=f"c{first + place}", name=clean(call.name), provider_id=clean(call.provider_id))
+        for place, call in enumerate(made)
+    )
     content = Answer(
         text=clean(answer.text),
         reasoning=clean(answer.reasoning),
         arguments=tuple(call.arguments for call in made),
         provider_data=clean(answer.provider_data),
     )
-    message = Message(
-        role=Role.ASSISTANT,
-        text=content.text,
-        reasoning=content.reasoning,
-        calls=tuple(
-            MessageCall(call.id, call.name, said.arguments) for call, said in zip(listed, made, strict=True)
-        ),
-    )
-    chars, tokens = measured(state.policy.estimator, message)
-    sized = msgspec.structs.replace(
+    cleaned = msgspec.structs.replace(
         fact,
         stop_raw=clean(fact.stop_raw),
         model=clean(fact.model),
@@ -140,13 +131,8 @@ def responded(
         adapter=clean(fact.adapter),
         adapter_version=clean(fact.adapter_version),
         calls=listed,
-        chars=chars,
-        reasoning_chars=len(content.reasoning),
-        tokens=tokens,
-        blank=not content.text.strip(),
-        hollow=hollow(content.text),
     )
-    return sealed(sized, content, salt)
+    return told(cleaned, content, salt, state.policy)
 
 
 def failed(
@@ -162,32 +148,28 @@ def failed(
     policy = policy or Policy()
     overflow = policy.overflow or Overflow()
     said = overflow.patterns is not None and overflows(content.message, overflow.patterns)
-    chars, tokens = measured(policy.estimator, Message(role=Role.ASSISTANT, text=content.partial_text))
-    sized = msgspec.structs.replace(
+    bounded = msgspec.structs.replace(
         fact,
         failure=FailureClass.CONTEXT_OVERFLOW if said else fact.failure,
-        single=overflows(content.message, overflow.single_patterns),
         retry_after=wait,
         status=status,
-        partial_chars=chars if content.partial_text.strip() else 0,
-        partial_tokens=tokens,
     )
-    return sealed(sized, content, salt)
+    return told(bounded, content, salt, policy)
 
 
 def summarised(state: RunState, fact: SummaryReturned, text: str, salt: bytes) -> SummaryReturned:
     """`summary_returned` with the text that the model wrote; its sizes are those of the message that it becomes."""
-    content = Summary(text=clean(text))
-    shown = Message(role=Role.USER, text=summary_text(state.policy, content.text))
-    chars, tokens = measured(state.policy.estimator, shown)
-    sized = msgspec.structs.replace(fact, model=clean(fact.model), chars=chars, tokens=tokens)
-    return sealed(sized, content, salt)
+    cleaned = msgspec.structs.replace(fact, model=clean(fact.model))
+    return told(cleaned, Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(
     state: RunState, fact: ToolReturned, output: str, tool: str, sha256: str, salt: bytes
 ) -> ToolReturned:
-    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its size."""
+    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its size.
+
+    Of an output that was not cut, size and digest are those of what is recorded; `sha256` "" stays.
+    """
     policy = state.policy
     text = clean(output)
     if not fact.size:
@@ -195,20 +177,17 @@ def returned(
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
         fact = msgspec.structs.replace(fact, size=capped.size, cut=capped.cut)
         text = capped.text
-    chars, tokens = measured(policy.estimator, Message(role=Role.TOOL, text=text))
-    preview = previewed(policy.history, text, tokens)
-    sized = msgspec.structs.replace(fact, chars=chars, tokens=tokens, preview=preview)
-    return sealed(sized, Output(output=text, sha256=sha256), salt)
+    if sha256 and not fact.cut:
+        sha256 = sha256_of(text)
+    return told(fact, Output(output=text, sha256=sha256), salt, policy)
 
 
 def received(
     state: RunState, fact: InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
 ) -> InputReceived:
     """`input_received` with a person's message."""
-    content = Input(text=redactor.text(text))
-    chars, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=content.text))
-    sized = msgspec.structs.replace(fact, by=label(redactor.text(fact.by)), chars=chars, tokens=tokens)
-    return sealed(sized, content, salt)
+    cleaned = msgspec.structs.replace(fact, by=label(redactor.text(fact.by)))
+    return told(cleaned, Input(text=redactor.text(text)), salt, state.policy)
 
 
 def cancelled(fact: CancelRequested, reason: str, salt: bytes, redactor: Redactor = PLAIN) -> CancelRequested:
@@ -236,16 +215,6 @@ def resolved(
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
     """What the model is told as the result of a call that went wrong; begins with the error's class."""
     return render(text_of(state.policy, str(error)), values)
-
-
-def _call(name: str, call: CallMade) -> Call:
-    return Call(
-        id=name,
-        name=clean(call.name),
-        provider_id=clean(call.provider_id),
-        chars=len(call.arguments),
-        complete=is_object(call.arguments),
-    )
 
 
 def _cleaned(message: Message, redactor: Redactor) -> Message:
@@ -282,41 +251,3 @@ def _renamed(messages: tuple[Message, ...], prefix: str = "e") -> tuple[Message,
         )
         renamed.append(msgspec.structs.replace(message, calls=tuple(calls)))
     return tuple(renamed)
-
-
-def _size(estimator: str, message: Message, unit: int) -> MessageSize:
-    chars, tokens = measured(estimator, message)
-    arguments = sum(len(call.arguments) for call in message.calls)
-    return MessageSize(
-        role=message.role,
-        chars=chars,
-        tokens=tokens,
-        unit=unit,
-        call=message.call,
-        reasoning=len(message.reasoning),
-        arguments=arguments,
-    )
-
-
-def _units(messages: tuple[Message, ...]) -> list[int]:
-    units: list[int] = []
-    open_calls: list[str] = []
-    reply = 0
-    for place, message in enumerate(messages):
-        if (message.role is Role.TOOL) != (message.call is not None):
-            raise WrongUse(f"messages[{place}]: a tool's result, and nothing else, names the call it answers")
-        if message.call is not None:
-            if message.call not in open_calls:
-                raise WrongUse(
-                    f"messages[{place}]: a result of call {message.call!r}, which no message before it made"
-                )
-            open_calls.remove(message.call)
-        elif open_calls:
-            raise WrongUse(f"messages[{place}]: call {open_calls[0]!r} has no result before it")
-        else:
-            reply = place
-            open_calls = [call.id for call in message.calls]
-        units.append(reply)
-    if open_calls:
-        raise WrongUse(f"messages: call {open_calls[0]!r} has no result")
-    return units

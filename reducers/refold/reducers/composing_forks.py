@@ -4,17 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from refold.reducers.composing import offered, sealed
+from refold.reducers.composing import offered, told
 from refold.reducers.doubts import repeatable, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Input, Manifest, RunForked
-from refold.reducers.measure import measured
-from refold.reducers.messages import Message
 from refold.reducers.rewording import reworded
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import label
-from refold.reducers.vocabulary import Role
 
 _LISTED = 8  # messages that are named
 
@@ -51,7 +48,9 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
         downtime=max(0, fact.at - state.at),
         again=bool(changed) and bool(state.request or state.summary),
     )
-    return _said(state, fact, redactor.text(text), salt) if text else fact
+    if not text:
+        return fact
+    return told(fact, Input(text=redactor.text(text)), salt, state.policy)
 
 
 def _refuse_rewording(state: RunState, fact: RunForked) -> None:
@@ -67,12 +66,6 @@ def _refuse_rewording(state: RunState, fact: RunForked) -> None:
 def _listed(numbers: Iterable[int]) -> str:
     some = sorted(numbers)
     return ", ".join(map(str, some[:_LISTED])) + (", …" if len(some) > _LISTED else "")
-
-
-def _said(state: RunState, fact: RunForked, text: str, salt: bytes) -> RunForked:
-    estimator = (fact.policy or state.policy).estimator
-    chars, tokens = measured(estimator, Message(role=Role.USER, text=text))
-    return sealed(msgspec.structs.replace(fact, chars=chars, tokens=tokens), Input(text=text), salt)
 
 
 def _doubtful(state: RunState, fact: RunForked) -> tuple[str, ...]:

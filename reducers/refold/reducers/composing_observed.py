@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
-from refold.reducers.composing import earlier, sealed
+from refold.reducers.composing import earlier, told
 from refold.reducers.events import ContextObserved, Opening
 from refold.reducers.messages import Message
 from refold.reducers.state import RunState
@@ -18,5 +16,5 @@ def observed(
     Calls in them get ids of their own (`o17.1`, … for event 17), which no other call of the run has. Raises
     `WrongUse` where a result follows no call of these messages, or a call has no result.
     """
-    said, sizes = earlier(state.policy.estimator, messages, f"o{state.seq + 1}.")
-    return sealed(msgspec.structs.replace(fact, messages=sizes), Opening(messages=said), salt)
+    said = earlier(messages, f"o{state.seq + 1}.")
+    return told(fact, Opening(messages=said), salt, state.policy)

@@ -15,6 +15,7 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
     KINDS,
+    Annotation,
     ApprovalRequested,
     CallRefused,
     Decision,
@@ -24,9 +25,6 @@ from refold.reducers.events import (
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
-    PolicyAmended,
-    RunForked,
-    RunStarted,
     SourceRecorded,
     StateDigested,
     kind_of,
@@ -36,6 +34,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.rewording import reworded
 from refold.reducers.rules import rules_of
+from refold.reducers.sizing import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
@@ -43,9 +42,6 @@ from refold.store.protocol import Store
 
 MOST = 100
 """How many differences are kept, and as many groups that cannot be judged; further ones are counted."""
-
-_SETTING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyAmended))
-"""What puts guards on duty, who may want to see it."""
 
 _STATES = 2**24
 """Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
@@ -122,6 +118,12 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
     return auditor.result()
 
 
+def reads_content(kind: str) -> bool:
+    """Whether an audit reads what an event of this kind says: a decision is compared with its words, a fact measured by them."""
+    event = KINDS.get(kind)
+    return event is None or not issubclass(event, Annotation)
+
+
 class Auditor:
     """Takes a run's events in order, derives what should follow each fact, and keeps what differs."""
 
@@ -146,6 +148,8 @@ class Auditor:
             self._group.append(event)
             return
         self.finish()
+        if isinstance(event, Fact) and (problem := misfit(self._state, event)):
+            raise DamagedLog(self._run, seq, problem)
         if isinstance(event, RunForked | PolicyAmended):
             self._reworded |= reworded(self._state, event.policy)
         self._state = self._evolved(self._state, seq, event)
@@ -170,17 +174,6 @@ class Auditor:
         self._part(before, group, derived)
         for place, decision in enumerate(group):
             self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
-
-    def needs_content(self, kind: str) -> bool:
-        """Whether what the next event says, if it is of this kind, can change what is derived or compared.
-
-        Decisions are compared with their words; of a fact only guards that say so read them.
-        """
-        event = KINDS.get(kind)
-        if event is None or not issubclass(event, Fact) or kind in _SETTING:
-            return True
-        guards = (watch.guard for watch in self._state.guards if watch.guard is not None and not watch.blind)
-        return any(guard.reads_content and event in guard.observes for guard in guards)
 
     @property
     def policy(self) -> str:

@@ -4,9 +4,19 @@ import msgspec
 
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
-from refold.reducers.events import Annotation, Event, Fact, RunForked, RunStarted, StateDigested
+from refold.reducers.events import (
+    Annotation,
+    Event,
+    Fact,
+    RunForked,
+    RunStarted,
+    StateDigested,
+    ToolReturned,
+    kind_of,
+)
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.sizing import SIZED, misfit
 from refold.reducers.state import NEW, RunState
 from refold.replay.reading import event_of
 from refold.store.chain import GENESIS, check
@@ -17,6 +27,8 @@ from refold.store.verify_bundle import UNNAMED, Bare
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
 NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
 UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
+
+_SIZED = frozenset(map(kind_of, SIZED))
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +69,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     heads: int = 0
     loose: int = 0
     prefixes: tuple[Prefix, ...] = ()
+    unmeasured: int = 0
+    cut: int = 0
     cannot_prove: tuple[str, ...] = (UNSEALED, UNKEYED)
 
     @property
@@ -104,7 +118,7 @@ class Verifier:
         self._state: RunState = NEW
         self._head = Head(seq=0, hash=GENESIS)
         self._at = 0
-        self._contents = self._erased = self._digests = 0
+        self._contents = self._erased = self._digests = self._unmeasured = self._cut = 0
         self._bare = Bare(sealed)
         self._problem: Problem | None = None
         self._newer = False
@@ -123,6 +137,7 @@ class Verifier:
         self._bare.take(stored.seq, stored.kind, stored.body, bare=erased)
         self._contents += stored.content is not None
         self._erased += erased
+        self._unmeasured += erased and stored.kind in _SIZED
         return True
 
     def cut_off(self, problem: str) -> None:
@@ -152,6 +167,8 @@ class Verifier:
             newer=self._newer,
             loose=self._bare.loose,
             prefixes=self.prefixes,
+            unmeasured=self._unmeasured,
+            cut=self._cut,
         )
 
     def _stranger(self) -> Problem | None:
@@ -191,9 +208,15 @@ class Verifier:
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
-        digest = getattr(event, "digest", "")
-        if digest and stored.content_digest is not None and digest != stored.content_digest.hex():
+        digest, content = getattr(event, "digest", None), (stored.content_digest or b"").hex()
+        # Beside a fact's an empty one says nothing, and a decision's may be of other words: of a message that it cuts.
+        if digest not in (None, content) and (isinstance(event, Fact) or (digest and content)):
             return "the digest in its body is not that of its content"
+        if stored.content_digest is None and isinstance(event, SIZED) and not _without_words(event):
+            return "what was said is gone, and so is the digest of it, which an erasure leaves"
+        if isinstance(event, Fact) and (unlike := misfit(self._state, event)):
+            return unlike
+        self._cut += isinstance(event, ToolReturned) and event.cut and event.content is not None
         if isinstance(event, StateDigested):
             problem = self._wrong_digest(event)
             if problem is not None:
@@ -208,3 +231,7 @@ class Verifier:
             return "the state that the log folds to is not the state that was digested here"
         wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]
         return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
+
+
+def _without_words(event: Event) -> bool:
+    return isinstance(event, RunForked) and not event.chars

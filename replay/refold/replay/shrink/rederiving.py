@@ -29,6 +29,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import awaited
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
+from refold.reducers.sizing import sized
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import ranges_of
 
@@ -192,13 +193,15 @@ def _fitted(state: RunState, fact: Fact) -> Fact | None:
             pending = state.request or state.summary
             fact = replace(fact, request=pending.seq if pending else 0)
         case RunForked():
-            return _forked(state, fact)
+            fact = _forked(state, fact)
         case RunResumed(in_doubt=calls):
             return replace(fact, in_doubt=_open(state, calls))
         case _:
             pass
     results = (ModelResponded, SummaryReturned, ModelFailed, ToolReturned)
-    return fact if not isinstance(fact, results) or awaited(state, fact) else None
+    if isinstance(fact, results) and not awaited(state, fact):
+        return None
+    return sized(fact, state.policy)  # which may measure otherwise: an amendment before it was left out
 
 
 def _forked(state: RunState, fact: RunForked) -> RunForked:

@@ -203,7 +203,11 @@ def cancelled_request(log: Writer, item: Cancelled) -> None:
     """The request that was under way when a person stopped it had no answer."""
     seq = log.tell(
         lambda state, at, salt: composing.failed(
-            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED), "", "", salt
+            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED),
+            "",
+            "",
+            salt,
+            state.policy,
         ),
         item,
     )

@@ -1,0 +1,325 @@
+"""The gate: a size or digest in a fact's body that is not its content's is told, however well the chain holds.
+
+Limits and pruning go by the sizes alone: one that was made smaller would say that no limit was reached.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from refold.reducers import composing
+from refold.reducers.composing_forks import forked
+from refold.reducers.events import (
+    Annotation,
+    Answer,
+    ContentErased,
+    Event,
+    Fact,
+    Failure,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    Output,
+    RunForked,
+    ToolReturned,
+    kind_of,
+)
+from refold.reducers.evolution import evolve
+from refold.reducers.rules.order import RULES
+from refold.reducers.sizing import misfit
+from refold.reducers.state import NEW
+from refold.reducers.vocabulary import FailureClass, Role, StopReason
+from refold.replay import Audit, Verification, audit, verify
+from refold.store import MemoryStore
+from refold.store.protocol import Record, Store
+from support import golden, strategies
+from support.forging import recorded, write
+
+Asked = TypeVar("Asked")
+SALT = b"salt"
+MESSAGES = tuple(
+    f"messages.{field}" for field in ("role", "chars", "tokens", "unit", "reasoning", "arguments")
+)
+SIZES: dict[str, tuple[str, ...]] = {
+    "run_started": MESSAGES,
+    "context_observed": MESSAGES,
+    "model_responded": (
+        *("chars", "reasoning_chars", "tokens", "blank", "hollow"),
+        *("calls.chars", "calls.complete"),
+    ),
+    "model_failed": ("partial_chars", "partial_tokens", "single"),
+    "tool_returned": ("size", "chars", "tokens", "preview"),
+    "input_received": ("chars", "tokens"),
+    "summary_returned": ("chars", "tokens"),
+    "doubt_resolved": (),
+    "cancel_requested": (),
+}
+"""What the body of each kind of fact says of its content, beside the digest."""
+
+
+def as_records(log: Sequence[Event], salt: bytes = SALT) -> list[Record]:
+    """A log as it lies on disk; only what the world said is salted."""
+    at, records = 0, list[Record]()
+    for event in log:
+        at = event.at if isinstance(event, Fact | Annotation) else at
+        salted = isinstance(event, Fact | Annotation) and getattr(event, "content", None) is not None
+        records.append(recorded(event, at, salt if salted else b""))
+    return records
+
+
+def judged(records: Sequence[Record]) -> Verification:
+    return anyio.run(_asked, verify, records)
+
+
+def audited(records: Sequence[Record]) -> Audit:
+    return anyio.run(_asked, audit, records)
+
+
+async def _asked(ask: Callable[[Store, str], Awaitable[Asked]], records: Sequence[Record]) -> Asked:
+    store = MemoryStore()
+    await write(store, "r1", records)
+    return await ask(store, "r1")
+
+
+def forged(records: Sequence[Record], seq: int, event: Event) -> list[Record]:
+    """The log with another event `seq`: whoever writes it computes the chain anew."""
+    old = records[seq - 1]
+    return [*records[: seq - 1], recorded(event, old.at, old.salt), *records[seq:]]
+
+
+def other(value: Any) -> Any:
+    match value:
+        case Role():
+            return Role.USER if value is Role.SYSTEM else Role.SYSTEM
+        case bool():
+            return not value
+        case int():
+            return value + 1 if value == 0 else value - 1
+        case _:
+            return "00" + value
+
+
+def planted(fact: Fact) -> Iterator[tuple[str, Event]]:
+    """The fact with each of its sizes, and its digest, changed in turn."""
+    for name in (*SIZES[kind_of(fact)], "digest"):
+        field, _, inner = name.partition(".")
+        value = getattr(fact, field)
+        if not inner:
+            yield name, replace(fact, **{field: other(value)})
+        for place, part in enumerate(value if inner else ()):
+            changed = replace(part, **{inner: other(getattr(part, inner))})
+            yield name, replace(fact, **{field: (*value[:place], changed, *value[place + 1 :])})
+
+
+def measured(event: Event) -> bool:
+    """Whether it is a fact with sizes and words. What came of a request that was given up is nothing, and weighs nothing."""
+    if isinstance(event, ModelFailed) and event.failure is FailureClass.CANCELLED:
+        return False
+    if isinstance(event, InputReceived) and event.approvals:
+        return False
+    return kind_of(event) in SIZES and getattr(event, "content", None) is not None
+
+
+def one_run(log: Sequence[Event]) -> list[Event]:
+    """The log up to the first fork in it."""
+    return list(takewhile(lambda event: not isinstance(event, RunForked), log))
+
+
+@given(run=strategies.runs(), data=st.data())
+def test_no_size_of_any_fact_can_be_changed(run: strategies.Driver, data: Any) -> None:
+    """In any run that is whole, any size or digest that is not its content's is told at its event, and nothing else is."""
+    log = one_run(run.log)
+    records = as_records(log)
+    assert judged(records).problem is None
+    facts = [(seq, event) for seq, event in enumerate(log, 1) if measured(event)]
+    seq, fact = facts[data.draw(st.integers(0, len(facts) - 1))]
+    assert isinstance(fact, Fact)
+    ways = [*planted(fact)]
+    name, changed = ways[data.draw(st.integers(0, len(ways) - 1))]
+    problem = judged(forged(records, seq, changed)).problem
+    assert problem is not None, name
+    assert (seq, kind_of(fact)) == (problem.seq, problem.kind)
+    assert name == "digest" or f"event {seq}" in audited(forged(records, seq, changed)).damaged
+
+
+@pytest.fixture(scope="module")
+def every_kind() -> dict[str, tuple[list[Event], int]]:
+    """For each kind of fact with sizes a log, and where in it the first such fact stands."""
+    found = dict[str, tuple[list[Event], int]]()
+    policy: dict[str, Any] = {
+        "schema": "refold/v1",
+        "end_of_turn": "wait",
+        "doubt": "ask",
+        "history": [{"do": "summarise", "when": {"messages": 4}, "keep_last": 1}],
+    }
+    for seed in range(300):
+        log = one_run(strategies.drive(policy, [seed * 37 * n % 1000 for n in range(1, 30)]).log)
+        for seq, event in enumerate(log, 1):
+            if measured(event):
+                found.setdefault(kind_of(event), (log, seq))
+    return found
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_every_size_counts(kind: str, every_kind: dict[str, tuple[list[Event], int]]) -> None:
+    """There is no size or digest in the body of a fact of this kind that could be changed without being told."""
+    log, seq = every_kind[kind]
+    records, fact = as_records(log), log[seq - 1]
+    assert isinstance(fact, Fact)
+    for name, changed in planted(fact):
+        problem = judged(forged(records, seq, changed)).problem
+        assert problem is not None, name
+        assert seq == problem.seq
+
+
+def answered(policy: dict[str, Any], output: str, sha256: str = "") -> list[Event]:
+    """A run in which a tool said something."""
+    run = strategies.drive({"schema": "refold/v1", **policy}, [])
+    answer = ModelResponded(
+        at=run.at, request=run.state.request.seq if run.state.request else 0, stop=StopReason.TOOL_USE
+    )
+    made = composing.CallMade(name="look", arguments="{}")
+    run.feed(composing.responded(run.state, answer, Answer(), [made], SALT))
+    result = ToolReturned(at=run.at, call="c1")
+    run.feed(composing.returned(run.state, result, output, "look", sha256, SALT))
+    return run.log
+
+
+def result_of(log: Sequence[Event]) -> tuple[int, ToolReturned]:
+    return next((seq, event) for seq, event in enumerate(log, 1) if isinstance(event, ToolReturned))
+
+
+def resealed(fact: ToolReturned, output: Output) -> ToolReturned:
+    """The result with other words, and the digest of them."""
+    return composing.sealed(fact, output, SALT)
+
+
+def test_other_words_under_the_old_sizes() -> None:
+    """An output that was made shorter, with its digest, is told by the sizes that its body kept."""
+    log = answered({}, "four words of output")
+    seq, fact = result_of(log)
+    problem = judged(forged(as_records(log), seq, resealed(fact, Output(output="none")))).problem
+    assert problem is not None
+    assert (seq, "chars is 20, and was measured as 4") == (problem.seq, problem.problem[-34:])
+
+
+@pytest.mark.parametrize(
+    ("sha256", "said"),
+    [
+        pytest.param("", "", id="nobody knows it"),
+        pytest.param(hashlib.sha256(b"said").hexdigest(), "", id="right"),
+        pytest.param(
+            hashlib.sha256(b"other").hexdigest(), "the sha256 in its content", id="of something else"
+        ),
+    ],
+)
+def test_the_digest_of_a_whole_output(sha256: str, said: str) -> None:
+    """The digest in the content of an output that was not cut is of that output."""
+    log = answered({}, "said", "given")
+    seq, fact = result_of(log)
+    problem = judged(
+        forged(as_records(log), seq, resealed(fact, Output(output="said", sha256=sha256)))
+    ).problem
+    assert said == (problem.problem[: len(said)] if problem else "")
+    assert bool(said) == (problem is not None)
+
+
+def test_words_that_are_gone_with_their_digest() -> None:
+    """A fact that never had words, it says, though its kind always has some, is told: so no erasure leaves it."""
+    log = answered({}, "four words of output")
+    seq, fact = result_of(log)
+    problem = judged(forged(as_records(log), seq, replace(fact, content=None, digest=""))).problem
+    assert problem is not None
+    assert (seq, "what was said is gone") == (problem.seq, problem.problem[:21])
+
+
+@pytest.mark.parametrize(("size", "cut"), [(7, True), (300, True)])
+def test_what_was_cut_is_counted(size: int, cut: bool) -> None:
+    """Of an output that was cut nobody knows the size: none is told to be wrong, and it is counted."""
+    log = answered({"tool_output": {"max": 20}}, "x" * 300, "given")
+    seq, fact = result_of(log)
+    assert fact.cut == cut
+    found = judged(forged(as_records(log), seq, replace(fact, size=size)))
+    assert (None, 1) == (found.problem, found.cut)
+
+
+@pytest.mark.anyio
+async def test_what_was_erased_is_counted() -> None:
+    """Of an erased fact nobody can measure the words: no size is told to be wrong, and it is counted."""
+    log = answered({}, "secret")
+    seq, fact = result_of(log)
+    store = MemoryStore()
+    await write(store, "r1", forged(as_records(log), seq, replace(fact, size=5)))
+    assert not (await verify(store, "r1")).whole
+    notice = ContentErased(at=log[0].at + 1, seqs=(seq,), by="ann", why="a key")  # type: ignore[attr-defined]
+    lease = await store.lease("r1", holder="ann")
+    await store.erase("r1", len(log), lease, [seq], recorded(notice, notice.at))
+    found = await verify(store, "r1")
+    assert (True, 1, 1) == (found.whole, found.erased, found.unmeasured)
+
+
+def test_a_fork_with_a_message() -> None:
+    """The sizes of the message that joins a fork are those that the fork's own policy measures."""
+    run = strategies.drive({"schema": "refold/v1", "end_of_turn": "wait"}, [])
+    other_policy = replace(run.state.policy, estimator="cjk")
+    fact = RunForked(
+        at=run.at,
+        run="r2",
+        rules=RULES,
+        parent="r1",
+        parent_seq=run.state.seq,
+        parent_hash="00",
+        policy=other_policy,
+    )
+    made = forked(run.state, fact, "twelve chars", SALT)
+    assert ("", 12, 7) == (misfit(run.state, made), made.chars, made.tokens)
+    for field in ("chars", "tokens"):
+        assert field in misfit(run.state, replace(made, **{field: 1}))
+
+
+@pytest.mark.parametrize("name", golden.names())
+def test_every_recorded_log_fits(name: str) -> None:
+    """No size in a log that was recorded for ever is told to be wrong."""
+    state = NEW
+    for event in golden.events(name):
+        assert not isinstance(event, Fact) or "" == misfit(state, event)
+        state = evolve(state, event)
+
+
+ANSWER = Answer(reasoning="So")
+MEASURED = ModelResponded(
+    at=1, request=2, stop=StopReason.END_TURN, reasoning_chars=2, tokens=1, blank=True, content=ANSWER
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "estimator", "fact"),
+    [
+        pytest.param(1, "chars4", MEASURED, id="whether a text is hollow, before anybody asked"),
+        pytest.param(
+            RULES,
+            "chars4",
+            ToolReturned(at=1, call="c1", size=40, chars=10, tokens=3, content=Output(output="[REDACTED]")),
+            id="a size from before a secret was taken out",
+        ),
+        pytest.param(
+            RULES,
+            "cjk",
+            ModelFailed(at=1, request=2, failure=FailureClass.CANCELLED, content=Failure(message="stopped")),
+            id="a request that was given up, by the default policy",
+        ),
+    ],
+)
+def test_what_earlier_versions_measured_otherwise(rules: int, estimator: str, fact: Fact) -> None:
+    """A log is not damaged because an earlier version measured otherwise; the same from today's version is."""
+    driver = strategies.drive({"schema": "refold/v1", "estimator": estimator}, [])
+    setup = replace(driver.state.setup, rules=rules)
+    assert "" == misfit(replace(driver.state, setup=setup), fact)
+    assert (fact is MEASURED) == bool(misfit(driver.state, fact))
