@@ -107,7 +107,7 @@ def _ranges(low: int | None, high: int | None, name: str) -> Between:
 
 TESTS: st.SearchStrategy[Test] = st.one_of(
     st.builds(Is, st.sampled_from(WORDY), WORDS),
-    st.builds(Like, st.sampled_from(WORDY), GLOBS),
+    st.builds(Like, st.sampled_from([name for name in WORDY if not FIELDS[name].values]), GLOBS),
     st.builds(Holds, WORDS),
     st.builds(Fits, st.sampled_from([*WORDY, "text"]), PATTERNS),
     st.builds(_ranges, st.none() | AMOUNTS, st.none() | AMOUNTS, st.sampled_from(NUMBERS)),
@@ -148,6 +148,7 @@ ROWS = st.builds(
     type=FEW,
     side=FEW,
     state=FEW,
+    model=FEW,
     name=st.lists(FEW, max_size=2).map(tuple),
     error=st.none() | st.booleans(),
     tokens=st.none() | st.integers(0, 9),
@@ -177,7 +178,7 @@ def naive(terms: list[tuple[str, str, str, bool]], row: Row) -> bool:
 
 
 PLAIN_TERMS = st.one_of(
-    st.tuples(st.sampled_from(["run", "kind", "name"]), st.just(":"), FEW.filter(bool), st.booleans()),
+    st.tuples(st.sampled_from(["run", "model", "name"]), st.just(":"), FEW.filter(bool), st.booleans()),
     st.tuples(st.just("text"), st.just(":"), FEW.filter(bool), st.booleans()),
     st.tuples(st.just("error"), st.just(":"), st.sampled_from(["true", "false"]), st.booleans()),
     st.tuples(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.errors import DamagedLog
-from refold.reducers.events import ModelResponded, kind_of
+from refold.reducers.events import kind_of
 from refold.replay.queries.stats import Counter, Latency, Stats, merge, stats
 from refold.replay.reading import stored_events
 from refold.store import MemoryStore
@@ -31,7 +31,7 @@ async def test_a_known_run(store: MemoryStore) -> None:
     """Of a known run: its events by kind, its tools, its end, what failed, what was refused and pruned."""
     found = await stats(store, runs.RUN)
     assert (1, 28, {"ERROR (repetition)": 1}) == (found.runs, found.events, found.ends)
-    assert (5, 1, 4) == (found.requests, found.retries, found.latency.count)
+    assert (5, 1, 0) == (found.requests, found.retries, found.latency.count)  # no time passes there
     assert {"overloaded": 1} == found.failures
     assert {"look", "act"} == set(found.tools)
     look = found.tools["look"]
@@ -121,13 +121,13 @@ def test_counts_add_up(drivers: list[Driver]) -> None:
 def test_counts_are_those_of_the_state(driver: Driver) -> None:
     """What is counted over the log is what the state has counted, and each event is counted once."""
     found, spent = counted(driver), driver.state.spent
-    assert (found.requests, found.cost_nanousd, found.input) == (
+    assert (found.requests, found.cost_nanousd or 0, found.input or 0) == (
         spent.requests, spent.cost_nanousd, spent.usage.input,
     )  # fmt: skip
-    assert (found.output, found.unpriced) == (spent.usage.output, spent.unpriced)
+    assert (found.output or 0, found.unpriced) == (spent.usage.output, spent.unpriced)
     assert found.kinds == {kind: sum(kind_of(event) == kind for event in driver.log) for kind in found.kinds}
     assert len(driver.log) == found.events
-    assert sum(isinstance(event, ModelResponded) for event in driver.log) == found.latency.count
+    assert 0 == found.latency.count  # nobody took the time
 
 
 DURATIONS = st.lists(st.integers(0, 10**13) | st.integers(0, 100), min_size=1, max_size=60)
@@ -141,10 +141,12 @@ def test_a_quantile_is_near_the_true_one(durations: list[int], share: int) -> No
         kept_.add(duration)
     rank = max(1, -(-len(durations) * share // 100))
     true = sorted(durations)[rank - 1]
-    assert true <= kept_.quantile(share) <= true + true // 32
+    quantile = kept_.quantile(share)
+    assert quantile is not None
+    assert true <= quantile <= true + true // 32
     assert (sum(durations), max(durations), len(durations)) == (kept_.total, kept_.longest, kept_.count)
 
 
 def test_of_no_durations() -> None:
-    """Where nothing was measured, every quantile is 0."""
-    assert 0 == Latency().quantile(50)
+    """Where nothing was measured, no quantile is known."""
+    assert Latency().quantile(50) is None

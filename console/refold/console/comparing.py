@@ -97,13 +97,12 @@ _NAMES = ("events", "turns", "messages", "tokens", "cost", "time", "end")
 
 
 def _side(side: Side) -> list[str]:
-    unknown = "+?" if side.unpriced else ""
     return [
         figures.count(side.events),
         figures.count(side.turns),
         figures.count(side.messages),
         figures.count(side.tokens),
-        f"{figures.dollars(side.cost_nanousd)}{unknown}",
+        figures.at_least(figures.dollars(side.cost_nanousd), side.unpriced),
         figures.seconds(side.elapsed),
         f"{side.agent_state} ({side.code})" if side.code else side.agent_state,
     ]

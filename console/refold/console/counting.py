@@ -19,13 +19,13 @@ _QUANTILES = (50, 90, 99)
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact."""
+    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact; None if there is none."""
 
     count: int
-    p50: int
-    p90: int
-    p99: int
-    longest: int
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    longest: int | None
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,22 +78,24 @@ def _told(total: Stats) -> Counted:
 
 def _quantiles(latency: Latency) -> Quantiles:
     p50, p90, p99 = map(latency.quantile, _QUANTILES)
-    return Quantiles(count=latency.count, p50=p50, p90=p90, p99=p99, longest=latency.longest)
+    return Quantiles(
+        count=latency.count, p50=p50, p90=p90, p99=p99, longest=latency.longest if latency.count else None
+    )
 
 
 def _tell(screen: Screen, total: Stats) -> None:
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
-    unpriced = (
-        f", and {figures.count(total.unpriced)} answers without a known price" if total.unpriced else ""
-    )
+    tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
+    uncounted = _unknown(total.uncounted, "answers that nobody counted, or not whole")
+    unpriced = _unknown(total.unpriced, "answers without a known price")
     screen.pairs(
         [
             (
                 "runs",
                 f"{figures.count(total.runs)}, with {figures.count(total.events)} events, {figures.size(total.bytes)}",
             ),
-            ("tokens", f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"),
-            ("cost", f"{figures.dollars(total.cost_nanousd)}{unpriced}"),
+            ("tokens", f"{tokens if total.input or total.output else 'unknown'}{uncounted}"),
+            ("cost", f"{_cost(total)}{unpriced}"),
             ("requests", f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries"),
             ("approvals", f"asked {figures.count(total.asked)} times"),
             ("a run took", _spread(total.elapsed)),
@@ -114,6 +116,14 @@ def _tell(screen: Screen, total: Stats) -> None:
     }
     for title, counts in groups.items():
         _counts(screen, title, counts)
+
+
+def _cost(total: Stats) -> str:
+    return "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
+
+
+def _unknown(answers: int, which: str) -> str:
+    return f", and {figures.count(answers)} {which}" if answers else ""
 
 
 def _tools(screen: Screen, total: Stats) -> None:

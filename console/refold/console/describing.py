@@ -27,6 +27,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.limits import UNITS, Limit, name_of, threshold, type_of
 from refold.reducers.policy import Policy
+from refold.replay import known
 from refold.replay.timeline import remark
 
 _SHOWN = 160
@@ -104,9 +105,7 @@ def result(event: ToolReturned, most: int = _SHOWN) -> str:
     """How a call ended: `c2 ok, 1.2 KiB, 0.01 s: the first words`."""
     size = f"{figures.size(event.size)}{' (cut)' if event.cut else ''}"
     said = event.content.output if event.content else None
-    return (
-        f"{event.call} {event.error or 'ok'}, {size}, {figures.seconds(event.duration)}: {short(said, most)}"
-    )
+    return f"{event.call} {event.error or 'ok'}, {size}, {figures.seconds(known.took(event.duration))}: {short(said, most)}"
 
 
 def spent(event: ModelResponded) -> str:
@@ -114,9 +113,9 @@ def spent(event: ModelResponded) -> str:
     usage = event.usage
     cached = f" ({figures.count(usage.cache_read)} cached)" if usage.cache_read else ""
     counts = f"{figures.count(usage.input)} in{cached}, {figures.count(usage.output)} out"
-    return (
-        f"{counts}, {figures.dollars(event.cost_nanousd)}, {figures.seconds(event.duration)} ({event.stop})"
-    )
+    counts = counts if known.counted(usage) else "tokens unknown"
+    took = figures.seconds(known.took(event.duration))
+    return f"{counts}, {figures.dollars(event.cost_nanousd)}, {took} ({event.stop})"
 
 
 def called(event: ModelResponded, most: int = _SHOWN) -> list[str]:

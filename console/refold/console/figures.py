@@ -3,17 +3,19 @@
 from datetime import datetime
 
 from refold.reducers.limits import UNITS, Limit, LimitHit, LimitUnit, MessageLimit, name_of, threshold
-from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.usage import used
+from refold.replay import known
 
 _SECOND = _DOLLAR = 1_000_000_000
 _MOST = 10**30
 """What a forged log says may be longer than any double, or than Python writes out: above this, only that it is."""
 
 
-def seconds(nanoseconds: int) -> str:
-    """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`."""
+def seconds(nanoseconds: int | None) -> str:
+    """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`; `-` where nobody took the time."""
+    if nanoseconds is None:
+        return "-"
     if nanoseconds < 0:
         return f"-{seconds(-nanoseconds)}"
     if nanoseconds < 100 * _SECOND:
@@ -40,16 +42,9 @@ def dollars(nano: int | None) -> str:
     return f"${value:.4f}" if value >= 0.001 else f"${value:.2g}"
 
 
-def priced(nano: int, unpriced: int) -> str:
-    """What is known of a cost: `$0.0012+?` where `unpriced` answers had no known price, `-` where none had."""
-    if unpriced and not nano:
-        return "-"
-    return dollars(nano) + ("+?" if unpriced else "")
-
-
-def untold(usage: Usage, answers: int = 1) -> bool:
-    """Whether nobody counted the tokens of so many answers: not one, and no request is as short as that."""
-    return bool(answers) and not (usage.input or usage.output)
+def at_least(figure: str, unknown: int) -> str:
+    """What is known of a sum: `$0.0012+?` where it lacks `unknown` parts, `-` where nothing is known."""
+    return f"{figure}+?" if unknown and figure != "-" else figure
 
 
 def size(bytes_: int) -> str:
@@ -63,8 +58,10 @@ def size(bytes_: int) -> str:
     return f"{count(whole)}.{tenths} {name}"
 
 
-def count(number: int) -> str:
-    """`4,210`."""
+def count(number: int | None) -> str:
+    """`4,210`; `-` where nobody counted."""
+    if number is None:
+        return "-"
     if abs(number) > _MOST:
         return f"{'-' if number < 0 else ''}over 10^30"
     return f"{number:,}"
@@ -93,19 +90,28 @@ def hit(limit: LimitHit) -> str:
     return f"{limit.name}: {used_} of {amount(limit.value, limit.unit)}"
 
 
-def spent(state: RunState, running: int = 0) -> list[str]:
+def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]:
     """What was used, beside each limit: `step 3/12`, `4,210/20,000 tokens`, ...; `running` nanoseconds pass unrecorded.
 
-    Of what a transcript told nothing it says so. Steps, tokens, cost and time are told even where nothing limits them.
+    Of what a transcript told nothing it says so; `uncounted` answers told no tokens, or not all. Steps, tokens, cost
+    and time are told even where nothing limits them; tokens and cost once there is an answer.
     """
-    usage = state.spent.usage
+    own = state.spent
+    tokens, cost = known.tokens(own.usage), known.cost(own)
+    answered = tokens is not None or cost is not None or own.unpriced > 0
     free = {
-        LimitUnit.STEPS: f"step {state.spent.steps}",
-        LimitUnit.TOKENS: "tokens unknown"
-        if untold(usage, state.spent.unpriced or state.spent.cost_nanousd)
-        else f"{count(usage.input + usage.output)} tokens",
+        LimitUnit.STEPS: f"step {own.steps}",
+        LimitUnit.TOKENS: f"{'at least ' if uncounted else ''}{count(tokens)} tokens"
+        if tokens is not None
+        else "tokens unknown"
+        if answered
+        else "",
         LimitUnit.MESSAGES: "",
-        LimitUnit.NANO_USD: dollars(state.spent.cost_nanousd) + ("+?" if state.spent.unpriced else ""),
+        LimitUnit.NANO_USD: at_least(dollars(cost), own.unpriced)
+        if cost is not None
+        else "cost unknown"
+        if answered
+        else "",
         LimitUnit.NANOSECONDS: seconds(max(0, state.at - state.origin.at) + running)
         if state.at
         else "time unknown",

@@ -13,13 +13,18 @@ from refold.engine.outcomes import sent_digest
 from refold.engine.world import request_for
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
-from refold.reducers.events import ModelRequested, ModelResponded, StateChanged
+from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.replay import events, state_at
-from refold.replay.reading import NO_GUARDS, event_of, folded, words_of
+from refold.replay.importers.deriving.telling import ADAPTER
+from refold.replay.reading import NO_GUARDS, event_of, folded, stored_events, words_of
+from refold.replay.source_words import SOURCE_LABEL
 from refold.replay.turns import NoSuchTurn
-from refold.store.protocol import Store
+from refold.store.protocol import Store, Stored
+
+_FEW = 200
+"""Tokens by which a count may be more than twice an estimate, and nothing need be missing: a provider adds some."""
 
 Sent = Literal["agrees", "differs", "unknown"]
 
@@ -31,7 +36,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came, where the
     answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why` says which. `tools_known`
-    and `settings_known` are false of an imported run whose source told of none.
+    and `settings_known` are false of an imported run whose source told of none. Of an imported one `counted` are the tokens of the
+    request as its source counted them, None where it did not; `estimated` are those of what is known of it.
     """
 
     run: str
@@ -45,6 +51,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     asked: bool = True
     tools_known: bool = True
     settings_known: bool = True
+    estimated: int = 0
+    counted: int | None = None
 
 
 async def state_command(screen: Screen, place: Place, typed: str) -> int:
@@ -80,8 +88,9 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     if effect is None:
         raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
     request = request_for(effect, state, await words_of(store, run, state))
-    imported = await _imported(store, run, state.seq)
-    sent, unknown = _UNASKED if state.unasked else await _sent(store, run, state.seq, request)
+    imported = await _imported(store, run)
+    answer = await _answer(store, run, state.seq)
+    sent, unknown = _UNASKED if state.unasked else _sent(answer, request)
     return View(
         run=run,
         seq=state.seq,
@@ -94,6 +103,8 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
         asked=not state.unasked,
         tools_known=bool(state.setup.tools) or not imported,
         settings_known=bool(request.settings) or not imported,
+        estimated=state.window.tokens,
+        counted=answer[1].usage.input or None if answer and answer[1].adapter == ADAPTER else None,
     )
 
 
@@ -114,27 +125,32 @@ async def _asked(store: Store, run: str, upto: int | None) -> RunState:
     raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
 
 
-async def _imported(store: Store, run: str, seq: int) -> bool:
+async def _imported(store: Store, run: str) -> bool:
     """Whether what was known of the model and its tools came from a transcript."""
-    async for chunk in store.read(run, upto=seq):
-        if any(stored.kind == "source_recorded" for stored in chunk):
-            return True
-    return False
+    first = event_of(await anext(stored_events(store, run, 1)))
+    return isinstance(first, RunStarted) and SOURCE_LABEL in first.labels
 
 
-async def _sent(store: Store, run: str, seq: int, request: ModelRequest) -> tuple[Sent, str]:
-    """How the digest compares, and why it cannot be."""
+async def _answer(store: Store, run: str, seq: int) -> tuple[Stored, ModelResponded] | None:
+    """The answer to the request made at event `seq`."""
     async for chunk in store.read(run, after=seq):
         for stored in chunk:
             event = event_of(stored)
             if isinstance(event, ModelResponded) and event.request == seq:
-                if not event.sent:
-                    return "unknown", "whoever recorded the answer kept none"
-                if stored.content is None:
-                    return "unknown", "the answer's content was erased"
-                same = sent_digest(stored.salt, request) == event.sent
-                return ("agrees" if same else "differs"), ""
-    return "unknown", "no answer came"
+                return stored, event
+    return None
+
+
+def _sent(answer: tuple[Stored, ModelResponded] | None, request: ModelRequest) -> tuple[Sent, str]:
+    """How the digest compares, and why it cannot be."""
+    if answer is None:
+        return "unknown", "no answer came"
+    stored, event = answer
+    if not event.sent:
+        return "unknown", "whoever recorded the answer kept none"
+    if stored.content is None:
+        return "unknown", "the answer's content was erased"
+    return "agrees" if sent_digest(stored.salt, request) == event.sent else "differs", ""
 
 
 def _tell_view(screen: Screen, found: View) -> None:
@@ -160,6 +176,9 @@ def _tell_view(screen: Screen, found: View) -> None:
         )
     ]
     rows += [("most", f"{request.max_output} tokens of output")] if request.max_output is not None else []
+    if found.counted is not None and found.counted > 2 * found.estimated + _FEW:
+        known = f"about {figures.count(found.estimated)} are known"
+        rows.append(("missing", f"the source counted {figures.count(found.counted)} tokens, {known}"))
     screen.pairs([*rows, ("sent", _SENT[found.sent] + found.unknown_why)])
 
 

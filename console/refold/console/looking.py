@@ -13,10 +13,12 @@ from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
+from refold.reducers.numbers import NANO
+from refold.replay import known
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.reading import NO_GUARDS, event_of
-from refold.replay.source_words import SourceEnd
+from refold.replay.source_words import SourceEnd, SourceTotals
 from refold.replay.timeline import CallRow, Summary, Timeline, TurnRow, summary, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
 
@@ -31,7 +33,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run in `ls` as JSON. Instants are nanoseconds since the epoch, `tokens` input and output together.
 
-    `unpriced` counts answers without a known price; `source_end` is how an imported run ended by its source, `source_says` that as a sentence, `goes_on_in` the run that has the rest, `unanswered` names calls without a result; `started` is 0 where the source told no times.
+    `tokens` and cost are None where nobody counted. `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known; `source_end` is how an imported run ended by its source, `source_says` that as a sentence, `goes_on_in` the run that has the rest, `unanswered` names calls without a result; `started` is 0 where the source told no times.
     `engine` says who drives it, or that it waits for a worker. A fork goes on from event `forked_at` of `forked_from`. `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
     """
 
@@ -45,9 +47,10 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     events: int = 0
     steps: int = 0
-    tokens: int = 0
-    cost_nanousd: int = 0
+    tokens: int | None = None
+    cost_nanousd: int | None = None
     unpriced: int = 0
+    uncounted: int = 0
     source_end: str = ""
     source_says: str = ""
     goes_on_in: str = ""
@@ -105,7 +108,7 @@ async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tup
     rows = turns(store, run, told.events)
     if screen.json:
         return told, await _document(screen, told, rows)
-    return told, await _text(screen, told, rows, ", ".join(figures.spent(state)))
+    return told, await _text(screen, told, rows, ", ".join(figures.spent(state, uncounted=told.uncounted)))
 
 
 async def events_command(
@@ -164,9 +167,19 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     screen.heading(hostile.line(told.source_says, _SAID) or ending)
     pairs = [("derived", ending)] if told.source_says else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
-    pairs += [("spent", spent), ("events", f"1 to {told.events}")]
+    pairs += [("spent", spent)]
+    pairs += [("source", _totals(told.source_totals))] if told.source_totals else []
+    pairs += [("events", f"1 to {told.events}")]
     screen.pairs(pairs + ([("damaged", told.damaged)] if told.damaged else []))
     return last
+
+
+def _totals(totals: SourceTotals) -> str:
+    """What the source counted itself: `its own totals: 122,612 in, 1,369 out, $1.27, 12 answers`."""
+    counts = {"in": totals.input, "out": totals.output, "answers": totals.answers}
+    told = [f"{figures.count(number)} {of}" for of, number in counts.items() if number is not None]
+    told += [figures.dollars(round(totals.cost * NANO))] if totals.cost is not None else []
+    return f"its own totals: {', '.join(told)}"
 
 
 async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
@@ -206,11 +219,11 @@ def _rows(turn: TurnRow) -> list[list[str]]:
     cut = ["answer cut at the output limit"] if turn.stop == "max_tokens" else []
     odd = [f"stop: {turn.stop}"] if turn.stop in ("content_filter", "stop_sequence", "other") else []
     retried = [f"{turn.attempts} attempts"] if turn.attempts > 1 else []
-    untold = figures.untold(turn.usage)
+    counts = [figures.count(turn.usage.input), figures.count(turn.usage.output)]
     figures_ = [
-        *(["-", "-"] if untold else [figures.count(turn.usage.input), figures.count(turn.usage.output)]),
+        *(counts if known.counted(turn.usage) else ["-", "-"]),
         figures.dollars(turn.cost_nanousd) if turn.stop else "-",
-        figures.seconds(turn.duration) if turn.at else "-",
+        figures.seconds(turn.duration),
         "; ".join([*cut, *odd, *retried, *turn.marks]),
     ]
     (what, result), *more = did
@@ -247,7 +260,7 @@ def _event(
     elif shown:
         said = describing.described(event) if event else problem
         side = describing.side(event) if event else "?"
-        past = figures.seconds(max(0, stored.at - first))
+        past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL
@@ -293,9 +306,10 @@ async def _run_line(store: Store, run: str) -> RunLine:
         labels=told.labels,
         events=told.events,
         steps=told.steps,
-        tokens=told.usage.input + told.usage.output,
+        tokens=known.tokens(told.usage),
         cost_nanousd=told.cost_nanousd,
         unpriced=told.unpriced,
+        uncounted=told.uncounted,
         source_end=told.source_end,
         source_says=told.source_says,
         goes_on_in=told.goes_on_in,
@@ -341,7 +355,8 @@ def _cells(run: RunLine) -> list[str]:
         state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
     if run.problem:
         state = "cannot be read whole"
-    tokens = "-" if (run.unpriced or run.cost_nanousd) and not run.tokens else figures.count(run.tokens)
-    numbers = [str(run.steps), tokens, figures.priced(run.cost_nanousd, run.unpriced)]
+    tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
+    cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
+    numbers = [str(run.steps), tokens, cost]
     task = describing.task(run.task, _TEXT) if not run.problem else run.problem
     return [run.run, figures.clock(run.started), state, *numbers, run.model, task]

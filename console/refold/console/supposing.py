@@ -324,14 +324,21 @@ def _decision(text: str | None) -> str:
 
 
 def _spent(spend: Spend) -> str:
-    tokens = f"{figures.count(spend.input)} + {figures.count(spend.output)} tokens"
+    if spend == Spend():
+        return "nothing"
+    counted = spend.input or spend.output
+    tokens = (
+        f"{figures.count(spend.input)} + {figures.count(spend.output)} tokens"
+        if counted
+        else "tokens unknown"
+    )
     return f"{figures.count(spend.steps)} steps, {tokens}, {_cost(spend)}, {_time(spend)}"
 
 
 def _time(spend: Spend) -> str:
     """How long it took, without the time in which a person was waited for: that is named by itself."""
     if not spend.waited:
-        return figures.seconds(spend.duration)
+        return figures.seconds(spend.duration) if spend.duration else "time unknown"
     busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
     return f"{busy} and {waited} of waiting for a person"
 
@@ -342,7 +349,7 @@ def _exactly(spend: Spend) -> str:
 
 def _cost(spend: Spend) -> str:
     """What an answer without a known price adds is not known: there is only a least that it cost, or not even that."""
-    if not spend.unpriced:
+    if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
         return figures.dollars(spend.cost_nanousd)
     return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"
 

@@ -25,6 +25,8 @@ from refold.reducers.events import (
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
+    PolicyAmended,
+    RunForked,
     SourceRecorded,
     StateDigested,
     kind_of,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import ContextObserved, Event, RunForked, SourceRecorded
+from refold.reducers.events import ContextObserved, Event, Remark, RunForked, SourceRecorded
 from refold.reducers.state import RunState
 
 END = "end:"
@@ -14,6 +14,9 @@ END = "end:"
 
 GOES_ON = "goes_on:"
 """How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
+
+_PARTIAL = "usage partial"
+"""What an import notes beside an answer whose usage is a lower bound."""
 
 _CUTS = frozenset({"compaction", "condensation", "microcompaction", "trim"})
 _DECIDED = _CUTS | frozenset(
@@ -85,6 +88,47 @@ def _content(row: str) -> str:
 def cuts(what: str) -> bool:
     """Whether it is about what the next request shows."""
     return what in _CUTS
+
+
+def is_lower_bound(event: Event) -> bool:
+    """Whether a source told only a part of an answer's tokens."""
+    match event:
+        case SourceRecorded(content=Remark(text=text)):
+            return text == _PARTIAL or text.startswith(f"{_PARTIAL}\n")
+        case _:
+            return False
+
+
+class SourceTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source counted itself, of a whole run; None where it does not say. `cost` is in US dollars."""
+
+    input: int | None = msgspec.field(default=None, name="tokens_sent")
+    output: int | None = msgspec.field(default=None, name="tokens_received")
+    answers: int | None = msgspec.field(default=None, name="api_calls")
+    cost: float | None = msgspec.field(default=None, name="instance_cost")
+
+
+class _Info(msgspec.Struct, frozen=True, kw_only=True):
+    model_stats: SourceTotals | None = None
+
+
+def source_totals(event: Event, before: SourceTotals | None = None) -> SourceTotals | None:
+    """The source's own totals, once `event` is known too: SWE-agent and mini-swe-agent write them beside the end."""
+    match event:
+        case SourceRecorded(what=what, content=Remark(text=text)) if what.startswith(END):
+            return next(filter(None, map(_totals, text.split("\n"))), before)
+        case _:
+            return before
+
+
+def _totals(line: str) -> SourceTotals | None:
+    """The totals in a line that an import kept, which may be JSON of anything. 0 is no count."""
+    try:
+        stats = msgspec.json.decode(line, type=_Info).model_stats
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    told = {name: value for name, value in msgspec.structs.asdict(stats).items() if value} if stats else {}
+    return SourceTotals(**told) if told else None
 
 
 class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,8 +39,19 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
+from refold.replay import known
 from refold.replay.reading import event_of, events, folded, stored_events
-from refold.replay.source_words import SourceEnd, context_remark, cuts, source_end, source_remark, told_of
+from refold.replay.source_words import (
+    SourceEnd,
+    SourceTotals,
+    context_remark,
+    cuts,
+    is_lower_bound,
+    source_end,
+    source_remark,
+    source_totals,
+    told_of,
+)
 from refold.store.protocol import Store
 
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
@@ -56,7 +67,7 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     `unknown`. One that did not happen is open again.
 
     `arguments` are the first characters of the JSON text, None where they were erased. `size` is in bytes before
-    the cap, `duration` in nanoseconds.
+    the cap, `duration` in nanoseconds, None where nobody took it.
     """
 
     id: str
@@ -65,7 +76,7 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     result: str = "open"
     size: int = 0
     cut: bool = False
-    duration: int = 0
+    duration: int | None = None
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +99,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[CallRow, ...] = ()
     usage: Usage = Usage()
     cost_nanousd: int | None = None
-    duration: int = 0
+    duration: int | None = None
     marks: tuple[str, ...] = ()
     purpose: str = "step"
 
@@ -98,9 +109,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
-    nanoseconds since the epoch, 0 where a transcript told none. `source_end` is how its source ended an imported run,
-    `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names the calls without a result.
-    A fork goes on from event `forked_at` of `forked_from`. `damaged` says where the log could not be read any further.
+    nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
+    that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known. `source_end` is how
+    its source ended an imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
+    the calls without a result; `source_totals` is what the source counted itself. A fork goes on from event `forked_at` of
+    `forked_from`. `damaged` says where the log could not be read any further.
     """
 
     run: str
@@ -116,8 +129,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     limit: LimitHit | None
     steps: int
     usage: Usage
-    cost_nanousd: int
+    cost_nanousd: int | None
     unpriced: int
+    uncounted: int = 0
     parent: Parent | None = None
     forked_from: str = ""
     forked_at: int = 0
@@ -125,6 +139,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     source_says: str = ""
     goes_on_in: str = ""
     unanswered: tuple[str, ...] = ()
+    source_totals: SourceTotals | None = None
     damaged: str = ""
 
 
@@ -151,6 +166,7 @@ async def summary(
     Raises `UnknownRun` and `NewerLog`.
     """
     state, started, forked, began, ended, damaged = NEW, None, None, 0, SourceEnd(), ""
+    uncounted, totals = 0, None
     try:
         async for stored in stored_events(store, run, upto):
             event = event_of(stored)
@@ -158,11 +174,14 @@ async def summary(
             began = began or stored.at
             started = event if isinstance(event, RunStarted) else started
             forked = event if isinstance(event, RunForked) else forked
-            ended = source_end(event, ended)
+            ended, totals = source_end(event, ended), source_totals(event, totals)
+            uncounted += is_lower_bound(event) or (
+                isinstance(event, ModelResponded) and not known.counted(event.usage)
+            )
     except Damaged as error:
         damaged = str(error)
     told = _summed_up(run, started, forked, began, state, damaged)
-    return replace(told, **told_of(state, ended)), state
+    return replace(told, **told_of(state, ended), source_totals=totals, uncounted=uncounted), state
 
 
 async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
@@ -196,7 +215,7 @@ class Teller:
             case ToolReturned():
                 self._call(
                     seq, at, event.call, result=str(event.error or "ok"), size=event.size, cut=event.cut,
-                    duration=event.duration,
+                    duration=known.took(event.duration),
                 )  # fmt: skip
             case RunResumed() | DoubtResolved():
                 self._mark(seq, at, remark(event))
@@ -249,7 +268,7 @@ class Teller:
 
     def _change(self, seq: int, at: int, **fields: object) -> None:
         if self._turn is not None:
-            self._turn = replace(self._turn, last=seq, duration=at - self._turn.at, **fields)
+            self._turn = replace(self._turn, last=seq, duration=known.took(at - self._turn.at), **fields)
 
     def _mark(self, seq: int, at: int, said: str) -> None:
         if self._turn is None:
@@ -305,7 +324,7 @@ def _summed_up(
         limit=state.limit if state.ended else None,
         steps=state.spent.steps,
         usage=state.spent.usage,
-        cost_nanousd=state.spent.cost_nanousd,
+        cost_nanousd=known.cost(state.spent),
         unpriced=state.spent.unpriced,
         parent=state.setup.parent,
         forked_from=forked.parent if forked else "",

@@ -28,7 +28,7 @@ UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no ke
 NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
 UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
 
-_SIZED = frozenset(map(kind_of, SIZED))
+_SIZED = frozenset(kind_of(each) for each in SIZED)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

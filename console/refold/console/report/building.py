@@ -35,6 +35,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
+from refold.replay import known
 from refold.replay.audit import Auditor
 from refold.replay.changes import Changes, state_changes
 from refold.replay.queries.rows import FIELDS, START, moved, row_of
@@ -194,10 +195,10 @@ class Builder:
             output=usage.output,
             cache_read=usage.cache_read,
             cost=_cost(state),
-            duration=figures.seconds(max(0, state.at - began)) if state.at else "-",
+            duration=figures.seconds(known.took(max(0, state.at - began))),
             source_end=self._source_end.end,
             source_says=self._source_end.sentence(unanswered(state)),
-            counted=not figures.untold(usage, state.spent.unpriced or state.spent.cost_nanousd),
+            counted=known.counted(usage),
             damaged=self._damaged,
             partial=partial,
             imported=self._imported,
@@ -279,10 +280,10 @@ def _text(data: bytes) -> str | Bytes:
 
 
 def _cost(state: RunState) -> str:
-    spent = state.spent
-    if spent.unpriced and not spent.cost_nanousd:
+    cost = known.cost(state.spent)
+    if cost is None:
         return "unknown"
-    return figures.dollars(spent.cost_nanousd) + (" and more" if spent.unpriced else "")
+    return figures.dollars(cost) + (" and more" if state.spent.unpriced else "")
 
 
 def _task(started: RunStarted | None) -> str:

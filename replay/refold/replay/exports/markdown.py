@@ -40,6 +40,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import NANO
+from refold.replay import known
 from refold.replay.exports.ticket_checks import Checks
 from refold.replay.reading import events
 from refold.replay.timeline import Summary, remark
@@ -174,8 +175,9 @@ class Ticket:
         """The top: what run it is, how it stands, and what `checks` found."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")
-        cost = f"{about.cost_nanousd / NANO:.6f} USD" + (" at least" if about.unpriced else "")
-        cost = cost if about.cost_nanousd or not about.unpriced else "not known"
+        cost = "not known"
+        if about.cost_nanousd is not None:
+            cost = f"{about.cost_nanousd / NANO:.6f} USD" + (" at least" if about.unpriced else "")
         rows = [
             ("Ended", self.code(about.source_says) if about.source_says else ""),
             ("Derived state" if about.source_says else "State", ended),
@@ -184,7 +186,7 @@ class Ticket:
             ("Began", _clock(about.started) if about.started else "not recorded"),
             ("Last event", f"event {about.events}" + (f", {_clock(about.at)}" if about.at else "")),
             ("Turns", str(about.steps)),
-            ("Tokens", _tokens(about.usage, about.unpriced or about.cost_nanousd)),
+            ("Tokens", _tokens(about.usage, uncounted=about.uncounted)),
             ("Cost", cost if about.steps else ""),
             (
                 "Fork of",
@@ -285,11 +287,10 @@ def _argument(said: Answer | None, place: int) -> str | None:
     return said.arguments[place] if said and place < len(said.arguments) else None
 
 
-def _tokens(usage: Usage, answers: int = 1) -> str:
-    # No request is as short as nothing: nobody counted.
-    if answers and not (usage.input or usage.output):
+def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
+    if not known.counted(usage):
         return "not recorded"
-    return f"{usage.input} in, {usage.output} out"
+    return f"{usage.input} in, {usage.output} out" + (" at least" if uncounted else "")
 
 
 def _clock(at: int) -> str:

@@ -29,8 +29,9 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
+from refold.replay import known
 from refold.replay.exports.openai import of_tool
 from refold.replay.exports.trail import Step, Trail, follow
 from refold.replay.source_words import exported
@@ -110,12 +111,11 @@ class Spans:
         own = self._started | {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": self._run,
-            "gen_ai.aggregated_usage.input_tokens": state.spent.usage.input,
-            "gen_ai.aggregated_usage.output_tokens": state.spent.usage.output,
+            **_tokens("gen_ai.aggregated_usage", state.spent.usage),
             "refold.state": str(state.agent_state),
             "refold.reason": outcome.code if outcome else "",
             "refold.events": state.seq,
-            "refold.cost_nanousd": state.spent.cost_nanousd,
+            **_cost(known.cost(state.spent)),
             **{f"refold.{name}": text for name, text in exported(state, self.trail.source_end).items()},
         }
         if self._content and state.setup.tools:
@@ -154,14 +154,13 @@ class Spans:
         own = own | {
             "gen_ai.operation.name": "chat",
             "gen_ai.conversation.id": self._run,
-            "gen_ai.usage.input_tokens": usage.input,
-            "gen_ai.usage.output_tokens": usage.output,
+            **_tokens("gen_ai.usage", usage),
             "refold.seq": seq,
             "refold.step": request.step if request else 0,
         }
         own |= {"gen_ai.usage.cache_read.input_tokens": usage.cache_read} if usage.cache_read else {}
         own |= {"gen_ai.usage.cache_creation.input_tokens": usage.cache_write} if usage.cache_write else {}
-        own |= {"refold.cost_nanousd": event.cost_nanousd} if event.cost_nanousd is not None else {}
+        own |= _cost(event.cost_nanousd)
         failed = isinstance(event, ModelFailed)
         own |= {"error.type": str(event.failure)} if isinstance(event, ModelFailed) else self._answer(event)
         name = f"chat {own.get('gen_ai.request.model', '')}".strip()
@@ -299,3 +298,12 @@ def _value(value: object) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return _ENCODER.encode(value).decode()
+
+
+def _tokens(of: str, usage: Usage) -> Attributes:
+    counted = known.counted(usage)
+    return {f"{of}.input_tokens": usage.input, f"{of}.output_tokens": usage.output} if counted else {}
+
+
+def _cost(nano: int | None) -> Attributes:
+    return {} if nano is None else {"refold.cost_nanousd": nano}

@@ -27,6 +27,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.state import NEW, RunState
+from refold.replay import known
 from refold.replay.queries.likeness import PASSED_BY, Calls, FieldDifference, Told, calls_of, differences
 from refold.replay.reading import NO_GUARDS, Records, event_of, folded, stored_events
 from refold.store.protocol import Store
@@ -56,16 +57,16 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, `code` None while it goes on."""
+    """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, each None where nobody knows it; `code` None while it goes on."""
 
     run: str
     events: int
     turns: int
     messages: int
-    tokens: int
-    cost_nanousd: int
+    tokens: int | None
+    cost_nanousd: int | None
     unpriced: int
-    elapsed: int
+    elapsed: int | None
     agent_state: str
     code: str | None
 
@@ -150,16 +151,15 @@ class _Reader:
     def side(self) -> Side:
         """What the run came to, as far as it was read."""
         state = self._state
-        usage = state.spent.usage
         return Side(
             run=self._run,
             events=state.seq,
             turns=self._turns,
             messages=state.messages,
-            tokens=usage.input + usage.output,
-            cost_nanousd=state.spent.cost_nanousd,
+            tokens=known.tokens(state.spent.usage),
+            cost_nanousd=known.cost(state.spent),
             unpriced=state.spent.unpriced,
-            elapsed=state.at - self._began,
+            elapsed=known.took(state.at - self._began),
             agent_state=str(state.agent_state),
             code=state.outcome.code if state.outcome else None,
         )

@@ -192,7 +192,14 @@ def _test(name: str, field: RowField, sign: str, raw: str) -> Test:
         return Says(name, value == "true")
     if field.kind == "text":
         return Holds(value)
-    return Like(name, value) if "*" in value and not is_quoted else Is(name, value)
+    if is_quoted:
+        return Is(name, value)
+    fits = _like if "*" in value else str.__eq__
+    if field.values and not any(fits(word.lower(), value.lower()) for word in field.values):
+        raise ValueError(
+            unknown(name, value, field.values) + "; in quotation marks it is looked for all the same"
+        )
+    return Like(name, value) if "*" in value else Is(name, value)
 
 
 def _fits(name: str, field: RowField, pattern: str) -> Fits:
@@ -319,7 +326,8 @@ def _written(term: Term) -> str:
 def _test_written(test: Test) -> str:
     match test:
         case Is(field=field, value=value):
-            return f"{field}:{value if _PLAIN.fullmatch(value) else quoted(value)}"
+            bare = _PLAIN.fullmatch(value) and not FIELDS[field].values
+            return f"{field}:{value if bare or value in FIELDS[field].values else quoted(value)}"
         case Like(field=field, value=value):
             return f"{field}:{value}"
         case Holds(value=value):

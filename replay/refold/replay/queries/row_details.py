@@ -1,6 +1,7 @@
 """What of a row depends on the kind of event alone: names, codes, numbers."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -37,7 +38,7 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Usage
+from refold.replay import known
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,18 +122,14 @@ def _from_model(event: ModelResponded | ModelFailed | SummaryReturned) -> Detail
         said = event.stop
     elif isinstance(event, ModelFailed):
         failed, said = True, event.failure
-    counted = not failed or event.usage != Usage()
     return Details(
         name=_once(call.name for call in calls),
         call=tuple(call.id for call in calls),
         model="" if isinstance(event, ModelFailed) else event.model,
         error=failed,
         reason=_words(said),
-        tokens=event.usage.input + event.usage.output if counted else None,
-        input=event.usage.input if counted else None,
-        output=event.usage.output if counted else None,
-        cost=event.cost_nanousd,
-        duration=event.duration,
+        **_used(event),
+        duration=known.took(event.duration),
     )
 
 
@@ -146,7 +143,7 @@ def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[s
                 error=event.error is not None,
                 reason=_words(event.error or ""),
                 tokens=event.tokens,
-                duration=event.duration,
+                duration=known.took(event.duration),
                 size=event.size,
             )
         case CallRefused():
@@ -175,29 +172,30 @@ def _child(event: ChildEnded, tools: Mapping[str, str]) -> Details:
         call=(event.call,),
         error=event.agent_state is AgentState.ERROR,
         reason=(event.agent_state,),
-        tokens=event.usage.input + event.usage.output,
-        input=event.usage.input,
-        output=event.usage.output,
-        cost=event.cost_nanousd,
+        **_used(event),
     )
 
 
 def _late(event: LateResult, tools: Mapping[str, str]) -> Details:
     calls = (event.call,) if event.call else tuple(call.id for call in event.calls)
-    counted = event.usage != Usage()
     return Details(
         name=_once(call.name for call in event.calls) or _names(calls, tools),
         call=calls,
         model=event.model,
         error=event.error is not None or event.failure is not None,
         reason=_words(event.of, event.error or "", event.failure or "", event.stop or ""),
-        tokens=event.usage.input + event.usage.output if counted else None,
-        input=event.usage.input if counted else None,
-        output=event.usage.output if counted else None,
-        cost=event.cost_nanousd,
-        duration=event.duration,
+        **_used(event),
+        duration=known.took(event.duration),
         size=event.size if event.call else None,
     )
+
+
+def _used(
+    event: ModelResponded | ModelFailed | SummaryReturned | ChildEnded | LateResult,
+) -> dict[str, Any]:
+    usage = event.usage
+    input_, output = (usage.input, usage.output) if known.counted(usage) else (None, None)
+    return {"tokens": known.tokens(usage), "input": input_, "output": output, "cost": event.cost_nanousd}
 
 
 def _words(*said: str) -> tuple[str, ...]:

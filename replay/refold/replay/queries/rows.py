@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    KINDS,
     Annotation,
     Answer,
     ContentErased,
@@ -43,14 +44,14 @@ FieldKind = Literal["words", "number", "flag", "text"]
 class Row(Details, frozen=True, kw_only=True, omit_defaults=True):
     """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is enough.
 
-    `elapsed` and `duration` are nanoseconds, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
+    `elapsed` and `duration` are nanoseconds, None where nobody took the time, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
     `turn` the number of the last request up to it, 0 before the first. `text` is all that was said in it, the parts
     separated by newlines; "" also where it was erased, or was not read.
     """
 
     run: str
     seq: int
-    elapsed: int
+    elapsed: int | None = None
     turn: int
     kind: str
     type: str
@@ -60,50 +61,16 @@ class Row(Details, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RowField(msgspec.Struct, frozen=True):
-    """A field of a row, as filters know it: `digits` of a number's value stand after the point."""
+    """A field of a row, as filters know it: `digits` of a number's value stand after the point.
+
+    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing for ever.
+    """
 
     kind: FieldKind
     means: str
     digits: int = 0
+    values: tuple[str, ...] = ()
 
-
-FIELDS: Mapping[str, RowField] = MappingProxyType(
-    {
-        "run": RowField("words", "the run's id"),
-        "seq": RowField("number", "the number of the event in its run, from 1"),
-        "turn": RowField("number", "the turn: the number of the last request, 0 before the first"),
-        "elapsed": RowField("number", "seconds since the run began", digits=9),
-        "kind": RowField("words", "the event's kind, as `tool_returned`"),
-        "type": RowField("words", "what it is about: see the table of types"),
-        "side": RowField("words", "`fact`, `decision` or `note`"),
-        "state": RowField("words", "the agent's state after it, as `RUNNING`"),
-        "name": RowField("words", "the tools, the guard, the pass, the text, or the source's word for it"),
-        "call": RowField("words", "the ids of calls"),
-        "model": RowField("words", "the model that was started with, asked, or answered"),
-        "by": RowField("words", "who said so"),
-        "error": RowField("flag", "of a result, an answer or a failed request: whether it went wrong"),
-        "verdict": RowField(
-            "words",
-            "`refused` and how; `stop`, `warn`, `inject`, `defer`; a person's `approve`, `reject`, …; "
-            "`happened`, `did_not`, `unknown`",
-        ),
-        "reason": RowField(
-            "words", "codes: error and failure classes, stop reasons, what a guard saw, why it ended"
-        ),
-        "tokens": RowField(
-            "number",
-            "of an answer or a summary: input and output as the provider counted them; else the estimate of what joins, "
-            "or is sent",
-        ),
-        "input": RowField("number", "input tokens of an answer, those of the cache among them"),
-        "output": RowField("number", "output tokens of an answer"),
-        "cost": RowField("number", "US dollars, where a price is known", digits=9),
-        "duration": RowField("number", "seconds that a call or a request took", digits=9),
-        "size": RowField("number", "bytes that a tool said, before the cap"),
-        "text": RowField("text", "all that was said in it"),
-    }
-)
-"""Every field that a filter knows."""
 
 TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -135,16 +102,56 @@ TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """What a kind of event is about, in one word."""
 
+FIELDS: Mapping[str, RowField] = MappingProxyType(
+    {
+        "run": RowField("words", "the run's id"),
+        "seq": RowField("number", "the number of the event in its run, from 1"),
+        "turn": RowField("number", "the turn: the number of the last request, 0 before the first"),
+        "elapsed": RowField("number", "seconds since the run began", digits=9),
+        "kind": RowField("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
+        "type": RowField("words", "what it is about: see the table of types", values=tuple(TYPES)),
+        "side": RowField("words", "`fact`, `decision` or `note`", values=("fact", "decision", "note")),
+        "state": RowField(
+            "words", "the agent's state after it, as `RUNNING`", values=tuple(map(str, AgentState))
+        ),
+        "name": RowField("words", "the tools, the guard, the pass, the text, or the source's word for it"),
+        "call": RowField("words", "the ids of calls"),
+        "model": RowField("words", "the model that was started with, asked, or answered"),
+        "by": RowField("words", "who said so"),
+        "error": RowField("flag", "of a result, an answer or a failed request: whether it went wrong"),
+        "verdict": RowField(
+            "words",
+            "`refused` and how; `stop`, `warn`, `inject`, `defer`; a person's `approve`, `reject`, …; "
+            "`happened`, `did_not`, `unknown`",
+        ),
+        "reason": RowField(
+            "words", "codes: error and failure classes, stop reasons, what a guard saw, why it ended"
+        ),
+        "tokens": RowField(
+            "number",
+            "of an answer or a summary: input and output as the provider counted them; else the estimate of what joins, "
+            "or is sent",
+        ),
+        "input": RowField("number", "input tokens of an answer, those of the cache among them"),
+        "output": RowField("number", "output tokens of an answer"),
+        "cost": RowField("number", "US dollars, where a price is known", digits=9),
+        "duration": RowField("number", "seconds that a call or a request took", digits=9),
+        "size": RowField("number", "bytes that a tool said, before the cap"),
+        "text": RowField("text", "all that was said in it"),
+    }
+)
+"""Every field that a filter knows."""
+
 _TYPES = {kind: type_ for type_, kinds in TYPES.items() for kind in kinds}
 
 
 class Place(msgspec.Struct, frozen=True):
     """Where in a run an event stands: what of a row the events before it decide.
 
-    `began` is the instant of the first event, `tools` the names of the last answer's calls by their ids.
+    `began` is the first instant that is known, `tools` the names of the last answer's calls by their ids.
     """
 
-    began: int | None = None
+    began: int = 0
     turn: int = 0
     state: str = str(AgentState.RUNNING)
     tools: Mapping[str, str] = MappingProxyType({})
@@ -155,7 +162,7 @@ START = Place()
 
 def moved(place: Place, at: int, event: Event) -> Place:
     """The place of the next event, recorded at the instant `at`, after the events that led to `place`."""
-    if place.began is None:
+    if not place.began:
         place = replace(place, began=at)
     match event:
         case ModelRequested():
@@ -174,7 +181,7 @@ def row_of(stored: Stored, event: Event, place: Place, *, text: bool = True) -> 
     return Row(
         run=stored.run,
         seq=stored.seq,
-        elapsed=max(0, stored.at - (stored.at if place.began is None else place.began)),
+        elapsed=max(0, stored.at - place.began) if stored.at and place.began else None,
         turn=place.turn,
         kind=stored.kind,
         type=_TYPES.get(kind_of(event), "note"),

@@ -24,15 +24,16 @@ from refold.reducers.events import (
     RetryScheduled,
     RunForked,
     RunStarted,
+    SourceRecorded,
     StateChanged,
     SummaryReturned,
     ToolReturned,
 )
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.replay import known
 from refold.replay.reading import event_of, stored_events
-from refold.replay.source_words import SourceEnd, source_end
+from refold.replay.source_words import SourceEnd, is_lower_bound, source_end
 from refold.store.protocol import Store, Stored
 
 OPEN = "open"
@@ -40,10 +41,13 @@ OPEN = "open"
 
 _FINE = 5  # bits of a duration below its first that tell buckets apart: 2**-5 is 3 %
 
+_NOTED = "source_recorded"
+"""The kind whose words are read: an import says there how whole a source's counts are."""
+
 Counts = dict[str, int]
 
 
-class Latency(msgspec.Struct, kw_only=True):
+class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Durations: how many fell into each bucket, by its number. `total` and `longest` are exact, nanoseconds."""
 
     buckets: Counts = {}  # JSON's keys are texts
@@ -62,14 +66,14 @@ class Latency(msgspec.Struct, kw_only=True):
         self.total += duration
         self.longest = max(self.longest, duration)
 
-    def quantile(self, share: int, of: int = 100) -> int:
-        """Which duration `share` of `of` do not exceed, nanoseconds, at most 3 % too long; 0 if there is none."""
+    def quantile(self, share: int, of: int = 100) -> int | None:
+        """Which duration `share` of `of` do not exceed, nanoseconds, at most 3 % too long; None if there is none."""
         rank, seen = -(-self.count * share // of), 0
         for bucket in sorted(map(int, self.buckets)):
             seen += self.buckets[str(bucket)]
             if seen >= rank:
                 return min(_highest(bucket), self.longest)
-        return 0
+        return None
 
 
 class ToolStats(msgspec.Struct, kw_only=True):
@@ -94,8 +98,8 @@ class Stats(msgspec.Struct, kw_only=True):
     """Any number of runs, counted. Merging leaves what is merged as it was.
 
     `ends` counts runs by state and code, `source_ends` imported ones by how their source ended them, `kinds` events, `failures` requests that failed by class, `trips` what limits and
-    guards said as `guard: verdict`, `refusals` refused calls by guard, `prunes` by pass. `unpriced` counts answers without
-    a known price. `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
+    guards said as `guard: verdict`, `refusals` refused calls by guard, `prunes` by pass. Tokens and cost are None
+    where nobody counted any; `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known. `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
     `elapsed` is how long runs took, each from the first event of its own.
     """
 
@@ -110,13 +114,14 @@ class Stats(msgspec.Struct, kw_only=True):
     failures: Counts = {}
     retries: int = 0
     asked: int = 0
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    cost_nanousd: int = 0
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    cost_nanousd: int | None = None
     unpriced: int = 0
+    uncounted: int = 0
     tools: dict[str, ToolStats] = {}
     models: dict[str, ModelStats] = {}
     trips: Counts = {}
@@ -160,12 +165,12 @@ class Counter:
         self._run = ""
         self._names: Mapping[str, str] = {}
         self._end = OPEN
-        self._source_end, self._imported = SourceEnd(), False
+        self._source_end = SourceEnd()
         self._began = self._at = 0
 
     def take(self, stored: Stored) -> None:
         """Take one record. Raises `DamagedLog` and `NewerLog`, with nothing counted of it."""
-        event = event_of(stored, content=False)
+        event = event_of(stored, content=stored.kind == _NOTED)
         self._source_end = source_end(event, self._source_end)
         if isinstance(event, ModelResponded):
             self._names = {call.id: call.name for call in event.calls}
@@ -186,15 +191,14 @@ class Counter:
         self._stats.ends = {self._end: 1}
         self._stats.source_ends = {self._source_end.end: 1} if self._source_end.end else {}
         self._stats.elapsed = Latency()
-        if self._began:  # else nobody knows how long it took
-            self._stats.elapsed.add(max(0, self._at - self._began))
+        if self._at > self._began > 0:  # else nobody knows how long it took
+            self._stats.elapsed.add(self._at - self._began)
         return self._stats
 
     def _take(self, event: Event) -> None:  # noqa: PLR0912 - one case a kind
         counts = self._stats
         match event:
-            case RunStarted(model=model, labels=labels):
-                self._imported = SOURCE_LABEL in labels
+            case RunStarted(model=model):
                 _count(counts.started_with, model)
             case RunForked(model=str(model)):
                 _count(counts.started_with, model)
@@ -223,6 +227,8 @@ class Counter:
                 counts.asked += 1
             case StateChanged(target=target, code=code) if target in TERMINAL:
                 self._end = f"{target} ({code})"
+            case SourceRecorded():
+                counts.uncounted += is_lower_bound(event)
             case _:
                 pass
 
@@ -230,26 +236,32 @@ class Counter:
         model = self._stats.models.setdefault(event.model, ModelStats())
         model.answers += 1
         _count(model.stops, event.stop)
-        if event.duration or not self._imported:  # a transcript without times has 0 everywhere
+        if known.took(event.duration) is not None:
             model.latency.add(event.duration)
             self._stats.latency.add(event.duration)
         self._spent(event.usage, event.cost_nanousd)
 
     def _spent(self, usage: Usage, cost: int | None) -> None:
         counts = self._stats
-        counts.input += usage.input
-        counts.output += usage.output
-        counts.cache_read += usage.cache_read
-        counts.cache_write += usage.cache_write
-        counts.reasoning += usage.reasoning
-        counts.cost_nanousd += cost or 0
+        counts.cost_nanousd = _sum(counts.cost_nanousd, cost)
         counts.unpriced += cost is None
+        if not known.counted(usage):
+            counts.uncounted += 1
+            return
+        counts.input = _sum(counts.input, usage.input)
+        counts.output = _sum(counts.output, usage.output)
+        for name in (
+            "cache_read",
+            "cache_write",
+            "reasoning",
+        ):  # of these a provider says nothing, or more than 0
+            setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))
 
     def _returned(self, event: ToolReturned) -> None:
         tool = self._tool(event.call)
         tool.returned += 1
         tool.bytes += event.size
-        if event.duration or not self._imported:
+        if known.took(event.duration) is not None:
             tool.latency.add(event.duration)
         if event.error is not None:
             _count(tool.errors, event.error)
@@ -271,6 +283,8 @@ def _add(total: msgspec.Struct, other: msgspec.Struct) -> None:
 
 
 def _sum(mine: Any, theirs: Any) -> Any:
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
     if isinstance(theirs, str):  # why a run could not be read: it is the same run
         return mine
     if hasattr(theirs, "items"):

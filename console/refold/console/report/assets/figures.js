@@ -14,6 +14,9 @@
     return `${R.count(Math.floor(whole / 3600))} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} m`;
   };
 
+  // Since the run began; of an event without a time nobody knows it.
+  R.elapsed = event => (event.row.elapsed === undefined ? "-" : R.seconds(event.row.elapsed));
+
   R.clock = nanoseconds => {
     if (Number(nanoseconds) === 0) return "-"; // a transcript that told no times
     const date = new Date(Number(BigInt(nanoseconds) / 1000000n));

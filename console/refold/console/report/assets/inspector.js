@@ -107,7 +107,7 @@
     if (!event) return html`<section class="inspector"><p class="none">no event</p></section>`;
     return html`<section class="inspector" aria-label="event">
       <div class="heading"><h2>e${event.seq} <span>${R.line(event.kind, 60)}</span></h2>
-        <span class="dim">${event.turn ? `turn ${event.turn} · ` : ""}${{ note: "annotation", "?": "unread" }[event.side] || event.side} · ${R.seconds(event.row.elapsed || 0)} after the start</span>
+        <span class="dim">${event.turn ? `turn ${event.turn} · ` : ""}${{ note: "annotation", "?": "unread" }[event.side] || event.side} · ${R.elapsed(event)} after the start</span>
         ${hidden && html`<span class="badge">not in the list as it is filtered</span>`}</div>
       <nav class="tabs" role="tablist">${R.TABS.map(([name, title]) => html`<button role="tab" data-tab=${name}
         aria-selected=${name === tab ? "true" : "false"} class=${name === tab ? "on" : ""} onClick=${() => setTab(name)}>${title}</button>`)}</nav>

@@ -30,7 +30,7 @@
     if (mode === "raw") return html`<span class="kind">${R.line(event.kind, 40)}</span>
       <code class="said">${R.line(typeof event.body === "string" ? event.body : `base64 ${event.body.base64}`)}</code>`;
     const said = event.said || event.damage;
-    return html`<span class="elapsed">${R.seconds(event.row.elapsed || 0)}</span>
+    return html`<span class="elapsed">${R.elapsed(event)}</span>
       <span class="kind">${R.line(event.kind, 40)}</span><span class="said">${R.line(said, 300)}</span>`;
   }
 
