@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from console.conftest import EVIL, Refold, act, look
+from console.conftest import EVIL, Refold, act, look, record
 from refold.engine import Agent, ScriptedModel, calls, say
 from refold.engine.models.scripted import Line
 from refold.replay import events
@@ -328,3 +328,13 @@ def test_tests_that_cannot_be_written(
     assert ran.code in (2, 4)
     assert said in ran.err
     assert before == {path.name for path in tmp_path.iterdir() if "runs.db" not in path.name}
+
+
+@pytest.mark.parametrize("run", ['a"b', "a'b", "a\\b", 'a"""+exit()+"""', "a;b", "ä"])
+def test_no_id_becomes_python(run: str, refold: Refold, store: Path, tmp_path: Path) -> None:
+    """A run whose id could be anything but a name in a Python file gets no test, and no file is left behind."""
+    record(store, [say("Done.")], run_id=run)
+    ran = refold("testcase", run, "-o", tmp_path / "test_it.py", "--store", store)
+    assert (2, "") == (ran.code, ran.out)
+    assert "its id cannot stand in a Python file" in ran.err
+    assert [] == [*tmp_path.glob("test_it*")]

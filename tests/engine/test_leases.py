@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import nullcontext
 
 import anyio
 import pytest
@@ -16,7 +17,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.machine import AgentState
 from refold.replay import audit, verify
 from refold.store import MemoryStore
-from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable, UnknownRun
+from refold.store.protocol import Head, Held, Lease, LeaseLost, Record, Store, StoreUnavailable, UnknownRun
 from support import virtual
 
 
@@ -118,6 +119,50 @@ def test_an_engine_that_cannot_renew_its_lease_stops_before_another_may_begin(
         assert 20 <= anyio.current_time() - began <= 30
 
     virtual.in_no_time(main)
+
+
+class Dozing(MemoryStore):
+    """Right after a call is dispatched the machine sleeps for so many seconds; `taken`: another engine takes the run."""
+
+    def __init__(self, seconds: float, *, taken: bool) -> None:
+        super().__init__(now=self.clock)
+        self.seconds, self.taken, self.slept = seconds, taken, 0.0
+
+    def clock(self) -> float:
+        return anyio.current_time() + self.slept
+
+    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+        head = await super().append(run, expected_seq, lease, records)
+        if not self.slept and any(record.kind == "tools_dispatched" for record in records):
+            self.slept = self.seconds
+            if self.taken:
+                await self.lease(run, holder="elsewhere:1::b", seconds=30)
+        return head
+
+
+@pytest.mark.parametrize(("taken", "begun"), [(True, []), (False, ["act"])])
+def test_no_tool_begins_under_a_lease_that_may_have_run_out(
+    taken: bool, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that slept past its lease, by a second, looks whether the run is still its own before it begins a tool."""
+    did: list[str] = []
+
+    @tool(name="act")
+    async def act_once() -> str:
+        """Change something."""
+        did.append("act")
+        return "done"
+
+    async def main() -> None:
+        store = Dozing(31, taken=taken)
+        monkeypatch.setattr("refold.engine.tenure._clocks", lambda: (anyio.current_time(), store.clock()))
+        model = ScriptedModel([call("act"), say("Done.")])
+        agent = Agent(model=model, tools=[act_once], store=store, clock=virtual.LoopClock)
+        with pytest.raises(LeaseLost) if taken else nullcontext():
+            await agent.start("Do it.", run_id="r").result()
+
+    virtual.in_no_time(main)
+    assert begun == did
 
 
 def test_what_a_dead_engine_had_is_free_when_its_lease_has_run_out() -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from refold.reducers.effects import WaitUntil, next_effects
 from refold.reducers.events import ModelFailed, ModelRequested
 from refold.reducers.messages import Usage
+from refold.reducers.rules.order import RULES
 from refold.reducers.usage import used
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, START, Scenario
@@ -82,6 +83,22 @@ def test_what_a_failure_cost_is_looked_at_since_version_2(
     spent = Usage(input=10, output=5)
     asked = scenario.state.request.seq
     fact = ModelFailed(at=START, request=asked, failure=FailureClass.OVERLOADED, usage=spent, cost_nanousd=7)
+    scenario.feed(fact)
+    assert state == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(("late", "state"), [(False, "BUDGET_EXCEEDED"), (True, "TIMED_OUT")])
+def test_after_a_failure_time_comes_before_budgets(late: bool, state: str) -> None:
+    """Where a failed request used up both the time and a budget, the run timed out."""
+    limits = [{"type": "token", "value": 15}, {"type": "time", "value": 10}]
+    scenario = under(RULES, {"limits": limits})
+    assert scenario.state.request is not None
+    fact = ModelFailed(
+        at=START + (10 * SECOND if late else 0),
+        request=scenario.state.request.seq,
+        failure=FailureClass.OVERLOADED,
+        usage=Usage(input=10, output=5),
+    )
     scenario.feed(fact)
     assert state == scenario.state.agent_state
 

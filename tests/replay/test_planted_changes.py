@@ -15,6 +15,7 @@ from refold.reducers.events import (
     DECISIONS,
     ApprovalRequested,
     CallRefused,
+    ContentErased,
     Decision,
     GuardTripped,
     HistoryPruned,
@@ -43,6 +44,7 @@ from support.forging import (
     dropped,
     event_of,
     invented,
+    recorded,
     records_of,
     swapped,
     write,
@@ -141,6 +143,19 @@ async def test_a_changed_field_is_named(
     expected = tuple(name for name in kind.__struct_fields__ if name in fields)
     assert (seq, CHANGED, kind_of(kind), expected) == first(found)
     assert not found.clean
+
+
+async def test_erased_words_hide_no_forged_field(short_log: list[Record]) -> None:
+    """A decision whose words were erased is held against all that its body says: a size beside them is named."""
+    for forgery, differences in ((changed(15), 0), (changed(15, chars=1), 1)):
+        store, log = MemoryStore(), forgery(short_log)
+        await write(store, runs.RUN, log)
+        notice = ContentErased(at=log[-1].at, seqs=(15,), by="ann", why="a name")
+        lease = await store.lease(runs.RUN, holder="ann")
+        await store.erase(runs.RUN, len(log), lease, [15], recorded(notice, notice.at))
+        found = await audit(store, runs.RUN)
+        assert differences == found.differences
+        assert not differences or (15, CHANGED, "message_injected") == first(found)[:3]
 
 
 def another(member: StrEnum) -> StrEnum:

@@ -32,6 +32,9 @@ ASK: Plain = {"approvals": {"chain": [{"approver": "human"}]}}
 ASK_OF_ACTS: Plain = {
     "approvals": {"chain": [{"approver": "human", "tools": ["act"]}, {"approver": "approve"}]}
 }
+ASK_FURTHER_DOWN: Plain = {
+    "approvals": {"chain": [{"approver": "approve", "tools": ["nothing"]}, {"approver": "human"}]}
+}
 PREVIEWS: Plain = {"history": [{"do": "preview_results", "tokens": 1, "chars": 4, "lines": 2}]}
 IN_TIME: Plain = {"approvals": {"chain": [{"approver": "human", "timeout": 5}]}}
 STEPS: Plain = {"limits": [{"type": "step", "value": 9}]}
@@ -315,6 +318,9 @@ DIVERGES = [
         id="the recorded one is brought to an end",
     ),
     pytest.param(ASK, two_tools, ASK_OF_ACTS, "question", 1, id="a question about fewer calls"),
+    pytest.param(
+        ASK, two_tools, ASK_FURTHER_DOWN, "question", 1, id="the same question, by another link of the chain"
+    ),
     pytest.param({}, steps("a long result" * 20), PREVIEWS, "view", 2, id="a preview of a result"),
     pytest.param(fallback("a"), fell_back, fallback("b"), "model", 1, id="another model"),
     pytest.param(pressed("all"), steps("ok"), pressed("none"), "tools", 1, id="other tools"),

@@ -252,6 +252,19 @@ def test_a_file_swapped_for_a_pipe_is_not_read(tmp_path: Path, monkeypatch: pyte
             directory.file("pipe")
 
 
+def test_a_file_swapped_for_a_link_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What becomes a link between the look and the opening is not followed, to a file inside or out."""
+    (tmp_path / "outside").write_text("secret")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "file").write_text("x")
+    (tmp_path / "root" / "link").symlink_to("../outside")
+    with Root(tmp_path / "root").directory(".") as directory:
+        before = directory.stat("file")
+        monkeypatch.setattr(directory, "stat", lambda _: before)
+        with pytest.raises(OSError, match=r"symbolic link|not a regular file"):
+            directory.file("link")
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     """Calls that succeed and calls that fail close all that they opened."""

@@ -16,11 +16,12 @@ import pytest
 from bench.big_run import write
 from bench.workload import RUN
 from console.conftest import Refold
-from console.report.conftest import MARKUP, apart, page_text
+from console.report.conftest import MARKUP, apart, page_text, reported
 from console.test_forged import forged
 from console.test_looking import tamper
 from refold.console import hostile as screening
 from refold.console.report import assets
+from refold.console.report.page import page
 from refold.reducers.codec import encode
 from refold.reducers.events import SourceRecorded
 from refold.store import SqliteStore
@@ -169,6 +170,19 @@ def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
     data = text[text.index('id="data">') : text.index("</script>", text.index('id="data">'))]
     assert MARKUP in json.dumps(found.data, ensure_ascii=False) or MARKUP in found.data["about"]["task"]
     assert hostile_marks(data) == ""
+
+
+def test_nothing_that_a_run_says_is_markup_anywhere(store: Path) -> None:
+    """Neither the title nor the data has a sign in it with which an element, or a comment, could begin or end."""
+    report = reported(store, "ordinary")
+    told = msgspec.structs.replace(
+        report, about=msgspec.structs.replace(report.about, run="</title><!--&<script>")
+    )
+    text = page(told)
+    assert "<title>&lt;/title&gt;&lt;!--&amp;&lt;script&gt; " in text
+    data = text[text.index('id="data">') + len('id="data">') :].partition("</script>")[0]
+    assert not set("<>&") & set(data)
+    assert "</title><!--&<script>" == Read(text).data["about"]["run"]
 
 
 def hostile_marks(text: str) -> str:

@@ -82,6 +82,14 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             archive.read("a")
 
 
+def test_the_bound_is_in_proportion() -> None:
+    """Of a few bytes no eight megabytes come out, though a large member may have as many."""
+    pytest.importorskip("backports.zstd")
+    archive = Archive(io.BytesIO(packed(("a", bytes(8 << 20)), method=93)))
+    with pytest.raises(BadMember, match="come out"):
+        archive.read("a")
+
+
 def test_members_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of very many members is read up to the bound, and says so."""
     monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
