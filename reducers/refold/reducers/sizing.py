@@ -6,7 +6,7 @@ would say that no limit was reached: whoever has the words holds the numbers aga
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -221,7 +221,7 @@ def _parted(path: str, recorded: Any, derived: Any) -> Iterator[tuple[str, Any, 
     if not isinstance(recorded, tuple):
         yield path, recorded, derived
         return
-    ones: tuple[Any, ...] = recorded
+    ones = cast("tuple[Any, ...]", recorded)
     if len(ones) != len(derived):
         yield f"the number of {path}", len(ones), len(derived)
     for place, (one, other) in enumerate(zip(ones, derived, strict=False)):

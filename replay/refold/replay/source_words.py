@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import ContextObserved, Event, Remark, RunForked, SourceRecorded
+from refold.reducers.events import ContextObserved, Event, ModelResponded, Remark, RunForked, SourceRecorded
 from refold.reducers.state import RunState
+from refold.replay import known
 
 END = "end:"
 """How the record of a run's end says so: the last that an import writes of a run. A later one supersedes it."""
@@ -90,9 +91,11 @@ def cuts(what: str) -> bool:
     return what in _CUTS
 
 
-def is_lower_bound(event: Event) -> bool:
-    """Whether a source told only a part of an answer's tokens."""
+def lacks_tokens(event: Event) -> bool:
+    """Whether it says that an answer's tokens are not known, or only a part of them."""
     match event:
+        case ModelResponded(usage=usage):
+            return not known.counted(usage)
         case SourceRecorded(content=Remark(text=text)):
             return text == _PARTIAL or text.startswith(f"{_PARTIAL}\n")
         case _:

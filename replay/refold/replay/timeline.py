@@ -46,7 +46,7 @@ from refold.replay.source_words import (
     SourceTotals,
     context_remark,
     cuts,
-    is_lower_bound,
+    lacks_tokens,
     source_end,
     source_remark,
     source_totals,
@@ -175,9 +175,7 @@ async def summary(
             started = event if isinstance(event, RunStarted) else started
             forked = event if isinstance(event, RunForked) else forked
             ended, totals = source_end(event, ended), source_totals(event, totals)
-            uncounted += is_lower_bound(event) or (
-                isinstance(event, ModelResponded) and not known.counted(event.usage)
-            )
+            uncounted += lacks_tokens(event)
     except Damaged as error:
         damaged = str(error)
     told = _summed_up(run, started, forked, began, state, damaged)

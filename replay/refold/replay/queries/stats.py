@@ -33,7 +33,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
 from refold.replay.reading import event_of, stored_events
-from refold.replay.source_words import SourceEnd, is_lower_bound, source_end
+from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, Stored
 
 OPEN = "open"
@@ -228,7 +228,7 @@ class Counter:
             case StateChanged(target=target, code=code) if target in TERMINAL:
                 self._end = f"{target} ({code})"
             case SourceRecorded():
-                counts.uncounted += is_lower_bound(event)
+                counts.uncounted += lacks_tokens(event)
             case _:
                 pass
 
@@ -250,11 +250,8 @@ class Counter:
             return
         counts.input = _sum(counts.input, usage.input)
         counts.output = _sum(counts.output, usage.output)
-        for name in (
-            "cache_read",
-            "cache_write",
-            "reasoning",
-        ):  # of these a provider says nothing, or more than 0
+        # Of these a provider says nothing, or more than 0.
+        for name in ("cache_read", "cache_write", "reasoning"):
             setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))
 
     def _returned(self, event: ToolReturned) -> None:
