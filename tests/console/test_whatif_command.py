@@ -56,6 +56,17 @@ def lines(text: str) -> list[dict[str, Any]]:
         pytest.param(["long", "--set", "nudges=true"], 2, id="no such key"),
         pytest.param(["long", "--policy", "no-such-preset"], 2, id="no such policy"),
         pytest.param(["--set", "nudge=true"], 2, id="no run"),
+        pytest.param(["long", "--policy", "paperbench", "--only", "guards"], 0, id="rules that agree"),
+        pytest.param(
+            ["long", "--policy", "paperbench", "--only", "limits, guards", "--set", "limits.step=2"],
+            1,
+            id="rules, and a setting over them",
+        ),
+        pytest.param(["long", "--only", "limits"], 2, id="rules of no policy"),
+        pytest.param(
+            ["long", "--set", "limits.step=2", "--only", "limits"], 2, id="rules of the recorded policy"
+        ),
+        pytest.param(["long", "--policy", "paperbench", "--only", ""], 2, id="rules of no kind"),
         pytest.param(["--view", "long@t1", "--set", "limits.step=9"], 0, id="the same view"),
         pytest.param(["--view", "long@t1", "--set", "nudge=true"], 1, id="another view"),
         pytest.param(["--view", "long@t3", "--set", "nudge=true"], 125, id="a view that nobody knows"),
@@ -95,6 +106,18 @@ def test_many_runs_as_a_table(refold: Refold, runs: Path) -> None:
     assert "guardrails + limits.step=2: 2 runs, AGREE 1, STOPS 1" in said.out
     assert "step_limit 1" in said.out
     assert "(exact)" in said.out
+
+
+def test_some_rules_of_a_policy(refold: Refold, runs: Path) -> None:
+    """Rules alone are told as such in the heading; a kind that there is not, and rules of no policy, say what to write."""
+    asked = ["--policy", "paperbench", "--only", "limits,guards"]
+    alone = refold("whatif", "long", *asked, "--set", "limits.step=2", "--store", runs).out
+    assert alone.startswith("run long under only limits, guards of paperbench + limits.step=2: STOPS")
+    table = refold("whatif", "--all", *asked, "--set", "limits.step=2", "--store", runs).out
+    assert "ONLY LIMITS, GUARDS OF PAPERBENCH + LIMITS.STEP=2" in table
+    wrong = refold("whatif", "long", "--policy", "paperbench", "--only", "limit", "--store", runs)
+    assert "there are no rules of the kind 'limit'; did you mean 'limits'?" in wrong.err
+    assert "name it with --policy" in refold("whatif", "long", "--only", "limits", "--store", runs).err
 
 
 def test_json(refold: Refold, runs: Path) -> None:

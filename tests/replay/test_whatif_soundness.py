@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.facts import Change
+from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
 from support.any_policy import laid_over, policies, turned
 from support.shown_only import Entry, Life, Temper
@@ -78,7 +80,7 @@ _CASES = policies().flatmap(
 )
 
 
-def asked_of(other: Policy) -> Callable[[Life], WhatIf]:
+def asked_of(other: Policy | Change) -> Callable[[Life], WhatIf]:
     """What another policy would have decided over a life."""
 
     def asked(life: Life) -> WhatIf:
@@ -101,6 +103,17 @@ def test_what_is_said_is_what_happens(case: Case) -> None:
     policy, other = parse(case.policy), parse(case.other)
     for temper, facts in tempers(case.seed):
         _confirm(Life(policy, temper, facts), Life(other, temper, facts + 60), asked_of(other))
+
+
+@settings(max_examples=each(60))
+@given(case=_CASES, other=policies(), kinds=st.sets(st.sampled_from(sorted(RULES)), min_size=1))
+def test_what_is_said_of_rules_alone_is_what_happens(
+    case: Case, other: dict[str, Any], kinds: set[str]
+) -> None:
+    """The same of some rules of another policy, put in place of the run's own."""
+    policy, change = parse(case.policy), only(sorted(kinds), parse(other))
+    for temper, facts in tempers(case.seed):
+        _confirm(Life(policy, temper, facts), Life(change(policy), temper, facts + 60), asked_of(change))
 
 
 def _confirm(recorded: Life, real: Life, ask: Callable[[Life], WhatIf]) -> None:

@@ -20,6 +20,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import side_by_side
 from refold.replay.whatif.facts import Change
+from refold.replay.whatif.only import only
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
 from refold.store.protocol import Store, UnknownRun
@@ -31,12 +32,13 @@ _HINT = "--set end_of_turn=wait looks at it as one session"
 
 
 class WhatIfRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed. Without policies the settings change the recorded one."""
+    """What was typed. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
 
     typed: Sequence[str]
     policies: Sequence[Path]
     settings: Sequence[str]
     everything: bool = False
+    only: str | None = None
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,17 +86,30 @@ def policies_of(request: WhatIfRequest, registry: Registry) -> Mapping[str, Chan
     change = setting(request.settings, registry)
     told = ", ".join(request.settings)
     if not request.policies:
+        if request.only is not None:
+            raise WrongUse(
+                "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
+            )
         if not request.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
         return {told: change}
     suffix = f" + {told}" if told else ""
+    chosen = {path: chosen_policy(path, registry, {})[0] for path in request.policies}
+    if request.only is None:
+        return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
+    kinds = [kind.strip() for kind in request.only.split(",")]
     return {
-        f"{path}{suffix}": _always(change(chosen_policy(path, registry, {})[0])) for path in request.policies
+        f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
+        for path, policy in chosen.items()
     }
 
 
 def _always(policy: Policy) -> Change:
     return lambda _: policy
+
+
+def _then(first: Change, second: Change) -> Change:
+    return lambda policy: second(first(policy))
 
 
 async def _asked(

@@ -19,6 +19,12 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="limits.step=20: change this of the recorded policy, or of --policy."),
 ]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        "--only", help="limits,guards,approvals: these rules of --policy, over the run's own policy."
+    ),
+]
 
 
 @whatif_app.command("whatif", short_help="Ask what other policies would have decided.")
@@ -30,6 +36,7 @@ def _whatif(
     *,
     policy: Policies = None,
     settings: Settings = None,
+    only: Only = None,
     everything: Everything = False,
     view: Annotated[
         bool, typer.Option("--view", help="Show what the model would have seen there, as a diff.")
@@ -49,6 +56,7 @@ def _whatif(
         policies=[at if (at := places.expanded(each)).is_file() else each for each in policy or []],
         settings=settings or [],
         everything=everything,
+        only=only,
     )
     command = whatif_view_command if view else whatif_command
     return anyio.run(command, screen_of(context, output), places.store_place(store), request)

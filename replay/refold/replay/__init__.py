@@ -13,6 +13,7 @@ from refold.replay.reading import events, state_at
 from refold.replay.verification import Problem, Verification, Verifier, verify
 from refold.replay.whatif.comparing import Comparison, side_by_side, whatif
 from refold.replay.whatif.facts import Change
+from refold.replay.whatif.only import only
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
 from refold.replay.whatif.view import Hypothesis, NoEvidence, hypothesis
@@ -53,6 +54,7 @@ __all__ = [
     "events",
     "grep",
     "hypothesis",
+    "only",
     "parting",
     "side_by_side",
     "state_at",
