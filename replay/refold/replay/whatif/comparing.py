@@ -37,6 +37,7 @@ from refold.reducers.vocabulary import Verdict as Said
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
+from refold.replay.whatif.prices import Prices, cost_of, priced
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, not_judged, spend_of
 from refold.store.protocol import Store
@@ -45,12 +46,20 @@ _UNATTENDED = "a deadline fell into a time for which the record does not say whe
 _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
 
 
-async def whatif(store: Store, run: str, policy: Policy | Change, registry: Registry = BUILTIN) -> WhatIf:
+async def whatif(
+    store: Store,
+    run: str,
+    policy: Policy | Change,
+    registry: Registry = BUILTIN,
+    *,
+    prices: Prices | None = None,
+) -> WhatIf:
     """What another policy would have decided over a run's facts. A function changes whatever policy was in force.
 
-    Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that are not known here.
+    `prices` are for answers of which the record has none. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that
+    are not known here.
     """
-    (found,) = await side_by_side(store, run, (policy,), registry)
+    (found,) = await side_by_side(store, run, (policy,), registry, prices=prices)
     return found
 
 
@@ -61,12 +70,13 @@ async def side_by_side(
     registry: Registry = BUILTIN,
     *,
     shared: int = 0,
+    prices: Prices | None = None,
 ) -> tuple[WhatIf, ...]:
     """`whatif` of several policies, in their order; the log is read once. Raises as that.
 
     The events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
     """
-    comparisons = [Comparison(run, policy, registry, shared=shared) for policy in policies]
+    comparisons = [Comparison(run, policy, registry, shared=shared, prices=prices) for policy in policies]
     async for stored in stored_events(store, run):
         event = event_of(stored)
         for comparison in comparisons:
@@ -93,9 +103,18 @@ class Comparison:
     """Takes a recorded run's events in order, and follows both runs until they part."""
 
     def __init__(
-        self, run: str, policy: Policy | Change, registry: Registry = BUILTIN, *, shared: int = 0
+        self,
+        run: str,
+        policy: Policy | Change,
+        registry: Registry = BUILTIN,
+        *,
+        shared: int = 0,
+        prices: Prices | None = None,
     ) -> None:
         self._run, self._registry = run, registry
+        self._prices = prices
+        self._cost: int | None = None  # of the fact, where only `prices` say it
+        self._priced, self._costs = 0, 0  # of how many answers only they do, and what these cost
         self._counted, self._spent = shared, Spend()  # the prefix that another run counts, and what it cost
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self.recorded, self.derived = Side(NEW), Side(NEW)
@@ -160,6 +179,8 @@ class Comparison:
             fired=tuple(self._fired),
             more=self._more,
             unknown=not_judged(one, other),
+            prices=self._prices.name if self._prices else "",
+            priced=self._priced,
         )
         return told if found is None else self._parted(told, found)
 
@@ -170,7 +191,7 @@ class Comparison:
             told = replace(told, agent_state=str(end), code=stopping.code)
         saved = again = Spend()
         if found.verdict is Verdict.STOPS:
-            saved, again = spend_of(self.recorded.state) - found.counted, self._spent - found.counted
+            saved, again = self._spend() - found.counted, self._spent - found.counted
         return replace(
             told,
             seq=found.seq,
@@ -191,6 +212,7 @@ class Comparison:
         if fact is None:
             return
         self._fact, self._group = None, []
+        self._cost = None if self._prices is None else cost_of(fact, self.recorded.state, self._prices)
         if self._found is not None:
             self._follow_all(fact, group)
         elif self._reaches(fact):
@@ -218,7 +240,7 @@ class Comparison:
             or (found.exact and not isinstance(fact, RunResumed))
         ):
             return
-        spent = _until(spend_of(self.recorded.state), found.counted)
+        spent = _until(self._spend(), found.counted)
         self._found = replace(found, counted=spent, exact=False)
 
     def _reaches(self, fact: Fact) -> bool:
@@ -243,6 +265,7 @@ class Comparison:
         if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
             return ()
         cut = cut_off(recorded, derived, reached(fact), fact)
+        fact = priced(fact, self._cost)
         carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
         if isinstance(carried, Parted):
             return carried
@@ -277,6 +300,8 @@ class Comparison:
             self._more += 1
 
     def _follow_all(self, fact: Fact, group: Sequence[Decision]) -> None:
+        if self._cost is not None:
+            self._priced, self._costs = self._priced + 1, self._costs + self._cost
         for place, event in enumerate((fact, *group)):
             self._follow(self._fact_seq + place, event)
 
@@ -287,7 +312,14 @@ class Comparison:
             raise DamagedLog(self._run, seq, str(error)) from error
         # A fork takes back what was asked at its place: its own spending begins behind that.
         if seq == self._counted or (seq == self._counted + 1 and isinstance(event, RunForked)):
-            self._spent = spend_of(self.recorded.state)
+            self._spent = self._spend()
+
+    def _spend(self) -> Spend:
+        """What the recorded run has used up, as far as it can be priced."""
+        spent = spend_of(self.recorded.state)
+        return replace(
+            spent, cost_nanousd=spent.cost_nanousd + self._costs, unpriced=spent.unpriced - self._priced
+        )
 
     def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
         """Whether the two are still one for the world."""
@@ -324,7 +356,7 @@ class Comparison:
         )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
-        spent = spend_of(state if exact else self.recorded.state)
+        spent = spend_of(state) if exact else self._spend()
         self._found = _Found(
             verdict=verdict,
             fact=self._fact_seq,
