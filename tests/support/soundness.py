@@ -99,3 +99,27 @@ def confirm(found: WhatIf, recorded: Life, real: Life) -> None:
         assert (found.agent_state, found.code) == (str(real.state.agent_state), real.state.outcome.code)
     if found.verdict is Verdict.STOPS and found.exact:
         assert found.until == spend_of(real.state)
+
+
+def early(found: WhatIf, recorded: Life, real: Life) -> bool:
+    """Whether the two lives went on alike behind the place at which they are said to diverge.
+
+    They did if the world was asked the same at a later event, or if both ended there, at one instant, the same way, with the
+    same last words.
+    """
+    one, other = seen(recorded.trace), seen(real.trace)
+    alike = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    alike = min(len(one), len(other)) if alike is None else alike
+    there = next((entry.seq for entry in recorded.trace if entry.seq >= found.seq), found.seq)
+    if alike > sum(entry.seq <= there for entry in recorded.trace):
+        return True
+    same = alike == len(one) == len(other) and recorded.state.ended and real.state.ended
+    return same and _end(recorded) == _end(real)
+
+
+def _end(life: Life) -> tuple[Any, ...]:
+    outcome = life.state.outcome
+    assert outcome is not None
+    words = [seq for seq in (*outcome.parts, outcome.answer) if seq is not None]
+    said = [getattr(life.log[seq - 1], "content", None) for seq in words]
+    return life.state.agent_state, outcome.code, outcome.source, said, spend_of(life.state)

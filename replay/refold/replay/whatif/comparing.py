@@ -5,7 +5,7 @@ long as both ask the same of the world, the next recorded fact is what the world
 ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -34,12 +34,14 @@ from refold.reducers.machine import target
 from refold.reducers.policy import Policy
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Verdict as Said
+from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.prices import Prices, cost_of, priced
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, not_judged, spend_of
+from refold.replay.whatif.words import Changed
 from refold.store.protocol import Store
 
 _UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
@@ -125,6 +127,9 @@ class Comparison:
         self._fired: list[Fired] = []
         self._more = 0
         self._found: _Found | None = None
+        self._changed: dict[
+            int, Parted
+        ] = {}  # facts that the other run would have in other words, by its numbers
         self.origins: dict[
             int, int
         ] = {}  # facts whose event number in the other run is another, by that number
@@ -269,6 +274,9 @@ class Comparison:
         carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
         if isinstance(carried, Parted):
             return carried
+        if isinstance(carried, Changed):
+            self._changed[derived.seq + 1] = carried.parted
+            carried = carried.fact
         try:
             return self._advanced(carried)
         except RefoldError as error:
@@ -344,7 +352,25 @@ class Comparison:
             if apart is not None:
                 apart = Parted("clock", f"a deadline passed: {apart.why}") if clock else apart
                 self._part(apart, group, derived)
+        self._tell_changed(group, derived)
         return self._found is None
+
+    def _tell_changed(self, group: Sequence[Decision], derived: Sequence[Decision]) -> None:
+        """Part the two where somebody is told what the other policy would have had recorded in other words.
+
+        Where they part anyway, because the model is shown it, that is the reason.
+        """
+        if not self._changed:
+            return
+        state, found = self.derived.state, self._found
+        if found is None:
+            told = _told(state, self._changed)
+            if told is not None:
+                self._part(self._changed[told], group, derived)
+        elif found.parted.kind in ("view", "summary"):
+            shown = next((ref.seq for ref in refs(state.window) if ref.seq in self._changed), None)
+            if shown is not None:
+                self._found = replace(found, parted=self._changed[shown])
 
     def _part(
         self, apart: Parted, group: Sequence[Decision], derived: Sequence[Decision], *, stops: bool = False
@@ -369,6 +395,14 @@ class Comparison:
             counted=_until(spent, spend_of(state)) if stops else spent,
             exact=exact,
         )
+
+
+def _told(state: RunState, changed: Mapping[int, Parted]) -> int | None:
+    """The first of these facts that somebody besides the model learns of: who asked for the run, or who is asked in it."""
+    outcome = state.outcome
+    if outcome is not None:
+        return next((seq for seq in (*outcome.parts, outcome.answer) if seq in changed), None)
+    return next(iter(changed)) if state.asked_at is not None else None
 
 
 def _ending(state: RunState) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from refold.reducers.state import RunState
 from refold.reducers.views import summary_text
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.whatif.shown import Parted
+from refold.replay.whatif.words import Changed, answered, returned
 
 Change = Callable[[Policy], Policy]
 """The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
@@ -55,7 +56,7 @@ _ERASED = Parted(
 
 def carried_over(
     fact: Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
-) -> Fact | Parted:
+) -> Fact | Changed | Parted:
     """The fact for the other run; or in what it parts, `unknown` where the record does not tell.
 
     Both states are those before the fact.
@@ -63,8 +64,20 @@ def carried_over(
     old, new = recorded.policy, derived.policy
     if isinstance(fact, RunStarted):
         old, new = fact.policy, change(fact.policy)
-    apart = _numbered(fact, recorded, derived) or _hidden(fact, old, new) or _otherwise(fact, old, new)
-    return apart or _weighed(_addressed(fact, derived, change, registry), old, new)
+    apart = _numbered(fact, recorded, derived)
+    carried = apart or _worded(_addressed(fact, derived, change, registry), derived, old, new)
+    return _weighed(carried, old, new) if isinstance(carried, Fact) else carried
+
+
+def _worded(fact: Fact, derived: RunState, old: Policy, new: Policy) -> Fact | Changed | Parted:
+    """The fact in the words in which the other policy would have had it recorded."""
+    match fact:
+        case ModelResponded(content=Answer() as said) if old.redact != new.redact:
+            return answered(fact, said, new)
+        case ToolReturned(content=Output() as said, cut=False):
+            return returned(fact, said.output, derived, old)
+        case _:
+            return _hidden(fact, old, new) or _otherwise(fact, old, new) or fact
 
 
 def _addressed(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
