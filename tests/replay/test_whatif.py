@@ -287,10 +287,10 @@ DIVERGES = [
         {}, steps("ok"), {"end_of_turn": "continue"}, "end", 2, id="the record ends, the run goes on"
     ),
     pytest.param(
-        {}, steps("12345"), {"tool_output": {"max": 4}}, "output", 1, id="an output that would be cut"
+        {}, steps("12345"), {"tool_output": {"max": 4}}, "output", 2, id="an output that would be cut"
     ),
     pytest.param({"tool_output": {"max": 4}}, steps("12345"), {}, "output", 1, id="an output that was cut"),
-    pytest.param({}, steps("zqx-1234"), {"redact": [r"zqx-\d+"]}, "redaction", 1, id="a secret to hide"),
+    pytest.param({}, steps("zqx-1234"), {"redact": [r"zqx-\d+"]}, "redaction", 2, id="a secret to hide"),
     pytest.param(
         {"redact": [r"zqx-\d+"]}, steps("[REDACTED]"), {}, "redaction", 1, id="a secret that was hidden"
     ),

@@ -245,6 +245,10 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     ]
     more = len(found.fired) - 10 + found.more
     rows += [("", f"and {figures.count(more)} times more")] if more > 0 else []
+    rows += [
+        ("  unseen" if not place else "", f"event {seq}: {why}; nobody was shown it by the end of the record")
+        for place, (seq, why) in enumerate(found.unseen[:10])
+    ]
     if found.prices:
         answers = "1 answer" if found.priced == 1 else f"{figures.count(found.priced)} answers"
         rows += [("  priced", f"{answers} without a price in the record, by {found.prices}")]

@@ -5,7 +5,7 @@ long as both ask the same of the world, the next recorded fact is what the world
 ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,6 @@ from refold.reducers.events import (
     MessageTrimmed,
     RunForked,
     RunResumed,
-    StateDigested,
     kind_of,
 )
 from refold.reducers.folding import advance
@@ -33,13 +32,13 @@ from refold.reducers.guards.duty import FAILED
 from refold.reducers.machine import target
 from refold.reducers.policy import Policy
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import Verdict as Said
-from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
-from refold.replay.whatif.prices import Prices, cost_of, priced
+from refold.replay.whatif.places import place_of
+from refold.replay.whatif.prices import Bill, Prices, priced
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
+from refold.replay.whatif.unseen import Unseen
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, not_judged, spend_of
 from refold.replay.whatif.words import Changed
 from refold.store.protocol import Store
@@ -114,9 +113,7 @@ class Comparison:
         prices: Prices | None = None,
     ) -> None:
         self._run, self._registry = run, registry
-        self._prices = prices
-        self._cost: int | None = None  # of the fact, where only `prices` say it
-        self._priced, self._costs = 0, 0  # of how many answers only they do, and what these cost
+        self._bill = Bill(prices)
         self._counted, self._spent = shared, Spend()  # the prefix that another run counts, and what it cost
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self.recorded, self.derived = Side(NEW), Side(NEW)
@@ -127,9 +124,7 @@ class Comparison:
         self._fired: list[Fired] = []
         self._more = 0
         self._found: _Found | None = None
-        self._changed: dict[
-            int, Parted
-        ] = {}  # facts that the other run would have in other words, by its numbers
+        self._unseen = Unseen()
         self.origins: dict[
             int, int
         ] = {}  # facts whose event number in the other run is another, by that number
@@ -184,8 +179,9 @@ class Comparison:
             fired=tuple(self._fired),
             more=self._more,
             unknown=not_judged(one, other),
-            prices=self._prices.name if self._prices else "",
-            priced=self._priced,
+            prices=self._bill.name,
+            priced=self._bill.answers,
+            unseen=self._unseen.listed(self.origins, MOST) if found is None else (),
         )
         return told if found is None else self._parted(told, found)
 
@@ -217,7 +213,7 @@ class Comparison:
         if fact is None:
             return
         self._fact, self._group = None, []
-        self._cost = None if self._prices is None else cost_of(fact, self.recorded.state, self._prices)
+        self._bill.look(fact, self.recorded.state)
         if self._found is not None:
             self._follow_all(fact, group)
         elif self._reaches(fact):
@@ -270,12 +266,12 @@ class Comparison:
         if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
             return ()
         cut = cut_off(recorded, derived, reached(fact), fact)
-        fact = priced(fact, self._cost)
+        fact = priced(fact, self._bill.cost)
         carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
         if isinstance(carried, Parted):
             return carried
         if isinstance(carried, Changed):
-            self._changed[derived.seq + 1] = carried.parted
+            self._unseen.add(derived.seq + 1, carried.parted)
             carried = carried.fact
         try:
             return self._advanced(carried)
@@ -308,8 +304,7 @@ class Comparison:
             self._more += 1
 
     def _follow_all(self, fact: Fact, group: Sequence[Decision]) -> None:
-        if self._cost is not None:
-            self._priced, self._costs = self._priced + 1, self._costs + self._cost
+        self._bill.add()
         for place, event in enumerate((fact, *group)):
             self._follow(self._fact_seq + place, event)
 
@@ -324,10 +319,7 @@ class Comparison:
 
     def _spend(self) -> Spend:
         """What the recorded run has used up, as far as it can be priced."""
-        spent = spend_of(self.recorded.state)
-        return replace(
-            spent, cost_nanousd=spent.cost_nanousd + self._costs, unpriced=spent.unpriced - self._priced
-        )
+        return self._bill.charged(spend_of(self.recorded.state))
 
     def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
         """Whether the two are still one for the world."""
@@ -350,32 +342,18 @@ class Comparison:
         else:
             apart = parted(self.recorded, self.derived, self._windows)
             if apart is not None:
+                apart = self._unseen.reason(other, apart)
                 apart = Parted("clock", f"a deadline passed: {apart.why}") if clock else apart
                 self._part(apart, group, derived)
-        self._tell_changed(group, derived)
+        told = self._unseen.told(other)
+        if self._found is None and told is not None:
+            self._part(told, group, derived)
         return self._found is None
-
-    def _tell_changed(self, group: Sequence[Decision], derived: Sequence[Decision]) -> None:
-        """Part the two where somebody is told what the other policy would have had recorded in other words.
-
-        Where they part anyway, because the model is shown it, that is the reason.
-        """
-        if not self._changed:
-            return
-        state, found = self.derived.state, self._found
-        if found is None:
-            told = _told(state, self._changed)
-            if told is not None:
-                self._part(self._changed[told], group, derived)
-        elif found.parted.kind in ("view", "summary"):
-            shown = next((ref.seq for ref in refs(state.window) if ref.seq in self._changed), None)
-            if shown is not None:
-                self._found = replace(found, parted=self._changed[shown])
 
     def _part(
         self, apart: Parted, group: Sequence[Decision], derived: Sequence[Decision], *, stops: bool = False
     ) -> None:
-        place, recorded, other = _pair(group, derived)
+        place, recorded, other = place_of(group, derived)
         state = self.derived.state
         verdict = (
             Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
@@ -397,14 +375,6 @@ class Comparison:
         )
 
 
-def _told(state: RunState, changed: Mapping[int, Parted]) -> int | None:
-    """The first of these facts that somebody besides the model learns of: who asked for the run, or who is asked in it."""
-    outcome = state.outcome
-    if outcome is not None:
-        return next((seq for seq in (*outcome.parts, outcome.answer) if seq in changed), None)
-    return next(iter(changed)) if state.asked_at is not None else None
-
-
 def _ending(state: RunState) -> tuple[str, ...]:
     outcome = state.outcome
     fallback = state.policy.fallback if outcome and outcome.source == "fallback" else None
@@ -419,24 +389,3 @@ def _ending(state: RunState) -> tuple[str, ...]:
 def _until(spent: Spend, other: Spend) -> Spend:
     """What was spent, with the time that had passed in the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
-
-
-def _pair(group: Sequence[Decision], derived: Sequence[Decision]) -> tuple[int, str | None, str | None]:
-    """Where the recorded decisions part from the derived ones, counted from 1 after the fact, and the two that do.
-
-    What is only written down parts nothing: digests, and warnings.
-    """
-    one = [(place, decision) for place, decision in enumerate(group, 1) if not _silent(decision)]
-    other = [decision for decision in derived if not _silent(decision)]
-    same = 0
-    while same < min(len(one), len(other)) and one[same][1] == other[same]:
-        same += 1
-    recorded = one[same] if same < len(one) else None
-    text = encoded(other[same]).decode() if same < len(other) else None
-    return (recorded[0] if recorded else 0), (encoded(recorded[1]).decode() if recorded else None), text
-
-
-def _silent(decision: Decision) -> bool:
-    return isinstance(decision, StateDigested) or (
-        isinstance(decision, GuardTripped) and decision.verdict is Said.WARN
-    )

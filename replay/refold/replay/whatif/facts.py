@@ -43,7 +43,7 @@ from refold.reducers.state import RunState
 from refold.reducers.views import summary_text
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.whatif.shown import Parted
-from refold.replay.whatif.words import Changed, answered, returned
+from refold.replay.whatif.words import HIDDEN, UNHIDDEN, Changed, answered, returned
 
 Change = Callable[[Policy], Policy]
 """The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
@@ -111,14 +111,11 @@ def _hidden(fact: Fact, old: Policy, new: Policy) -> Parted | None:
     if getattr(fact, "content", None) is None:
         return _ERASED
     redactor = Redactor(patterns=new.redact, known=False)
-    looser = not set(old.redact) <= set(new.redact)
     for text in _texts(fact):
-        if looser and REDACTED in text:
-            return Parted("redaction", "what was hidden here might have been recorded, and shown")
-        if redactor.text(text) != text:
-            return Parted(
-                "redaction", "something here would have been hidden from the log, and from the model"
-            )
+        if REDACTED in text:
+            return UNHIDDEN
+        if redactor.text(text) != text or redactor.json(text) != text:
+            return HIDDEN
     if isinstance(fact, ToolReturned) and fact.cut:
         return Parted(
             "redaction", "the output was cut, and what would have been hidden of the whole is not known"

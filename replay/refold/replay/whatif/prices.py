@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from refold.reducers.events import Fact, ModelResponded, SummaryReturned
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
+from refold.replay.whatif.verdict import Spend
 
 _PER_TOKEN = 10
 """No token has more characters than that on average: where more was written than so many for each, not all were counted."""
@@ -57,6 +58,29 @@ def priced(fact: Fact, cost: int | None) -> Fact:
     """The fact as it would be if this was known of it."""
     known = cost is not None and isinstance(fact, ModelResponded | SummaryReturned)
     return replace(fact, cost_nanousd=cost) if known else fact
+
+
+class Bill:
+    """What the recorded run spent that has a price only in `prices`: for so many `answers`; `cost` is that of the fact at hand."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self._prices, self.name = prices, prices.name if prices else ""
+        self.cost: int | None = None
+        self.answers = self._sum = 0
+
+    def look(self, fact: Fact, state: RunState) -> None:
+        """Look up what the next fact costs; `state` is the recorded run's before it."""
+        self.cost = None if self._prices is None else cost_of(fact, state, self._prices)
+
+    def add(self) -> None:
+        """That fact happened."""
+        if self.cost is not None:
+            self.answers, self._sum = self.answers + 1, self._sum + self.cost
+
+    def charged(self, spent: Spend) -> Spend:
+        """What the recorded run spent, with that."""
+        cost, unpriced = spent.cost_nanousd + self._sum, spent.unpriced - self.answers
+        return replace(spent, cost_nanousd=cost, unpriced=unpriced)
 
 
 def _counted(fact: ModelResponded | SummaryReturned) -> bool:

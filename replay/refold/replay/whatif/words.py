@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from refold.reducers import composing
 from refold.reducers.events import Answer, Fact, ModelResponded, ToolReturned
+from refold.reducers.knobs import ToolOutput
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy, text_of
@@ -25,8 +26,8 @@ from refold.replay.whatif.shown import Parted
 _SALT = b"otherwise"  # so that no digest of it is one of the record
 _FILLED = (ToolError.RAISED, ToolError.BAD_ARGUMENTS)
 _PROBLEM = "{problem}"
-_UNHIDDEN = Parted("redaction", "what was hidden here might have been hidden otherwise, or shown")
-_HIDDEN = Parted("redaction", "something here would have been hidden from the log, and from the model")
+UNHIDDEN = Parted("redaction", "what was hidden here might have been hidden otherwise, or shown")
+HIDDEN = Parted("redaction", "something here would have been hidden from the log, and from the model")
 
 
 class Changed(NamedTuple):
@@ -37,17 +38,16 @@ class Changed(NamedTuple):
 
 
 def answered(fact: ModelResponded, said: Answer, new: Policy) -> Fact | Changed | Parted:
-    """An answer with what the other policy's patterns hide of it. Calls with other arguments are other calls."""
+    """An answer with what the other policy's patterns hide of it. Calls of other names and arguments are other calls."""
     redactor = Redactor(patterns=new.redact, known=False)
-    words = (said.text, said.reasoning, *said.arguments)
-    hidden = tuple(map(redactor.text, words))
-    if any(REDACTED in text for text in words):
-        return _UNHIDDEN
-    if hidden == words:
-        return fact
-    if hidden[2:] != said.arguments:
-        return _HIDDEN
-    return Changed(_hiding(fact, replace(said, text=hidden[0], reasoning=hidden[1]), new), _HIDDEN)
+    names = (fact.stop_raw, *(call.name for call in fact.calls))
+    if any(REDACTED in text for text in (said.text, said.reasoning, *said.arguments, *names)):
+        return UNHIDDEN
+    asked = (*map(redactor.json, said.arguments), *map(redactor.text, names))
+    if asked != (*said.arguments, *names):
+        return HIDDEN
+    hidden = replace(said, text=redactor.text(said.text), reasoning=redactor.text(said.reasoning))
+    return fact if hidden == said else Changed(_hiding(fact, hidden, new), HIDDEN)
 
 
 def _hiding(fact: ModelResponded, said: Answer, new: Policy) -> ModelResponded:
@@ -72,26 +72,18 @@ def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) ->
     said = _said(fact.error, output, old, new)
     if isinstance(said, Parted):
         return said
-    name = next(call.name for call in derived.batch.calls if call.id == fact.call) if derived.batch else ""
-    sha256 = fact.content.sha256 if fact.content else ""
-    made = composing.returned(
-        derived, replace(fact, size=0), said, name, sha256 if said == output else "", _SALT
-    )
-    assert made.content is not None
-    if made.content.output == output:
-        return fact
-    return Changed(made, _cut(fact, new) if said == output else _otherwise(fact, old, new))
-
-
-def _cut(fact: ToolReturned, new: Policy) -> Parted:
-    cap = new.tool_output
-    assert cap is not None
+    cap = new.tool_output or ToolOutput(max=None)
     length = fact.size if cap.unit == "bytes" else fact.chars
-    return Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
-
-
-def _otherwise(fact: ToolReturned, old: Policy, new: Policy) -> Parted:
-    return _HIDDEN if old.redact != new.redact else _worded(fact.error)
+    if said == output and (cap.max is None or length <= cap.max):
+        return fact
+    calls = derived.batch.calls if derived.batch else ()
+    tool = next((call.name for call in calls if call.id == fact.call), "")
+    made = composing.returned(derived, replace(fact, size=0), said, tool, "", _SALT)
+    if said == output:
+        return Changed(
+            made, Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
+        )
+    return Changed(made, HIDDEN if old.redact != new.redact else _worded(fact.error))
 
 
 def _said(error: ToolError | None, output: str, old: Policy, new: Policy) -> str | Parted:
@@ -99,7 +91,7 @@ def _said(error: ToolError | None, output: str, old: Policy, new: Policy) -> str
     hides = old.redact != new.redact
     redactor = Redactor(patterns=new.redact, known=False)
     if hides and REDACTED in output:
-        return _UNHIDDEN
+        return UNHIDDEN
     if error is None:
         return redactor.text(output) if hides else output
     templates = _templates(error, old, new)
@@ -111,7 +103,7 @@ def _said(error: ToolError | None, output: str, old: Policy, new: Policy) -> str
     said = found.pop() if len(found) == 1 else None
     # What stands in the error's own words is not hidden, and what was beyond them is not known.
     if said is None or redactor.text(said) != said:
-        return _HIDDEN if hides else _worded(error)
+        return HIDDEN if hides else _worded(error)
     return said
 
 
