@@ -116,6 +116,14 @@ def out_of_time(run: Scenario) -> None:
     run.result("c1", "cut off", error=ToolError.CANCELLED)
 
 
+def cancelled_and_down(run: Scenario) -> None:
+    """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles it."""
+    run.answer("", ("look", "{}"))
+    run.cancel(after=1)
+    run.resume(downtime=5)
+    run.result("c1", "cut off", error=ToolError.CANCELLED)
+
+
 def summed_up(run: Scenario) -> None:
     for _ in range(3):
         run.step()
@@ -169,6 +177,12 @@ AGREES = [
     ),
     pytest.param(
         {"retry": ONCE}, failed_once, {"retry": {**ONCE, "attempts": 2}}, id="an attempt that was enough"
+    ),
+    pytest.param(
+        {},
+        cancelled_and_down,
+        {"limits": [{"type": "time", "value": 4}]},
+        id="a deadline while what was under way is brought to an end",
     ),
     pytest.param(
         {"guards": [{"guard": "tool_cap", "tools": ["look"], "max": 1}]},

@@ -43,7 +43,8 @@ def cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = 
     `fact` is what came then.
     """
     was, would = _deadline(recorded), _deadline(derived)
-    if was == would:
+    stopped = recorded.stopping is not None and derived.stopping is not None
+    if was == would or stopped:  # what is under way is being brought to an end already
         return None
     if would is not None and at > would:
         return Parted("cut_off", f"what was under way would have been cut off {seconds(at - would)} earlier")
