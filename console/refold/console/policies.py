@@ -84,7 +84,7 @@ def contents(path: Path) -> bytes:
         raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
     if len(data) > _LARGEST:
         raise PolicyFileError(
-            str(path), f"is larger than {_LARGEST} bytes, too large for a file of this kind"
+            str(path), f"is larger than {_LARGEST} bytes, too large for a policy, or prices"
         )
     return data
 
