@@ -116,6 +116,10 @@ def out_of_time(run: Scenario) -> None:
     run.result("c1", "cut off", error=ToolError.CANCELLED)
 
 
+def taken_for_an_overflow(run: Scenario) -> None:
+    run.fail(FailureClass.TIMEOUT, message="it took too long", after=5)
+
+
 def cancelled_and_down(run: Scenario) -> None:
     """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles it."""
     run.answer("", ("look", "{}"))
@@ -319,6 +323,14 @@ DIVERGES = [
         "cut_off",
         1,
         id="more time for a call",
+    ),
+    pytest.param(
+        {"limits": [{"type": "time", "value": 5}], "overflow": {"patterns": ["took too long"]}},
+        taken_for_an_overflow,
+        {"limits": [], "overflow": {"patterns": ["took too long"]}},
+        "cut_off",
+        1,
+        id="more time for a request whose timeout was taken for an overflow",
     ),
     pytest.param(
         {"limits": [{"type": "time", "value": 5}]},

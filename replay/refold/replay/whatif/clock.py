@@ -68,8 +68,10 @@ def seconds(nanoseconds: int) -> str:
 
 def _timed_out(fact: Fact | None) -> bool:
     match fact:
-        case ModelFailed(failure=FailureClass.TIMEOUT) | ToolReturned(error=ToolError.TIMEOUT):
+        case ToolReturned(error=ToolError.TIMEOUT):
             return True
+        case ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
+            return True  # a policy's pattern takes what it finds for an overflow, a timeout too
         case _:
             return False
 
