@@ -161,6 +161,15 @@ def summing(keep: int) -> Plain:
     return {"history": [{"do": "summarise", "when": {"messages": 7}, "keep_first": 1, "keep_last": keep}]}
 
 
+def reminded(seconds: int) -> Plain:
+    """The model is told of the time limit, in a message of which four characters are left."""
+    return {
+        "limits": [{"type": "time", "value": seconds}],
+        "progress": {"every": 1, "show_limit": True, "before_history": True},
+        "history": [{"do": "trim_messages", "cap": 1}],
+    }
+
+
 AGREES = [
     pytest.param(
         {}, steps("ok"), {"limits": [{"type": "step", "value": 7}]}, id="a limit that is not reached"
@@ -181,6 +190,12 @@ AGREES = [
     ),
     pytest.param(
         {"retry": ONCE}, failed_once, {"retry": {**ONCE, "attempts": 2}}, id="an attempt that was enough"
+    ),
+    pytest.param(
+        reminded(300),
+        steps("ok"),
+        reminded(200),
+        id="other words of the harness, of which no more is shown than what is alike",
     ),
     pytest.param(
         {},
