@@ -58,6 +58,9 @@ NOT_RUN = {
     "docs/tutorial/first-run.md": 2,  # `pip install`, and the embedded model
 }
 
+# Files of data that are no policies: a tool reads the first, a later command of the same document the others.
+NO_POLICIES = ("pyproject.toml", "prices.yaml")
+
 LANGUAGES = {"python", "console", "toml", "yaml", "json", "sql", "text", "mermaid"}
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+) -->\n\Z")
@@ -230,7 +233,7 @@ class Reader:
     def _data(self, block: Block, data: Any) -> None:
         if block.file:
             self._save(block)
-        if block.file != "pyproject.toml":
+        if block.file not in NO_POLICIES:
             parse(data)
 
     def _save(self, block: Block) -> None:

@@ -119,6 +119,18 @@ def out_of_time(run: Scenario) -> None:
     run.result("c1", "cut off", error=ToolError.CANCELLED)
 
 
+def taken_for_an_overflow(run: Scenario) -> None:
+    run.fail(FailureClass.TIMEOUT, message="it took too long", after=5)
+
+
+def cancelled_and_down(run: Scenario) -> None:
+    """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles it."""
+    run.answer("", ("look", "{}"))
+    run.cancel(after=1)
+    run.resume(downtime=5)
+    run.result("c1", "cut off", error=ToolError.CANCELLED)
+
+
 def summed_up(run: Scenario) -> None:
     for _ in range(3):
         run.step()
@@ -152,6 +164,15 @@ def summing(keep: int) -> Plain:
     return {"history": [{"do": "summarise", "when": {"messages": 7}, "keep_first": 1, "keep_last": keep}]}
 
 
+def reminded(seconds: int) -> Plain:
+    """The model is told of the time limit, in a message of which four characters are left."""
+    return {
+        "limits": [{"type": "time", "value": seconds}],
+        "progress": {"every": 1, "show_limit": True, "before_history": True},
+        "history": [{"do": "trim_messages", "cap": 1}],
+    }
+
+
 AGREES = [
     pytest.param(
         {}, steps("ok"), {"limits": [{"type": "step", "value": 7}]}, id="a limit that is not reached"
@@ -172,6 +193,18 @@ AGREES = [
     ),
     pytest.param(
         {"retry": ONCE}, failed_once, {"retry": {**ONCE, "attempts": 2}}, id="an attempt that was enough"
+    ),
+    pytest.param(
+        reminded(300),
+        steps("ok"),
+        reminded(200),
+        id="other words of the harness, of which no more is shown than what is alike",
+    ),
+    pytest.param(
+        {},
+        cancelled_and_down,
+        {"limits": [{"type": "time", "value": 4}]},
+        id="a deadline while what was under way is brought to an end",
     ),
     pytest.param(
         {"guards": [{"guard": "tool_cap", "tools": ["look"], "max": 1}]},
@@ -290,10 +323,10 @@ DIVERGES = [
         {}, steps("ok"), {"end_of_turn": "continue"}, "end", 2, id="the record ends, the run goes on"
     ),
     pytest.param(
-        {}, steps("12345"), {"tool_output": {"max": 4}}, "output", 1, id="an output that would be cut"
+        {}, steps("12345"), {"tool_output": {"max": 4}}, "output", 2, id="an output that would be cut"
     ),
     pytest.param({"tool_output": {"max": 4}}, steps("12345"), {}, "output", 1, id="an output that was cut"),
-    pytest.param({}, steps("zqx-1234"), {"redact": [r"zqx-\d+"]}, "redaction", 1, id="a secret to hide"),
+    pytest.param({}, steps("zqx-1234"), {"redact": [r"zqx-\d+"]}, "redaction", 2, id="a secret to hide"),
     pytest.param(
         {"redact": [r"zqx-\d+"]}, steps("[REDACTED]"), {}, "redaction", 1, id="a secret that was hidden"
     ),
@@ -308,6 +341,14 @@ DIVERGES = [
         "cut_off",
         1,
         id="more time for a call",
+    ),
+    pytest.param(
+        {"limits": [{"type": "time", "value": 5}], "overflow": {"patterns": ["took too long"]}},
+        taken_for_an_overflow,
+        {"limits": [], "overflow": {"patterns": ["took too long"]}},
+        "cut_off",
+        1,
+        id="more time for a request whose timeout was taken for an overflow",
     ),
     pytest.param(
         {"limits": [{"type": "time", "value": 5}]},

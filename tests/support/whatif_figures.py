@@ -14,10 +14,13 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from refold.reducers.parsing import parse
+from refold.reducers.policy import Policy
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
 from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.facts import Change
+from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.totals import Totals, totals_of
 from refold.replay.whatif.verdict import Verdict
 from support.transcripts import FILES, path_of, salts
@@ -43,13 +46,15 @@ HEAD = (
     "not judged",
     "saved tokens",
 )
-_ALL = tuple((name, change) for change in CHANGES for name in PRESETS)
+RULES_ALONE = "only their limits, guards and approvals"
+TABLES = (*CHANGES, RULES_ALONE)
+_ALL = tuple((name, change) for change in TABLES for name in PRESETS)
 
 
 @cache
 def totals() -> Mapping[tuple[str, str], Totals]:
     """The totals of all runs, by preset and change."""
-    policies = {key: parse({"preset": key[0], **CHANGES[key[1]]}) for key in _ALL}
+    policies = {key: _asked(*key) for key in _ALL}
     found = dict.fromkeys(policies, Totals())
     for file in FILES:
         with path_of(file).open("rb") as opened:
@@ -62,6 +67,12 @@ def totals() -> Mapping[tuple[str, str], Totals]:
                 for key, comparison in comparisons.items():
                     found[key] += totals_of(comparison.result())
     return found
+
+
+def _asked(preset: str, change: str) -> Policy | Change:
+    if change == RULES_ALONE:
+        return only(RULES, parse({"preset": preset}))
+    return parse({"preset": preset, **CHANGES[change]})
 
 
 def table(change: str) -> str:
@@ -92,4 +103,4 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 if __name__ == "__main__":
-    print("\n\n".join(f"### {change}\n\n{table(change)}" for change in CHANGES))
+    print("\n\n".join(f"### {change}\n\n{table(change)}" for change in TABLES))

@@ -64,7 +64,7 @@ def _data(path: Path) -> Any:
     if reader is None:
         known = f"a file that ends in {', '.join(READERS)}, or a preset: {', '.join(PRESETS)}"
         raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
-    data = reader(_text(path))
+    data = reader(decoded(path, contents(path)))
     if _lacks_schema(data):
         line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(path.suffix.lower())
         raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
@@ -75,14 +75,22 @@ def _lacks_schema(data: object) -> bool:
     return isinstance(data, dict) and "schema" not in data
 
 
-def _text(path: Path) -> str:
+def contents(path: Path) -> bytes:
+    """The bytes of a small file that people write. Raises `PolicyFileError` if it cannot be read, or is large."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
     if len(data) > _LARGEST:
-        raise PolicyFileError(str(path), f"is larger than {_LARGEST} bytes, too large for a policy")
+        raise PolicyFileError(
+            str(path), f"is larger than {_LARGEST} bytes, too large for a policy, or prices"
+        )
+    return data
+
+
+def decoded(path: Path, data: bytes) -> str:
+    """The text of these bytes. Raises `PolicyFileError` if they are none."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

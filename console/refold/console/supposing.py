@@ -11,6 +11,7 @@ from refold.console.judging import Unjudged, Unreadable
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
 from refold.console.policy_setting import setting
+from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
 from refold.engine.guards import installed_guards
@@ -21,6 +22,7 @@ from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import side_by_side
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import only
+from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
 from refold.store.protocol import Store, UnknownRun
@@ -41,6 +43,7 @@ class WhatIfRequest(msgspec.Struct, frozen=True, kw_only=True):
     settings: Sequence[str]
     everything: bool = False
     only: str | None = None
+    prices: Path | None = None
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +54,11 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summed(msgspec.Struct, frozen=True, kw_only=True):
-    """All the runs under one of the policies, as JSON."""
+    """All the runs under one of the policies, as JSON. `prices` as in `WhatIf`."""
 
     policy: str
     totals: Totals
+    prices: str = ""
 
 
 async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -> int:
@@ -64,16 +68,16 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
     """
     judging.check_choice(request.typed, everything=request.everything)
     registry = installed_guards()
-    asked = policies_of(request, registry)
+    asked, prices = policies_of(request, registry), chosen_prices(request.prices)
     async with places.reading(place) as store:
         named = [await addresses.run_of(store, each) for each in request.typed]
         listed, damage = await judging.all_runs(store) if request.everything else ([], None)
         runs = list(dict.fromkeys([*named, *(run for run, _ in listed)]))
         prefixes = Prefixes()
-        table = _Table(screen, list(asked), alone=len(runs) == 1)
+        table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
         with progress("asking", len(runs)) as step:
             for run in runs:
-                table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes))
+                table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes, prices))
                 step(1)
     if request.everything and not runs:
         note(f"{hostile.line(str(place.path))} has no runs")
@@ -115,12 +119,17 @@ def _then(first: Change, second: Change) -> Change:
 
 
 async def _asked(
-    store: Store, run: str, policies: Sequence[Change], registry: Registry, prefixes: Prefixes
+    store: Store,
+    run: str,
+    policies: Sequence[Change],
+    registry: Registry,
+    prefixes: Prefixes,
+    prices: Prices | None,
 ) -> Sequence[WhatIf] | CannotJudge | Damaged:
     try:
         lineage = await store.lineage(run)
         shared = prefixes.shared(run, lineage)
-        found = await side_by_side(store, run, policies, registry, shared=shared)
+        found = await side_by_side(store, run, policies, registry, shared=shared, prices=prices)
     except (CannotJudge, Damaged) as error:
         return error
     except UnknownRun as error:  # listed, and not one event of it is there
@@ -132,8 +141,8 @@ async def _asked(
 class _Table:
     """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
 
-    def __init__(self, screen: Screen, names: Sequence[str], *, alone: bool) -> None:
-        self._screen, self._names, self._alone = screen, names, alone
+    def __init__(self, screen: Screen, names: Sequence[str], *, alone: bool, prices: str = "") -> None:
+        self._screen, self._names, self._alone, self._prices = screen, names, alone, prices
         self._rows: list[list[str]] = []
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
@@ -159,7 +168,7 @@ class _Table:
     def finish(self) -> None:
         if self._screen.json:
             for name, totals in zip(self._names, self._totals, strict=True):
-                self._screen.document(Summed(policy=name, totals=totals))
+                self._screen.document(Summed(policy=name, totals=totals, prices=self._prices))
             return
         if self._found:
             for name, each in zip(self._names, self._found, strict=True):
@@ -169,6 +178,8 @@ class _Table:
             for name, totals in zip(self._names, self._totals, strict=True):
                 self._screen.say()
                 tell_totals(self._screen, name, totals)
+            if self._prices:
+                self._screen.say(f"what the record has no price of is priced by {self._prices}")
 
     def _tell_rows(self) -> None:
         left_out = set(self._agree) if len(self._rows) > _MANY else set[int]()
@@ -242,6 +253,13 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     ]
     more = len(found.fired) - 10 + found.more
     rows += [("", f"and {figures.count(more)} times more")] if more > 0 else []
+    rows += [
+        ("  unseen" if not place else "", f"event {seq}: {why}; nobody was shown it by the end of the record")
+        for place, (seq, why) in enumerate(found.unseen[:10])
+    ]
+    if found.prices:
+        answers = "1 answer" if found.priced == 1 else f"{figures.count(found.priced)} answers"
+        rows += [("  priced", f"{answers} without a price in the record, by {found.prices}")]
     rows += [("  not judged", each) for each in found.unknown if each != found.why]
     screen.pairs(rows)
 

@@ -2,6 +2,7 @@
 
 from refold.console import addresses, hostile, places
 from refold.console.places import Place
+from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
 from refold.console.supposing import WhatIfRequest, policies_of
 from refold.engine.guards import installed_guards
@@ -16,13 +17,14 @@ _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 async def whatif_view_command(screen: Screen, place: Place, request: WhatIfRequest) -> int:
     """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
     registry = installed_guards()
-    asked = policies_of(request, registry)
+    asked, prices = policies_of(request, registry), chosen_prices(request.prices)
     if len(request.typed) != 1 or len(asked) != 1 or request.everything:
         raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
     ((name, policy),) = asked.items()
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, request.typed[0])
-        found = await hypothesis(store, run, upto or await request_of(store, run), policy, registry)
+        at = upto or await request_of(store, run)
+        found = await hypothesis(store, run, at, policy, registry, prices=prices)
     if screen.json:
         screen.document(found)
     else:

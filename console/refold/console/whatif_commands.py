@@ -25,6 +25,12 @@ Only = Annotated[
         "--only", help="limits,guards,approvals: these rules of --policy, over the run's own policy."
     ),
 ]
+PricesPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices", help="genai-prices, or a file: prices for answers of which the record has none."
+    ),
+]
 
 
 @whatif_app.command("whatif", short_help="Ask what other policies would have decided.")
@@ -37,6 +43,7 @@ def _whatif(
     policy: Policies = None,
     settings: Settings = None,
     only: Only = None,
+    prices: PricesPath = None,
     everything: Everything = False,
     view: Annotated[
         bool, typer.Option("--view", help="Show what the model would have seen there, as a diff.")
@@ -57,6 +64,7 @@ def _whatif(
         settings=settings or [],
         everything=everything,
         only=only,
+        prices=prices and places.expanded(prices),
     )
     command = whatif_view_command if view else whatif_command
     return anyio.run(command, screen_of(context, output), places.store_place(store), request)

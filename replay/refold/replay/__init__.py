@@ -14,12 +14,14 @@ from refold.replay.verification import Problem, Verification, Verifier, verify
 from refold.replay.whatif.comparing import Comparison, side_by_side, whatif
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import only
+from refold.replay.whatif.prices import Answered, Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
 from refold.replay.whatif.view import Hypothesis, NoEvidence, hypothesis
 from refold.replay.why import Opinion, Reasons, why
 
 __all__ = [
+    "Answered",
     "Audit",
     "Auditor",
     "Blame",
@@ -36,6 +38,7 @@ __all__ = [
     "Opinion",
     "Parting",
     "Prefixes",
+    "Prices",
     "Problem",
     "Reasons",
     "Spend",

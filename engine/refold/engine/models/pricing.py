@@ -2,13 +2,19 @@
 
 The address decides whose prices hold, never the model's name alone: `gpt-5-mini` behind an address of
 your own costs whatever you pay for it, which nobody but you knows. The price lists are those of the
-installed `genai-prices`; nothing is downloaded.
+installed `genai-prices`; nothing is downloaded. Of what was recorded without an address the lists are asked by name, where
+somebody wants to know what it would have cost.
 """
 
-from datetime import datetime
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
+from refold.reducers.errors import WrongUse
+from refold.reducers.messages import Usage as Counted
 from refold.reducers.numbers import NANO
 
 if TYPE_CHECKING:
@@ -34,7 +40,40 @@ def cost_nanousd(
     `address` is the API's base URL. `at` is when it was asked (some prices depend on the hour; None is
     now). `context` is what else a price may hang on, such as the service tier that answered.
     """
-    price = _price(usage, model, address, at, context)
+    price = _price(usage, model, {"provider_api_url": address}, at, context)
+    return None if price is None else _nano(price.total_price)
+
+
+def list_name() -> str:
+    """Which price lists are installed, with their version. Raises `WrongUse` where none are."""
+    if importlib.util.find_spec("genai_prices") is None:
+        raise WrongUse("price lists need the package genai-prices: pip install 'refold[models]'")
+    return f"genai-prices {importlib.metadata.version('genai-prices')}"
+
+
+def listed_nanousd(counted: Counted, model: str, address: str, at: int) -> int | None:
+    """What an answer of so many tokens costs by the lists, in nano-dollars, half up; None if they don't say.
+
+    `address` is the API's base URL. Where nobody knows it ("") the name decides, `vendor:model` and `vendor/model` by that
+    vendor's prices. `at` is when it was asked, nanoseconds since the epoch, 0 for now.
+    """
+    from genai_prices.types import Usage
+
+    usage = Usage(
+        input_tokens=counted.input,
+        output_tokens=counted.output,
+        cache_read_tokens=counted.cache_read,
+        cache_write_tokens=counted.cache_write,
+    )
+    when = datetime.fromtimestamp(at / NANO, UTC) if at else None
+    if address:
+        names = dict.fromkeys((model, model.partition(":")[2] or model))
+        asked = [(name, {"provider_api_url": address}) for name in names]
+    else:
+        vendor, _, name = model.replace(":", "/", 1).rpartition("/")
+        asked = [(name, {"provider_id": vendor} if vendor else {})]
+    found = (_price(usage, name, whose, when) for name, whose in asked)
+    price = next((price for price in found if price is not None), None)
     return None if price is None else _nano(price.total_price)
 
 
@@ -42,23 +81,21 @@ def context_window(model: str, address: str) -> int | None:
     """The tokens that `model` at the API's base URL holds, as the price lists say; None if they don't."""
     from genai_prices.types import Usage
 
-    price = _price(Usage(), model, address)
+    price = _price(Usage(), model, {"provider_api_url": address})
     return None if price is None else price.model.context_window
 
 
 def _price(
     usage: "AbstractUsage",
     model: str,
-    address: str,
+    whose: Mapping[str, Any],
     at: datetime | None = None,
     context: dict[str, Any] | None = None,
 ) -> "PriceCalculation | None":
     from genai_prices import calc_price
 
     try:
-        return calc_price(
-            usage, model, provider_api_url=address, genai_request_timestamp=at, price_context=context
-        )
+        return calc_price(usage, model, **whose, genai_request_timestamp=at, price_context=context)
     except (LookupError, ValueError):  # unknown model or address; counts that contradict each other
         return None
 

@@ -43,7 +43,8 @@ def cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = 
     `fact` is what came then.
     """
     was, would = _deadline(recorded), _deadline(derived)
-    if was == would:
+    stopped = recorded.stopping is not None and derived.stopping is not None
+    if was == would or stopped:  # what is under way is being brought to an end already
         return None
     if would is not None and at > would:
         return Parted("cut_off", f"what was under way would have been cut off {seconds(at - would)} earlier")
@@ -67,8 +68,10 @@ def seconds(nanoseconds: int) -> str:
 
 def _timed_out(fact: Fact | None) -> bool:
     match fact:
-        case ModelFailed(failure=FailureClass.TIMEOUT) | ToolReturned(error=ToolError.TIMEOUT):
+        case ToolReturned(error=ToolError.TIMEOUT):
             return True
+        case ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
+            return True  # a policy's pattern takes what it finds for an overflow, a timeout too
         case _:
             return False
 

@@ -23,7 +23,6 @@ from refold.reducers.events import (
     MessageTrimmed,
     RunForked,
     RunResumed,
-    StateDigested,
     kind_of,
 )
 from refold.reducers.folding import advance
@@ -32,26 +31,37 @@ from refold.reducers.guards.duty import FAILED
 from refold.reducers.machine import target
 from refold.reducers.policy import Policy
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import Verdict as Said
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.found import Found, proven
+from refold.replay.whatif.places import place_of
+from refold.replay.whatif.prices import Bill, Prices, priced
 from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
 from refold.replay.whatif.unsaid import Doubt, Unsaid
+from refold.replay.whatif.unseen import Unseen
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, spend_of
+from refold.replay.whatif.words import Changed
 from refold.store.protocol import Store
 
 _UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
 _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
 
 
-async def whatif(store: Store, run: str, policy: Policy | Change, registry: Registry = BUILTIN) -> WhatIf:
+async def whatif(
+    store: Store,
+    run: str,
+    policy: Policy | Change,
+    registry: Registry = BUILTIN,
+    *,
+    prices: Prices | None = None,
+) -> WhatIf:
     """What another policy would have decided over a run's facts. A function changes whatever policy was in force.
 
-    Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that are not known here.
+    `prices` are for answers of which the record has none. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that
+    are not known here.
     """
-    (found,) = await side_by_side(store, run, (policy,), registry)
+    (found,) = await side_by_side(store, run, (policy,), registry, prices=prices)
     return found
 
 
@@ -62,12 +72,13 @@ async def side_by_side(
     registry: Registry = BUILTIN,
     *,
     shared: int = 0,
+    prices: Prices | None = None,
 ) -> tuple[WhatIf, ...]:
     """`whatif` of several policies, in their order; the log is read once. Raises as that.
 
     The events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
     """
-    comparisons = [Comparison(run, policy, registry, shared=shared) for policy in policies]
+    comparisons = [Comparison(run, policy, registry, shared=shared, prices=prices) for policy in policies]
     async for stored in stored_events(store, run):
         event = event_of(stored)
         for comparison in comparisons:
@@ -79,9 +90,16 @@ class Comparison:
     """Takes a recorded run's events in order, and follows both runs until they part."""
 
     def __init__(
-        self, run: str, policy: Policy | Change, registry: Registry = BUILTIN, *, shared: int = 0
+        self,
+        run: str,
+        policy: Policy | Change,
+        registry: Registry = BUILTIN,
+        *,
+        shared: int = 0,
+        prices: Prices | None = None,
     ) -> None:
         self._run, self._registry = run, registry
+        self._bill = Bill(prices)
         self._counted, self._spent = shared, Spend()  # the prefix that another run counts, and what it cost
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self.recorded, self.derived = Side(NEW), Side(NEW)
@@ -93,6 +111,7 @@ class Comparison:
         self._fired: list[Fired] = []
         self._more = 0
         self._found: Found | None = None
+        self._unseen = Unseen()
         self.origins: dict[
             int, int
         ] = {}  # facts whose event number in the other run is another, by that number
@@ -151,6 +170,9 @@ class Comparison:
             fired=tuple(fired for fired in self._fired if not doubted or fired.fact <= shared),
             more=0 if doubted else self._more,
             unknown=tuple(dict.fromkeys(doubt.why for doubt in self._doubts())),
+            prices=self._bill.name,
+            priced=self._bill.answers,
+            unseen=self._unseen.listed(self.origins, MOST) if found is None else (),
         )
         return told if found is None else self._parted(told, found)
 
@@ -167,7 +189,7 @@ class Comparison:
             told = replace(told, agent_state=str(end), code=stopping.code)
         saved = again = Spend()
         if found.verdict is Verdict.STOPS:
-            saved, again = spend_of(self.recorded.state) - found.counted, self._spent - found.counted
+            saved, again = self._spend() - found.counted, self._spent - found.counted
         return replace(
             told,
             seq=found.seq,
@@ -188,6 +210,7 @@ class Comparison:
         if fact is None:
             return
         self._fact, self._group = None, []
+        self._bill.look(fact, self.recorded.state)
         if self._found is not None:
             self._follow_all(fact, group)
         elif self._reaches(fact):
@@ -217,7 +240,7 @@ class Comparison:
             or (found.exact and not isinstance(fact, RunResumed))
         ):
             return
-        spent = _until(spend_of(self.recorded.state), found.counted)
+        spent = _until(self._spend(), found.counted)
         self._found = replace(found, counted=spent, exact=False)
 
     def _reaches(self, fact: Fact) -> bool:
@@ -243,9 +266,13 @@ class Comparison:
         if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
             return ()
         cut = cut_off(recorded, derived, reached(fact), fact)
+        fact = priced(fact, self._bill.cost)
         carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
         if isinstance(carried, Parted):
             return carried
+        if isinstance(carried, Changed):
+            self._unseen.add(derived.seq + 1, carried.parted)
+            carried = carried.fact
         try:
             return self._advanced(carried)
         except RefoldError as error:
@@ -277,6 +304,7 @@ class Comparison:
             self._more += 1
 
     def _follow_all(self, fact: Fact, group: Sequence[Decision]) -> None:
+        self._bill.add()
         for place, event in enumerate((fact, *group)):
             self._follow(self._fact_seq + place, event)
 
@@ -287,7 +315,11 @@ class Comparison:
             raise DamagedLog(self._run, seq, str(error)) from error
         # A fork takes back what was asked at its place: its own spending begins behind that.
         if seq == self._counted or (seq == self._counted + 1 and isinstance(event, RunForked)):
-            self._spent = spend_of(self.recorded.state)
+            self._spent = self._spend()
+
+    def _spend(self) -> Spend:
+        """What the recorded run has used up, as far as it can be priced."""
+        return self._bill.charged(spend_of(self.recorded.state))
 
     def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
         """Whether the two are still one for the world."""
@@ -310,21 +342,25 @@ class Comparison:
         else:
             apart = parted(self.recorded, self.derived, self._windows)
             if apart is not None:
+                apart = self._unseen.reason(other, apart)
                 apart = Parted("clock", f"a deadline passed: {apart.why}") if clock else apart
                 self._part(apart, group, derived)
+        told = self._unseen.told(other)
+        if self._found is None and told is not None:
+            self._part(told, group, derived)
         return self._found is None
 
     def _part(
         self, apart: Parted, group: Sequence[Decision], derived: Sequence[Decision], *, stops: bool = False
     ) -> None:
-        place, recorded, other = _pair(group, derived)
+        place, recorded, other = place_of(group, derived)
         state = self.derived.state
         verdict = (
             Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
         )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
-        spent = spend_of(state if exact else self.recorded.state)
+        spent = spend_of(state) if exact else self._spend()
         self._found = Found(
             verdict=verdict,
             fact=self._fact_seq,
@@ -353,24 +389,3 @@ def _ending(state: RunState) -> tuple[str, ...]:
 def _until(spent: Spend, other: Spend) -> Spend:
     """What was spent, with the time that had passed in the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
-
-
-def _pair(group: Sequence[Decision], derived: Sequence[Decision]) -> tuple[int, str | None, str | None]:
-    """Where the recorded decisions part from the derived ones, counted from 1 after the fact, and the two that do.
-
-    What is only written down parts nothing: digests, and warnings.
-    """
-    one = [(place, decision) for place, decision in enumerate(group, 1) if not _silent(decision)]
-    other = [decision for decision in derived if not _silent(decision)]
-    same = 0
-    while same < min(len(one), len(other)) and one[same][1] == other[same]:
-        same += 1
-    recorded = one[same] if same < len(one) else None
-    text = encoded(other[same]).decode() if same < len(other) else None
-    return (recorded[0] if recorded else 0), (encoded(recorded[1]).decode() if recorded else None), text
-
-
-def _silent(decision: Decision) -> bool:
-    return isinstance(decision, StateDigested) or (
-        isinstance(decision, GuardTripped) and decision.verdict is Said.WARN
-    )

@@ -44,6 +44,7 @@ from refold.reducers.state import RunState
 from refold.reducers.views import summary_text
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.whatif.shown import Parted
+from refold.replay.whatif.words import HIDDEN, UNHIDDEN, Changed, answered, returned
 
 Change = Callable[[Policy], Policy]
 """The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
@@ -56,7 +57,7 @@ _ERASED = Parted(
 
 def carried_over(
     fact: Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
-) -> Fact | Parted:
+) -> Fact | Changed | Parted:
     """The fact for the other run; or in what it parts, `unknown` where the record does not tell.
 
     Both states are those before the fact.
@@ -65,10 +66,22 @@ def carried_over(
     if isinstance(fact, RunStarted):
         old, new = fact.policy, change(fact.policy)
     try:
-        apart = _numbered(fact, recorded, derived) or _hidden(fact, old, new) or _otherwise(fact, old, new)
-        return apart or _weighed(_addressed(fact, derived, change, registry), old, new)
+        apart = _numbered(fact, recorded, derived)
+        carried = apart or _worded(_addressed(fact, derived, change, registry), derived, old, new)
+        return _weighed(carried, old, new) if isinstance(carried, Fact) else carried
     except PolicyError as error:  # of a policy that nobody has checked: it came with the log
         return Parted("unknown", f"a pattern is not searched for: {error}")
+
+
+def _worded(fact: Fact, derived: RunState, old: Policy, new: Policy) -> Fact | Changed | Parted:
+    """The fact in the words in which the other policy would have had it recorded."""
+    match fact:
+        case ModelResponded(content=Answer() as said) if old.redact != new.redact:
+            return answered(fact, said, new)
+        case ToolReturned(content=Output() as said, cut=False):
+            return returned(fact, said.output, derived, old)
+        case _:
+            return _hidden(fact, old, new) or _otherwise(fact, old, new) or fact
 
 
 def _addressed(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
@@ -102,14 +115,11 @@ def _hidden(fact: Fact, old: Policy, new: Policy) -> Parted | None:
     if getattr(fact, "content", None) is None:
         return _ERASED
     redactor = Redactor(patterns=new.redact, known=False)
-    looser = not set(old.redact) <= set(new.redact)
     for text in _texts(fact):
-        if looser and REDACTED in text:
-            return Parted("redaction", "what was hidden here might have been recorded, and shown")
-        if redactor.text(text) != text:
-            return Parted(
-                "redaction", "something here would have been hidden from the log, and from the model"
-            )
+        if REDACTED in text:
+            return UNHIDDEN
+        if redactor.text(text) != text or redactor.json(text) != text:
+            return HIDDEN
     if isinstance(fact, ToolReturned) and fact.cut:
         return Parted(
             "redaction", "the output was cut, and what would have been hidden of the whole is not known"

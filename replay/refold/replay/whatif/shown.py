@@ -52,7 +52,8 @@ class Side:
 
     def looks(self, ref: MessageRef) -> tuple[Any, ...]:
         """What the model sees of a message of the window, as a value that is equal where that is."""
-        policy, words = self.state.policy, (ref.digest, ref.part)
+        policy = self.state.policy
+        words: tuple[Any, ...] = (ref.digest, ref.part)
         framed: tuple[Any, ...] = ()
         if ref.sources:
             # Of a digest the words are made of others' where it is shown: it is alike if it is made alike.
@@ -64,7 +65,12 @@ class Side:
         elif ref.cause == "summary":
             framed = (text_of(policy, ref.cause),)
         shown = ref.shown
-        cuts = () if shown is None else tuple(self._cut(shown.text, shown.values, cut) for cut in shown.cuts)
+        if shown is None:
+            return ref.role, ref.call, words, framed, ()
+        said = self.harness.get(ref.seq)
+        if said is not None and said.content is not None and not ref.sources:
+            words = tuple(_left(said.content.texts[0], cut) for cut in shown.cuts)
+        cuts = tuple(self._cut(shown.text, shown.values, cut) for cut in shown.cuts)
         return ref.role, ref.call, words, framed, cuts
 
     def _cut(self, text: str, values: dict[str, str | int], cut: TextCut) -> tuple[Any, ...]:
@@ -72,6 +78,11 @@ class Side:
             render(text_of(self.state.policy, text), {**values, "removed": cut.removed}) if cut.marker else ""
         )
         return cut.part, cut.head, cut.tail, marker
+
+
+def _left(text: str, cut: TextCut) -> str:
+    """What a cut leaves of words of the harness, which are known on both sides."""
+    return text[: cut.head] + text[max(cut.head, len(text) - cut.tail) :] if cut.part == "text" else text
 
 
 class Windows:

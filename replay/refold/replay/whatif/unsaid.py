@@ -127,6 +127,8 @@ class Unsaid:
         self._unpriced -= begun
         if isinstance(fact, ModelResponded | SummaryReturned) and not self._counted(fact):
             self._uncounted.update(_SCOPES)
+            if fact.cost_nanousd is None:  # a price of part of its tokens is a least
+                self._unpriced.update(_SCOPES)
         self._failed = isinstance(fact, ModelFailed) and self._imported
         if self._failed:  # no source counts what a request took that failed
             self._uncounted.update(_SCOPES)

@@ -69,7 +69,9 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     `exact`: that is so to the token; else something was under way when it stopped, and counts as spent. `fired` are the
     first guards and limits that spoke, `more` counts the others. `unknown` names what could not be judged.
     `shared` is the last event that is counted with another run, of which this one is a fork (0: none), and `again` the
-    part of `saved` that lies before it: see `Totals`.
+    part of `saved` that lies before it: see `Totals`. `prices` names the table that was used where the record has no price,
+    and `priced` counts the answers that it had one for. `unseen` are facts of a run that agrees, by their event and
+    in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
     """
 
     run: str
@@ -94,6 +96,9 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     fired: tuple[Fired, ...] = ()
     more: int = 0
     unknown: tuple[str, ...] = ()
+    prices: str = ""
+    priced: int = 0
+    unseen: tuple[tuple[int, str], ...] = ()
     state: str = ""
 
     @property

@@ -18,6 +18,7 @@ from refold.reducers.window import MessageRef, refs
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.facts import Change
+from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.shown import OF_THE_FACT, Side
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
@@ -74,13 +75,19 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def hypothesis(
-    store: Store, run: str, upto: int, policy: Policy | Change, registry: Registry = BUILTIN
+    store: Store,
+    run: str,
+    upto: int,
+    policy: Policy | Change,
+    registry: Registry = BUILTIN,
+    *,
+    prices: Prices | None = None,
 ) -> Hypothesis:
-    """The request made at event `upto`, as the other policy would have made it, and as it was.
+    """The request made at event `upto`, as the other policy would have made it, and as it was; `prices` as in `whatif`.
 
     Raises `NoEvidence` where the two runs parted before, and as `whatif`.
     """
-    comparison = Comparison(run, policy, registry)
+    comparison = Comparison(run, policy, registry, prices=prices)
     async for stored in stored_events(store, run, upto):
         comparison.take(stored.seq, event_of(stored))
     found = comparison.result()

@@ -1,0 +1,115 @@
+"""`--prices`: what answers cost of which the record has no price, by a file of yours or by installed price lists.
+
+A file has a model's name a line, with US dollars for a million tokens: `gpt-5-mini: {input: 0.25, output: 2}`. It is read as
+policy files are. Which table it was is told by its digest: whoever has the file can ask again.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
+
+from refold.console.policies import READERS, PolicyFileError, contents, decoded
+from refold.console.syntax import BadSyntax
+from refold.reducers.errors import PolicyError
+from refold.reducers.numbers import NANO
+from refold.reducers.refusals import brief, refusal, shown
+from refold.replay.whatif.prices import Answered, Prices
+
+LISTS = "genai-prices"
+_MILLION = 1_000_000
+
+Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, le=_MILLION)]
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens. Of tokens read from or written to a cache without such a price nobody knows the cost."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
+
+
+def chosen_prices(chosen: Path | None) -> Prices | None:
+    """The prices that were asked for: a file, or the installed lists by their name.
+
+    Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` where no lists are installed.
+    """
+    if chosen is None:
+        return None
+    if str(chosen) == LISTS and not chosen.is_file():
+        return _listed()
+    return _of_file(chosen)
+
+
+def _listed() -> Prices:
+    from refold.engine.models.pricing import list_name, listed_nanousd
+
+    def cost(answered: Answered) -> int | None:
+        return listed_nanousd(answered.usage, answered.model, answered.address, answered.at)
+
+    return Prices(list_name(), cost)
+
+
+def _of_file(path: Path) -> Prices:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        known = f"a file that ends in {', '.join(READERS)}, or {LISTS}"
+        raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
+    data = contents(path)
+    try:
+        table = _table(reader(decoded(path, data)))
+    except (PolicyError, BadSyntax) as error:
+        raise PolicyFileError(str(path), brief(str(error))) from error
+    except RecursionError as error:
+        raise PolicyFileError(str(path), "is nested too deeply to be a table of prices") from error
+
+    def cost(answered: Answered) -> int | None:
+        price = table.get(answered.model)
+        return None if price is None else _cost(price, answered)
+
+    return Prices(f"{path} sha256:{hashlib.sha256(data).hexdigest()}", cost)
+
+
+def _table(data: Any) -> Mapping[str, Price]:
+    if not isinstance(data, Mapping) or not data:
+        raise PolicyError(
+            "",
+            f"expected a line for each model, as in `gpt-5-mini: {{input: 0.25, output: 2}}`, got {shown(data)}",
+        )
+    return {
+        str(model): _price(str(model), price)
+        for model, price in cast("Mapping[object, object]", data).items()
+    }
+
+
+def _price(model: str, data: Any) -> Price:
+    if not isinstance(data, Mapping):
+        raise PolicyError(
+            model, f"expected dollars for a million tokens as {{input: …, output: …}}, got {shown(data)}"
+        )
+    try:
+        return msgspec.convert(data, Price)
+    except msgspec.ValidationError as error:
+        raise refusal(error, data, Price, model) from error
+
+
+def _cost(price: Price, answered: Answered) -> int | None:
+    usage = answered.usage
+    charged = (
+        (price.input, usage.input - usage.cache_read - usage.cache_write),
+        (price.cache_read, usage.cache_read),
+        (price.cache_write, usage.cache_write),
+        (price.output, usage.output),
+    )
+    cost = Decimal(0)
+    for dollars, tokens in charged:
+        if dollars is None and tokens:
+            return None
+        cost += Decimal(str(dollars or 0)) * tokens
+    return int((cost * NANO / _MILLION).to_integral_value(ROUND_HALF_UP))

@@ -1,0 +1,94 @@
+"""Prices at the time of asking: what an answer cost of which the record has no price. Never a fact, and never written.
+
+Unknown stays unknown: without a count of tokens, or with one that is surely only a part, there is no price. So it is for a
+failed request, of which nobody knows what its provider charged, and for another run that a call started.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.events import Fact, ModelResponded, SummaryReturned
+from refold.reducers.messages import Usage
+from refold.reducers.state import RunState
+from refold.replay.whatif.verdict import Spend
+
+_PER_TOKEN = 10
+"""No token has more characters than that on average: where more was written than so many for each, not all were counted."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a price hangs on: the model that answered, the address it was asked at ("" unknown), when, and its tokens.
+
+    `at` is nanoseconds since the epoch, 0 where nobody says.
+    """
+
+    model: str
+    address: str
+    at: int
+    usage: Usage
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """A table of prices. `name` says which, and which version of it; `cost` is nano-dollars, None where it has no price."""
+
+    name: str
+    cost: Callable[[Answered], int | None]
+
+
+def cost_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
+    """What an answer costs that has no price in the record; None for anything else, or if nobody knows.
+
+    `state` is the run's before the fact.
+    """
+    if not isinstance(fact, ModelResponded | SummaryReturned) or fact.cost_nanousd is not None:
+        return None
+    asked = state.request.model if state.request is not None else ""
+    answered = Answered(
+        model=fact.model or asked or state.setup.model,
+        address=state.setup.address,
+        at=fact.at,
+        usage=fact.usage,
+    )
+    return prices.cost(answered) if answered.model and _counted(fact) else None
+
+
+def priced(fact: Fact, cost: int | None) -> Fact:
+    """The fact as it would be if this was known of it."""
+    known = cost is not None and isinstance(fact, ModelResponded | SummaryReturned)
+    return replace(fact, cost_nanousd=cost) if known else fact
+
+
+class Bill:
+    """What the recorded run spent that has a price only in `prices`: for so many `answers`; `cost` is that of the fact at hand."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self._prices, self.name = prices, prices.name if prices else ""
+        self.cost: int | None = None
+        self.answers = self._sum = 0
+
+    def look(self, fact: Fact, state: RunState) -> None:
+        """Look up what the next fact costs; `state` is the recorded run's before it."""
+        self.cost = None if self._prices is None else cost_of(fact, state, self._prices)
+
+    def add(self) -> None:
+        """That fact happened."""
+        if self.cost is not None:
+            self.answers, self._sum = self.answers + 1, self._sum + self.cost
+
+    def charged(self, spent: Spend) -> Spend:
+        """What the recorded run spent, with that."""
+        cost, unpriced = spent.cost_nanousd + self._sum, spent.unpriced - self.answers
+        return replace(spent, cost_nanousd=cost, unpriced=unpriced)
+
+
+def _counted(fact: ModelResponded | SummaryReturned) -> bool:
+    """Whether all tokens were counted, as far as anybody can tell."""
+    usage = fact.usage
+    if not usage.input or usage.cache_read + usage.cache_write > usage.input:
+        return False
+    written = fact.chars
+    if isinstance(fact, ModelResponded):
+        written += fact.reasoning_chars + sum(call.chars for call in fact.calls)
+    return usage.output * _PER_TOKEN >= written
