@@ -221,7 +221,7 @@ def _parted(path: str, recorded: Any, derived: Any) -> Iterator[tuple[str, Any, 
     if not isinstance(recorded, tuple):
         yield path, recorded, derived
         return
-    ones = cast("tuple[Any, ...]", recorded)
+    ones: tuple[Any, ...] = recorded  # pyright: ignore[reportUnknownVariableType]
     if len(ones) != len(derived):
         yield f"the number of {path}", len(ones), len(derived)
     for place, (one, other) in enumerate(zip(ones, derived, strict=False)):

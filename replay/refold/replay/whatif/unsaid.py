@@ -52,8 +52,7 @@ from refold.reducers.rules.recovering import silent_stream
 from refold.reducers.rules.requesting import request
 from refold.reducers.state import RunState, Watch
 from refold.reducers.usage import deadline
-from refold.reducers.vocabulary import Replay
-from refold.replay.source_words import SOURCE_LABEL
+from refold.reducers.vocabulary import SOURCE_LABEL, Replay
 from refold.replay.whatif.shown import Side
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, UNTIMED
 
