@@ -130,6 +130,13 @@ def test_a_fork_of_it_is_ones_own(refold: Refold, store: Path, imported: str) ->
     assert 0 == refold("verify", "ours", "--store", store).code
 
 
+def test_what_it_says_can_be_erased(refold: Refold, store: Path, imported: str) -> None:
+    """It never goes on, so nothing that it says must stay for that, and nobody could end it first."""
+    ran = refold("erase", f"{imported}@e1", "--why", "a name", "--yes", "--store", store)
+    assert (0, "") == (ran.code, ran.err)
+    assert 0 == refold("verify", imported, "--store", store).code
+
+
 def test_a_run_of_ones_own_cannot_pass_for_imported(
     refold: Refold, store: Path, scripted: Callable[[Sequence[Any]], None]
 ) -> None:

@@ -96,7 +96,7 @@ def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> Non
     run = imported(refold, store, file)["run"]
     assert "CANCELLED" == listed(refold, store)[run]["state"]
     for seq in (1, 5):
-        ran = refold("erase", f"{run}@e{seq}", "--why", "a name", "--store", store)
+        ran = refold("erase", f"{run}@e{seq}", "--why", "a name", "--yes", "--store", store)
         assert 0 == ran.code, ran.err
     again = refold("import", file, "--store", store)
     assert 0 == again.code

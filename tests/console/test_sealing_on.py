@@ -153,9 +153,8 @@ def test_one_bit_hides_no_sealed_event(refold: Refold, twice: Path, key: Path) -
     twice.write_bytes(data.replace(number, bytes.fromhex("d080808003")))
     for words in (["verify", "aa11"], ["verify", "--all"]):
         ran = refold(*words, "--key", f"{key}.pub", "--seal", line, "--store", twice)
-        assert (3, True) == (ran.code, "cannot be read" in ran.out or "events may be hidden" in ran.out), (
-            ran.out
-        )
+        said = ran.out + ran.err
+        assert (3, True) == (ran.code, "cannot be read" in said or "events may be hidden" in said), said
     commands = ("show aa11", "audit aa11", "ls", f"seal --key {key}", "whatif aa11 --policy hermes")
     for command in commands:
         assert 3 == refold(*command.split(), "--store", twice).code, command

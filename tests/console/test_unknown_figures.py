@@ -124,7 +124,7 @@ def test_what_a_source_counted_itself_is_shown(refold: Refold, store: Path) -> N
     refold("import", path_of("swe_agent/gpt4-pydicom-1458.traj"), "--store", store)
     (run,) = runs(refold, store)
     shown = refold("show", run, "--store", store)
-    assert "source  its own totals: 122,612 in, 1,369 out, 12 answers, $1.2672\n" in shown.out
+    assert "source   its own totals: 122,612 in, 1,369 out, 12 answers, $1.2672\n" in shown.out
     told = json.loads(refold("show", run, "--store", store, "-o", "json").out)["source_totals"]
     assert {"tokens_sent": 122612, "tokens_received": 1369, "api_calls": 12, "instance_cost": 1.26719} == told
 

@@ -15,6 +15,7 @@ from refold.console.evidence import changing
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
+from refold.engine.imported import source_of
 from refold.engine.secrets import redactor_of
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -116,7 +117,9 @@ async def _forks(store: Store, event: Stored) -> list[str]:
 
 
 async def _refuse_needed(store: Store, run: str, seq: int) -> None:
-    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on."""
+    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on. An imported one never does."""
+    if await source_of(store, run):
+        return
     state, _ = await state_at(store, run, registry=installed_guards())
     if not state.ended and seq in needed_to_go_on(state):
         raise WrongUse(

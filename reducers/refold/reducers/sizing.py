@@ -6,7 +6,7 @@ would say that no limit was reached: whoever has the words holds the numbers aga
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
