@@ -20,7 +20,7 @@ from refold.replay.exports.otlp import otlp_spans
 from refold.replay.exports.parquet import ParquetFile
 from refold.replay.exports.table import Table
 from refold.replay.exports.trail import Trail, follow
-from refold.replay.timeline import summary
+from refold.replay.summary import summary
 from refold.store.beside import check_free, written_beside
 from refold.store.protocol import Store
 

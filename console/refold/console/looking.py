@@ -19,7 +19,8 @@ from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.reading import NO_GUARDS, event_of
 from refold.replay.source_words import SourceEnd, SourceTotals
-from refold.replay.timeline import CallRow, Summary, Timeline, TurnRow, summary, timeline, turns
+from refold.replay.summary import Summary, summary
+from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _POLL = 0.2  # seconds between two looks at a log that grows

@@ -43,7 +43,8 @@ from refold.reducers.numbers import NANO
 from refold.replay import known
 from refold.replay.exports.ticket_checks import Checks
 from refold.replay.reading import events
-from refold.replay.timeline import Summary, remark
+from refold.replay.summary import Summary
+from refold.replay.timeline import remark
 from refold.store.protocol import Store
 
 MOST_CHARS = 2000
