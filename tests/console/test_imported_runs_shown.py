@@ -9,6 +9,7 @@ import pytest
 
 from console.conftest import Refold
 from console.report.conftest import reported
+from refold.replay.importers.source import Source
 from support.transcripts import path_of
 
 LIMITED = "mini_swe_agent/generated-step-limit.traj.json.zst"
@@ -43,6 +44,30 @@ def limited(refold: Refold, store: Path) -> str:
 def listed(refold: Refold, store: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(refold("ls", "--store", store, "-o", "json").out)
     return found
+
+
+CUT = [
+    "swe_agent/swe-smith-pandas-53856.traj.zst",
+    "openhands/v0-interactions.json.zst",
+    "gemini_cli/two-prompts.json.zst",
+    "inspect/iterative-time-limit.json.zst",
+]
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("part", [0.5, 0.8, 0.95])
+def test_a_record_that_breaks_off_did_not_finish(
+    name: str, part: float, refold: Refold, store: Path, tmp_path: Path
+) -> None:
+    """Whatever the rest of the file says of an end: of a document that was cut nobody has seen how it goes on."""
+    with path_of(name).open("rb") as packed:
+        whole = Source.opened(name, packed).whole()
+    file = tmp_path / name.rpartition("/")[2].removesuffix(".zst")
+    file.write_bytes(whole[: int(len(whole) * part)])
+    assert 1 == refold("import", file, "--store", store).code
+    for row in listed(refold, store):
+        assert "open" == row["source_end"]
+        assert "breaks off" in row["source_says"] or row["unanswered"]
 
 
 def test_how_its_source_ended_a_run_is_told(refold: Refold, store: Path, limited: str) -> None:

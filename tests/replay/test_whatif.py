@@ -196,7 +196,7 @@ AGREES = [
     ),
     pytest.param(
         reminded(300),
-        steps("ok"),
+        steps("ok", after=1),
         reminded(200),
         id="other words of the harness, of which no more is shown than what is alike",
     ),

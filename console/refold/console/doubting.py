@@ -149,7 +149,7 @@ def tell(screen: Screen, place: Place, calls: Sequence[DoubtfulCall]) -> None:
 
 
 def _cells(place: Place, call: DoubtfulCall) -> list[str]:
-    way = f"refold resolve {call.run} {call.call} happened|did-not|unknown{place.option}"
+    way = f"refold resolve {call.run} {call.call} ENDING{place.option}"
     return [
         call.run, call.call, call.tool, figures.clock(call.since), stands(call), way if is_unresolved(call) else ""
     ]  # fmt: skip

@@ -112,7 +112,7 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
         else "cost unknown"
         if answered
         else "",
-        LimitUnit.NANOSECONDS: seconds(max(0, state.at - state.origin.at) + running)
+        LimitUnit.NANOSECONDS: seconds(max(0, state.fact_at - state.origin.at) + running)
         if state.at
         else "time unknown",
     }

@@ -21,7 +21,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import side_by_side
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.only import only
+from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
@@ -104,10 +104,19 @@ def policies_of(request: WhatIfRequest, registry: Registry) -> Mapping[str, Chan
     if request.only is None:
         return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
     kinds = [kind.strip() for kind in request.only.split(",")]
+    for path, policy in chosen.items():
+        _refuse_empty(kinds, path, policy)
     return {
         f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
         for path, policy in chosen.items()
     }
+
+
+def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
+    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no answer."""
+    keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
+    if keys and not any(getattr(policy, key) for key in keys):
+        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
 
 
 def _always(policy: Policy) -> Change:

@@ -30,7 +30,7 @@ def next_words(state: RunState) -> list[str]:
         asked = " ".join(state.approval.calls)
         return [f"approve {run} {asked}", f"reject {run} {asked}", f"approvals {run}"]
     if calls := asked_about(state):
-        return [f"resolve {run} {call} happened|did-not|unknown" for call in calls]
+        return [f"resolve {run} {call} ENDING" for call in calls]
     if state.agent_state is AgentState.WAITING_FOR_INPUT:
         return [f"resume {run} --message TEXT", f"show {run}"]
     return ["worker", f"resume {run}", f"show {run}"]

@@ -44,7 +44,7 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     at = event.at if isinstance(event, Fact) else state.at
     if at < state.at:
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
-    after = MEANINGS[kind](replace(state, seq=state.seq + 1, at=at), event)
+    after = MEANINGS[kind](replace(state, seq=state.seq + 1, at=at, fact_at=at), event)
     if kind in _PUTS_ON_DUTY:
         versions: dict[str, int] = getattr(event, "guards", {})
         after = replace(after, guards=watches(after.policy, registry, after.guards, versions))

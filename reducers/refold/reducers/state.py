@@ -261,7 +261,8 @@ class Watch(_Value, frozen=True, kw_only=True):
 
 
 class RunState(_Value, frozen=True, kw_only=True):
-    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq.
+    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq; `fact_at` is the
+    last fact's instant: what is noted later takes no time of the run.
 
     `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers that the
     next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
@@ -273,6 +274,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     setup: Setup = Setup()
     seq: int = 0
     at: int = 0
+    fact_at: int = 0
     agent_state: AgentState = AgentState.RUNNING
     came_from: AgentState | None = None
     window: Window = Window()

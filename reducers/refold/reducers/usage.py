@@ -45,7 +45,7 @@ def elapsed(limit: TimeLimit, state: RunState) -> int:
     """Nanoseconds since the scope began, or its first response, less the time that is not the agent's."""
     mark = state.mark(limit.scope)
     start = _start(limit, mark)
-    return 0 if start is None else max(0, state.at - start - _credited(limit, state, mark))
+    return 0 if start is None else max(0, state.fact_at - start - _credited(limit, state, mark))
 
 
 def deadline(state: RunState) -> int | None:
@@ -144,7 +144,7 @@ def _start(limit: TimeLimit, mark: Mark) -> int | None:
 
 def _credited(limit: TimeLimit, state: RunState, mark: Mark) -> int:
     now, then = state.spent, mark.spent
-    waiting = state.at - state.asked_at if state.asked_at is not None else 0
+    waiting = state.fact_at - state.asked_at if state.asked_at is not None else 0
     person = now.person_wait + waiting - then.person_wait if limit.credit.person else 0
     down = now.downtime - then.downtime if limit.credit.downtime else 0
     return person + down + _waits(limit.credit.retry, now) - _waits(limit.credit.retry, then)

@@ -195,7 +195,7 @@ class Builder:
             output=usage.output,
             cache_read=usage.cache_read,
             cost=_cost(state),
-            duration=figures.seconds(known.took(max(0, state.at - began))),
+            duration=figures.seconds(known.took(max(0, state.fact_at - began))),
             source_end=self._source_end.end,
             source_says=self._source_end.sentence(unanswered(state)),
             counted=known.counted(usage),

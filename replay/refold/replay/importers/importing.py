@@ -27,6 +27,9 @@ MOST_PROBLEMS = 20
 
 Read = TypeVar("Read")
 
+CUT = frozenset({"cut", "cut_off", "cut_document"})
+"""By these codes importers say that the file breaks off, or cannot be read from somewhere on."""
+
 _NAMED = 5  # runs, in a sentence
 _DATABASE = b"SQLite format 3\0"
 
@@ -122,16 +125,21 @@ class Reading:
 
     def rest(self) -> Iterator[Item]:
         """What is left of the run that is being read; its end is the last."""
-        began = False
+        began, cut = False, ""
         while self._open:
             item = self._pull()
             if item is None or (began and isinstance(item, RunBegan)):
                 self._put_back(item)
                 item = RunEnded(position="", end="unknown", end_source="nothing says so", tally=Tally())
             if isinstance(item, RunEnded):
-                yield from self._cut_off()
+                for cut_off in self._cut_off():
+                    cut = cut_off.problem
+                    yield cut_off
+                item = _broken_off(item, cut) if cut else item
                 self._open = False
                 self._ends.append(item)
+            elif isinstance(item, Unread) and item.code in CUT:
+                cut = item.problem
             yield item
             if isinstance(item, RunBegan):
                 began = True
@@ -186,9 +194,12 @@ class Reading:
         if item is not None:
             self._waiting.appendleft(item)
 
-    def _cut_off(self) -> Iterator[Item]:
+    def _cut_off(self) -> Iterator[Unread]:
         """Of the last run of a file that could not be unpacked to its end: that it could not."""
         following = self._pull()
+        if isinstance(following, Unread) and following.code in CUT:  # some say so behind the run's end
+            yield following
+            return
         self._put_back(following)
         if following is None and self._source.problem:
             yield Unread(position="the end", code="cut_off", problem=self._source.problem)
@@ -208,6 +219,12 @@ class Reading:
             self.found([Problem(beside[0].position, "beside", problem)])
         if self._source.problem and not self._runs:
             self.found([Problem("the end", "cut_off", self._source.problem, unread=True)])
+
+
+def _broken_off(end: RunEnded, problem: str) -> RunEnded:
+    """The end of a run whose record breaks off: whatever the rest of the file says, nobody has seen how it goes on."""
+    said = f"; the rest of it says {end.end}" if end.end != "open" else ""
+    return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{said}")
 
 
 def _last_part(name: str) -> str:

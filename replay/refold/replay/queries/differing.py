@@ -159,7 +159,7 @@ class _Reader:
             tokens=known.tokens(state.spent.usage),
             cost_nanousd=known.cost(state.spent),
             unpriced=state.spent.unpriced,
-            elapsed=known.took(state.at - self._began),
+            elapsed=known.took(state.fact_at - self._began),
             agent_state=str(state.agent_state),
             code=state.outcome.code if state.outcome else None,
         )

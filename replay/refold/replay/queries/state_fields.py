@@ -42,7 +42,7 @@ class FlagField(msgspec.Struct, frozen=True):
 
 
 def _elapsed(state: RunState) -> int:
-    return state.at - state.lineage.at
+    return state.fact_at - state.lineage.at
 
 
 # What may be given back or taken out does not rise: a step after an overflow, messages and tokens of the window.

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers.events import (
+    Annotation,
     ApprovalRequested,
     CallRefused,
     Event,
@@ -176,7 +177,8 @@ class Counter:
             self._names = {call.id: call.name for call in event.calls}
         if stored.run != self._run:  # the log begins, or the fork's own part of it
             self._run, self._began = stored.run, stored.at
-        self._at = stored.at
+        if not isinstance(event, Annotation):
+            self._at = stored.at
         if stored.seq <= self._shared.get(stored.run, 0):
             return
         self._shared[stored.run] = stored.seq

@@ -113,8 +113,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 def spend_of(state: RunState) -> Spend:
     """What a run has used up, all in all."""
-    spent, duration = state.spent, state.at - state.lineage.at
-    waiting = 0 if state.asked_at is None else state.at - state.asked_at
+    spent, duration = state.spent, state.fact_at - state.lineage.at
+    waiting = 0 if state.asked_at is None else state.fact_at - state.asked_at
     return Spend(
         steps=spent.steps,
         input=spent.usage.input,
