@@ -570,7 +570,7 @@ async def test_runs_out_of_order_come_to_an_end(filled: Path) -> None:
         await append(store, "s", records(1))
         await append(store, "t", records(1))
     by_hand(filled, FORGED.replace("1 << 32", "(9 << 32) + 1"))
-    rekeyed(filled, b"\x06\x01\x04\x00\x0f\x01r", b"\x06\x09\x04\x00\x0f\x01r")
+    rekeyed(filled, b"\x0b\x01\x04\x00\x0f\x05r", b"\x0b\x09\x04\x00\x0f\x05r")
     async with await SqliteStore.open(filled, readonly=True) as store:
         with anyio.fail_after(10), pytest.raises(DamagedStore, match="out of order"):
             await listed(store)

@@ -57,17 +57,18 @@ def audit_command(screen: Screen, place: Place, request: AuditRequest) -> int:
     """
     if request.key is not None and request.certificate is None:
         raise WrongUse("--key signs a certificate: name its file with --certificate")
-    files = list(
-        dict.fromkeys(
-            path.resolve() for each in request.typed if is_bundle(path := places.expanded(Path(each)))
-        )
-    )
+    bundles = {
+        each: path.resolve()
+        for each in request.typed
+        if (path := places.file_of(each)) is not None and is_bundle(path)
+    }
+    files = list(dict.fromkeys(bundles.values()))
     many = request.everything or bool(files) or request.certificate is not None
     if not many:
         return anyio.run(_by_name, screen, place, request.typed)
     installed_guards()  # what is wrong with them is said once, and of no run
     key = read_signing_key(request.key) if request.key else None
-    named = [each for each in request.typed if not is_bundle(places.expanded(Path(each)))]
+    named = [each for each in request.typed if each not in bundles]
     sizes: list[tuple[str, int]] = []
     damage: Damaged | None = None
     if named or request.everything or not files:

@@ -44,6 +44,15 @@ def expanded(path: Path) -> Path:
         return path
 
 
+def file_of(typed: str) -> Path | None:
+    """The file that a word may name where it may also name a run: it has a folder or an ending. None: it names a run.
+
+    A bare word is a run's, whatever lies in the folder that somebody happens to stand in.
+    """
+    path = Path(typed)
+    return expanded(path) if path.suffix or len(path.parts) > 1 else None
+
+
 def store_place(asked: Path | None) -> Place:
     """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
     if asked is not None:

@@ -112,13 +112,14 @@ async def verify_command(screen: Screen, place: Place, request: VerifyRequest) -
 
 def _bundles(typed: Sequence[str]) -> dict[str, Path]:
     """Those of the words that name bundles: by what the file begins with, or by their ending if there is no such file."""
-    paths = {each: places.expanded(Path(each)) for each in typed}
+    paths = {each: path for each in typed if (path := places.file_of(each)) is not None}
     return {each: path for each, path in paths.items() if path.suffix == ".zip" or bundles.is_bundle(path)}
 
 
 def _certificates(typed: Sequence[str]) -> dict[str, Path]:
     """Those of the words that name certificates of audits."""
-    return {each: path for each in typed if certificates.named(path := places.expanded(Path(each)))}
+    paths = {each: path for each in typed if (path := places.file_of(each)) is not None}
+    return {each: path for each, path in paths.items() if certificates.named(path)}
 
 
 # --- runs under seals

@@ -7,7 +7,7 @@ log has a digest of the state, and nowhere else.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import msgspec
@@ -21,7 +21,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.rules import RULES
 from refold.reducers.state import RunState, Watch
-from refold.reducers.window import adds_up
+from refold.reducers.window import MessageRef, adds_up, refs
 
 
 class UnreadableSnapshot(CannotJudge):
@@ -87,14 +87,18 @@ def decode(data: bytes, registry: Registry = BUILTIN) -> RunState:
 
 
 def borne_out(
-    state: RunState, digested: Event | None, founding: Iterable[Event], registry: Registry = BUILTIN
+    state: RunState, said: Mapping[int, Event], founding: Iterable[Event], registry: Registry = BUILTIN
 ) -> bool:
-    """Whether the log bears out the state that was kept after its event `digested`.
+    """Whether the log bears out the state that was kept after one of its events, a `state_digested`.
 
-    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; the counts, what
-    is under way and what the guards remember have the digest in the log, and the window is what its references come to.
+    `said` are the events that the state refers to, and that one; `founding` those of the kinds in `FOUNDING` up to there.
+    What the run was started with is theirs; the counts, what is under way and what the guards remember have the digest in
+    the log; the window is what its references come to, and each of them is to the words that it has the digest of.
     """
+    digested = said.get(state.seq)
     if not isinstance(digested, StateDigested) or state.digested != state.seq:
+        return False
+    if not all(_refers(ref, said) for ref in refs(state.window)):
         return False
     setup, guards = founded(founding, registry)
     if state.setup != setup or list(map(_post, state.guards)) != list(map(_post, guards)):
@@ -110,6 +114,12 @@ def version(refold: str) -> str:
     refold itself does not read the state of yesterday.
     """
     return f"{RULES}-{refold}-{_form()}"
+
+
+def _refers(ref: MessageRef, said: Mapping[int, Event]) -> bool:
+    return getattr(said.get(ref.seq), "digest", None) == ref.digest and all(
+        _refers(source, said) for source in ref.sources
+    )
 
 
 def _post(watch: Watch) -> tuple[object, ...]:

@@ -109,5 +109,5 @@ def _add(connection: sqlite3.Connection, path: str, run: str) -> Place:
 
 def _fence(connection: sqlite3.Connection, place: Place) -> int:
     """Give the run another token: every lease before it is lost."""
-    connection.execute(schema.FENCE, (place.token + 1, place.number))
-    return place.token + 1
+    (token,) = connection.execute(schema.FENCE, (place.number,)).fetchone()
+    return int(token)

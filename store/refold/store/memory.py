@@ -314,7 +314,7 @@ class MemoryStore:
 
     def _fence(self, run: str) -> int:
         """Give the run another token: every lease before it is lost."""
-        self._tokens[run] = self._tokens.get(run, 0) + 1
+        self._tokens[run] = max(self._tokens.get(run, 0) + 1, int(self._now() * 1000))
         return self._tokens[run]
 
     def _claim(self, run: str) -> Claim | None:

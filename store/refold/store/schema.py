@@ -160,11 +160,13 @@ _COLUMNS = "key, at, kind, hash, content_digest, salt, body, content"
 INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))"  # noqa: S608
 
 ADD_RUN = "INSERT INTO run (id) VALUES (?)"
-FENCE = "UPDATE run SET token = ? WHERE number = ?"
 
 # The database's own time, ms since 1970. SQLite knows `unixepoch('subsec')` from 3.42 on only; its Julian days are
 # counted in whole ms inside, and one statement sees one instant.
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+
+# At least the instant, in ms: a token of a store that was copied, restored or unpacked is above those given in the other one before.
+FENCE = f"UPDATE run SET token = max(token + 1, {NOW}) WHERE number = ? RETURNING token"  # noqa: S608
 
 # Parameters: run's number, holder ('': nobody), ms from now.
 SET_CLAIM = f"""

@@ -221,9 +221,12 @@ async def _log_of_heads(
     if tree.size != size:
         wrong.append(f"it has {tree.size} entries, and {size} were last signed")
     wrong += [f"seal {each.size} is over other entries than there are" for each in left]
-    if last is not None and not is_signed(last):
-        wrong.append(f"the signature of seal {size} is not by its key {key_id(last.key)}")
-    elif last is not None and last.key not in keys:
+    wrong += [
+        f"the signature of seal {each.size} is not by its key {key_id(each.key)}"
+        for each in before
+        if not is_signed(each)
+    ]
+    if last is not None and last.key not in keys:
         wrong.append(
             f"seal {size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
         )
