@@ -47,6 +47,8 @@ EDITS = {
     "the size of the first": ("UPDATE seal SET size = 1 WHERE number = 1", "the first 1 entries are not those"),
     "the first grown": ("UPDATE seal SET size = 99 WHERE number = 1", "is over other entries than there are"),
     "the root of the last": ("UPDATE seal SET root = zeroblob(32) WHERE number = 2", "the first 4 entries are not those"),
+    "the time of the first": ("UPDATE seal SET at = at - 1 WHERE number = 1", "the signature of seal 2 is not by its key"),
+    "the key of the first": ("UPDATE seal SET key = zeroblob(32) WHERE number = 1", "the signature of seal 2"),
     "the time of the last": ("UPDATE seal SET at = at + 1 WHERE number = 2", "the signature of seal 4 is not by its key"),
     "the signature of the last": ("UPDATE seal SET signature = zeroblob(64) WHERE number = 2", "the signature of seal 4"),
     "the key of the last": ("UPDATE seal SET key = zeroblob(32) WHERE number = 2", "the signature of seal 4"),
@@ -118,6 +120,23 @@ def test_all_sealed_needs_something_to_hold_it_against(refold: Refold, twice: Pa
     """Without a key or a line no seal is believed, so there is nothing that `--all-sealed` could ask: exit code 2."""
     ran = refold("verify", "--all", "--all-sealed", "--store", twice)
     assert (2, "") == (ran.code, ran.out)
+
+
+def test_a_bare_word_is_a_run(
+    refold: Refold, twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a run's name in the folder where somebody stands does not pass for the run: an agent may have put it there."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    assert 0 == refold("pack", "aa11", "-o", folder / "b.zip", "--store", twice).code
+    (folder / "b.zip").rename(folder / "aa11")
+    edited(
+        twice, "UPDATE event SET body = replace(body, 'COMPLETED', 'CANCELLED') WHERE kind = 'state_changed'"
+    )
+    monkeypatch.chdir(folder)
+    for command in ("verify", "audit"):
+        assert 3 == refold(command, "aa11", "--store", twice).code
+        assert 0 == refold(command, "./aa11", "--store", twice).code
 
 
 def test_a_forged_verifier(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> None:

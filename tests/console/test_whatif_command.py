@@ -56,11 +56,14 @@ def lines(text: str) -> list[dict[str, Any]]:
         pytest.param(["long", "--set", "nudges=true"], 2, id="no such key"),
         pytest.param(["long", "--policy", "no-such-preset"], 2, id="no such policy"),
         pytest.param(["--set", "nudge=true"], 2, id="no run"),
-        pytest.param(["long", "--policy", "paperbench", "--only", "guards"], 0, id="rules that agree"),
+        pytest.param(["long", "--policy", "guardrails", "--only", "limits"], 0, id="rules that agree"),
         pytest.param(
             ["long", "--policy", "paperbench", "--only", "limits, guards", "--set", "limits.step=2"],
             1,
             id="rules, and a setting over them",
+        ),
+        pytest.param(
+            ["long", "--policy", "paperbench", "--only", "guards"], 2, id="rules that it has none of"
         ),
         pytest.param(["long", "--only", "limits"], 2, id="rules of no policy"),
         pytest.param(

@@ -75,7 +75,7 @@ async def test_money_is_in_dollars(store: MemoryStore) -> None:
     assert "0" == look_of("spent_usd")(state)
     spent = Spent(cost_nanousd=1_500_000_001)
     assert "1.500000001" == look_of("spent_usd")(replace(state, spent=spent))
-    assert "2" == look_of("elapsed")(replace(state, at=2_000_000_000))
+    assert "2" == look_of("elapsed")(replace(state, at=3_000_000_000, fact_at=2_000_000_000))
 
 
 @pytest.mark.parametrize(

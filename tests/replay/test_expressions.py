@@ -23,6 +23,7 @@ STATE = RunState(
     setup=Setup(run="r1", model="m-1"),
     seq=12,
     at=90_000_000_000,
+    fact_at=90_000_000_000,
     agent_state=AgentState.WAITING_FOR_TOOL,
     spent=Spent(steps=3, calls=4, cost_nanousd=1_500_000_001, usage=Usage(input=10, output=5)),
 )

@@ -18,12 +18,21 @@ MOST_UNJUDGED = {
     "what the tools leave of the context": 99,
     "two batches that only read": 106,
 }
-"""Of how many of the 154 runs nobody can say under the policy of each kind; of kinds that are not here of none."""
+"""Of how many runs that are whole nobody can say under the policy of each kind; of kinds that are not here of none."""
+NOT_WHOLE = 14
+"""Runs in which the model was never asked, or of which something could not be read."""
 
 
 def said(kind: str) -> list[Found]:
-    """What is said of all runs under the policy of one kind."""
-    return [each for each in found() if each.kind == kind]
+    """What is said of all whole runs under the policy of one kind."""
+    return [each for each in found() if each.kind == kind and each.counted.whole]
+
+
+def test_what_was_not_read_is_never_agreed_with() -> None:
+    """Of a run in which the model was never asked, or of which something was not read, no policy is said to agree."""
+    partial = [each for each in found() if not each.counted.whole]
+    assert NOT_WHOLE * len(KINDS) == len(partial)
+    assert [] == [each.file for each in partial if each.whatif.verdict is Verdict.AGREE]
 
 
 @pytest.mark.parametrize("kind", TOUCHING)
@@ -36,10 +45,11 @@ def test_every_transcript_with_calls_is_touched_by_a_refusal_of_them() -> None:
     """The manifest, which no importer of ours has counted, names the same files as those in which a call is refused."""
     calls = {row["file"]: row["tool_calls"] for row in manifest()}
     known = {file for file, count in calls.items() if count != "-"}
-    refused = {
-        each.file for each in said("every call is rejected") if each.whatif.verdict is not Verdict.AGREE
-    }
-    assert {file for file in known if int(calls[file])} == refused & known
+    rejected = [each for each in found() if each.kind == "every call is rejected"]
+    refused = {each.file for each in rejected if each.whatif.verdict is not Verdict.AGREE}
+    partial = {each.file for each in rejected if not each.counted.whole}
+    assert {file for file in known if int(calls[file])} - partial == (refused & known) - partial
+    assert partial <= refused
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,6 +18,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from refold.reducers.events import (
+    Diagnosed,
     Event,
     ModelFailed,
     ModelRequested,
@@ -49,7 +50,7 @@ class Counted(msgspec.Struct, frozen=True):
 
     `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly` answers the
     tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`. `failed`: calls that were alone in
-    their answer and came back with an error, and the model was told.
+    their answer and came back with an error, and the model was told. `whole`: the model was asked, and all of the source is in facts.
     """
 
     answers: int
@@ -64,6 +65,10 @@ class Counted(msgspec.Struct, frozen=True):
     unpriced: int
     results: int
     failed: int
+    whole: bool
+
+
+_LOST = frozenset({"result_without_call", "not_json", "no_object", "unknown_part", "cut", "cut_off"})
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -204,12 +209,25 @@ def _counted(events: Sequence[Event], span: int, declared: int) -> Counted:
             isinstance(event, ToolReturned) and bool(event.error) and event.call in alone
             for event in events[: max(answers, default=0)]
         ),
+        whole=bool(requests) and not any(map(_lost, events)),
     )
 
 
+def _lost(event: Event) -> bool:
+    """Whether an import says that something of the source is in no fact."""
+    match event:
+        case Diagnosed(code=code):
+            return code in _LOST
+        case SourceRecorded(what=what):
+            return what == "uncalled"
+        case _:
+            return False
+
+
 def unjudged(kind: str) -> int:
-    """How many runs cannot be judged under the policy of this kind."""
-    return sum(each.whatif.verdict is Verdict.UNJUDGED for each in found() if each.kind == kind)
+    """How many whole runs cannot be judged under the policy of this kind."""
+    here = [each for each in found() if each.kind == kind and each.counted.whole]
+    return sum(each.whatif.verdict is Verdict.UNJUDGED for each in here)
 
 
 def table() -> str:

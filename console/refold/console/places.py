@@ -50,7 +50,7 @@ def file_of(typed: str) -> Path | None:
     A bare word is a run's, whatever lies in the folder that somebody happens to stand in.
     """
     path = Path(typed)
-    return expanded(path) if path.suffix or len(path.parts) > 1 else None
+    return expanded(path) if path.suffix or os.sep in typed else None
 
 
 def store_place(asked: Path | None) -> Place:

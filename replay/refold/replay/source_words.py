@@ -13,6 +13,9 @@ from refold.replay import known
 END = "end:"
 """How the record of a run's end says so: the last that an import writes of a run. A later one supersedes it."""
 
+UNCALLED = "uncalled"
+"""How an import remarks on the result of a call that its source does not have: something ran, and nobody knows what."""
+
 GOES_ON = "goes_on:"
 """How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
 

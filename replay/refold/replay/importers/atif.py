@@ -36,6 +36,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import values
+from refold.replay.source_words import UNCALLED
 
 _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
 
@@ -290,3 +291,4 @@ def _results(step: JSON, position: str, moment: int | None) -> Iterator[Item]:
             )
         elif content is not None:
             yield Said(position=place, at=moment, text=words(content), by="harness", rest=rest)
+            yield Remarked(position=place, at=moment, what=UNCALLED)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    Diagnosed,
     Event,
     Fact,
     InputReceived,
@@ -53,6 +54,7 @@ from refold.reducers.rules.requesting import request
 from refold.reducers.state import RunState, Watch
 from refold.reducers.usage import deadline
 from refold.reducers.vocabulary import SOURCE_LABEL, Replay
+from refold.replay.source_words import UNCALLED
 from refold.replay.whatif.shown import Side
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, UNTIMED
 
@@ -64,6 +66,18 @@ _SCOPES: tuple[Scope, ...] = ("turn", "run", "lineage")
 _MARK_NO_FAILURES = frozenset(
     {"atif", "swe_agent", "tau_bench"}
 )  # formats whose results do not say that they failed
+_SAID_ALL_THE_SAME = frozenset(
+    {
+        "result_missing",
+        "calls_inferred",
+        "half_pair",
+        "not_shown",
+        "paired_by_order",
+        "repeated",
+        "result_repeated",
+    }
+)
+"""Diagnoses after which all that the source says is in a fact all the same."""
 _PAUSES = "retries: the record does not say how long was waited before the next"
 _OWN_TIME = re.compile(r'^\{"at":\d+\}\Z', re.MULTILINE)
 _HEAVY = 2**53  # tokens: more than any tools weigh, and any context holds
@@ -91,6 +105,7 @@ class Unsaid:
         self._first: RunState | None = None  # the other run behind the first of them
         self._stood: RunState | None = None  # and behind the fact `still`
         self._imported = self._listed = self._failed = False
+        self._lost = ""  # what of the source is in no fact
         self._marks_failures = True
         self._tools: tuple[Manifest, ...] = ()
         self._uncounted: set[Scope] = set()
@@ -99,6 +114,12 @@ class Unsaid:
 
     def hear(self, event: Event) -> None:
         """What its source says of a fact, right behind it: how good its numbers are, and whether it says when it was."""
+        if isinstance(event, Diagnosed) and event.code not in _SAID_ALL_THE_SAME:
+            self._lost = (
+                self._lost or f"the source was not wholly read, or has more than is told of it: {event.code}"
+            )
+        if isinstance(event, SourceRecorded) and event.what == UNCALLED:
+            self._lost = self._lost or "the record has results of calls that it does not have"
         if isinstance(event, SourceRecorded) and event.seq:
             said = event.content.text if event.content else ""
             self._reported = event.seq if said.startswith("usage reported") else self._reported
@@ -209,6 +230,8 @@ class Unsaid:
 
     def done(self) -> None:
         """Both runs have taken the fact."""
+        if self._lost and self._differs():
+            self._doubts.setdefault((self._lost, "rests"), self._seq)
         if self._failed and self._hurries():
             self._doubts.setdefault((_PAUSES, "asks"), self._seq)
         self._first = self._first or (self._derived.state if self._doubts else None)
@@ -221,7 +244,20 @@ class Unsaid:
             found.append(Doubt(self._still, UNTIMED, "stops", self._stood))
         if not parted:
             found += [Doubt(1, why, "stops", None) for why in self._never()]
+            found += [Doubt(self._seq, why, "rests", None) for why in self._at_the_end()]
         return sorted(found, key=lambda doubt: doubt.seq)
+
+    def _differs(self) -> bool:
+        """Whether the other policy is another: what was not read makes no difference to the same one."""
+        return self._recorded.state.policy != self._derived.state.policy
+
+    def _at_the_end(self) -> Iterator[str]:
+        """What is known only once the record ends."""
+        if self._imported and self._differs():
+            if self._lost:
+                yield self._lost
+            if not self._recorded.state.spent.steps:
+                yield "the record has no request to the model that any policy could have judged"
 
     def _never(self) -> Iterator[str]:
         """What was not counted once: what agrees by that agrees by nothing."""

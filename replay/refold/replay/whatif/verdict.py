@@ -113,7 +113,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 def spend_of(state: RunState) -> Spend:
     """What a run has used up, all in all."""
-    spent, duration = state.spent, state.fact_at - state.lineage.at
+    # Of a run that began at no known instant nobody knows how long it took.
+    spent, duration = state.spent, state.fact_at - state.lineage.at if state.lineage.at else 0
     waiting = 0 if state.asked_at is None else state.fact_at - state.asked_at
     return Spend(
         steps=spent.steps,

@@ -1,0 +1,30 @@
+"""How long a run took: up to its last fact, whatever is noted about it later."""
+
+from refold.reducers.events import ContentErased, SourceRecorded
+from refold.reducers.folding import fold
+from refold.reducers.limits import TimeLimit
+from refold.reducers.usage import elapsed
+from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.verdict import Verdict
+from support.scenario import Scenario
+
+_LATER = 10**18  # nanoseconds: some thirty years
+
+
+def test_a_note_takes_no_time_of_the_run() -> None:
+    """An erasure long after the end makes a run no longer: not for a limit, and not in a verdict."""
+    run = Scenario({})
+    run.answer("", ("look", "{}"), after=2)
+    run.result("c1")
+    run.answer("done", after=1)
+    notes = [
+        ContentErased(at=run.state.at + _LATER, seqs=(1,), by="ann", why="a name"),
+        SourceRecorded(at=run.state.at + _LATER, format="f", source="00", position="1", what="trim"),
+    ]
+    state = fold([*run.log, *notes])
+    assert [3 * 10**9] * 2 == [elapsed(TimeLimit(value=9), each) for each in (run.state, state)]
+    comparison = Comparison("r1", lambda policy: policy)
+    for seq, event in enumerate([*run.log, *notes], 1):
+        comparison.take(seq, event)
+    found = comparison.result()
+    assert (Verdict.AGREE, 3 * 10**9) == (found.verdict, found.until.duration)
