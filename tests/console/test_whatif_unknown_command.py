@@ -58,6 +58,16 @@ def test_what_is_not_known_as_json(refold: Refold, bare: Path) -> None:
     assert {"unjudged": 1} == totals["totals"]["verdicts"]
 
 
+def test_unknown_figures_are_null(refold: Refold, bare: Path) -> None:
+    """In JSON no figure that nobody told is 0: not the tokens, nor the cost, nor how long it took."""
+    said = refold("whatif", "@last", "--set", "limits.step=2", "-o", "json", "--store", bare)
+    found = json.loads(said.out.splitlines()[0])["whatif"]
+    for part in ("until", "saved"):
+        told = found[part]
+        assert told["steps"] > 0
+        assert [None] * 4 == [told[name] for name in ("input", "output", "cost_nanousd", "duration")]
+
+
 def test_a_limit_that_the_least_reaches_is_reached(refold: Refold, bare: Path) -> None:
     """Where another limit ends the run for certain, it stops there at the latest, and what it saves is a least."""
     said = refold("whatif", "@last", "--set=limits.step=2", "--set=limits.token=1000000", "--store", bare)

@@ -218,7 +218,7 @@ def _view(
     """Show exactly what the model saw at a turn, by default the last, checked against what was sent."""
     screen, place = _screen(context, output), places.store_place(store)
     if policy is not None or settings:
-        from refold.console.supposing import WhatIfRequest
+        from refold.console.other_policies import WhatIfRequest
         from refold.console.supposing_view import whatif_view_command
 
         request = WhatIfRequest(typed=[run], policies=[policy] if policy else [], settings=settings or [])

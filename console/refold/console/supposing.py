@@ -1,27 +1,24 @@
 """`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from refold.console import addresses, figures, hostile, judging, places
 from refold.console.judging import Unjudged, Unreadable
+from refold.console.other_policies import WhatIfRequest, policies_of
 from refold.console.places import Place
-from refold.console.policies import chosen_policy
-from refold.console.policy_setting import setting
 from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
 from refold.engine.guards import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
 from refold.reducers.machine import AgentState
-from refold.reducers.policy import Policy
 from refold.replay.whatif.comparing import side_by_side
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
@@ -35,22 +32,11 @@ _VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.UNJUDGED: "not 
 _HINT = "--set end_of_turn=wait looks at it as one session"
 
 
-class WhatIfRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
-
-    typed: Sequence[str]
-    policies: Sequence[Path]
-    settings: Sequence[str]
-    everything: bool = False
-    only: str | None = None
-    prices: Path | None = None
-
-
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under one of the policies, as JSON."""
+    """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does not say."""
 
     policy: str
-    whatif: WhatIf
+    whatif: dict[str, Any]
 
 
 class Summed(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,46 +71,6 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
     if damage is not None:
         raise damage
     return judging.worst(table.codes)
-
-
-def policies_of(request: WhatIfRequest, registry: Registry) -> Mapping[str, Change]:
-    """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
-    change = setting(request.settings, registry)
-    told = ", ".join(request.settings)
-    if not request.policies:
-        if request.only is not None:
-            raise WrongUse(
-                "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
-            )
-        if not request.settings:
-            raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
-        return {told: change}
-    suffix = f" + {told}" if told else ""
-    chosen = {path: chosen_policy(path, registry, {})[0] for path in request.policies}
-    if request.only is None:
-        return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
-    kinds = [kind.strip() for kind in request.only.split(",")]
-    for path, policy in chosen.items():
-        _refuse_empty(kinds, path, policy)
-    return {
-        f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
-        for path, policy in chosen.items()
-    }
-
-
-def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
-    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no answer."""
-    keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
-    if keys and not any(getattr(policy, key) for key in keys):
-        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
-
-
-def _always(policy: Policy) -> Change:
-    return lambda _: policy
-
-
-def _then(first: Change, second: Change) -> Change:
-    return lambda policy: second(first(policy))
 
 
 async def _asked(
@@ -172,7 +118,7 @@ class _Table:
             for name, each in zip(self._names, found, strict=True):
                 # A state may be megabytes; of one run somebody may want it.
                 shown = each if self._alone else replace(each, state="")
-                self._screen.document(Told(policy=name, whatif=shown))
+                self._screen.document(Told(policy=name, whatif=_with_unknowns(shown)))
 
     def finish(self) -> None:
         if self._screen.json:
@@ -277,7 +223,7 @@ def tell_totals(screen: Screen, name: str, totals: Totals) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
     screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
-    rows = [("  cut short", _counts(totals.earlier)), ("  saved", _exactly(totals.saved))]
+    rows = [("  cut short", _counts(totals.earlier)), ("  saved", f"{_spent(totals.saved)}, as recorded")]
     if totals.inexact:
         rows.append(
             (
@@ -350,6 +296,19 @@ def _decision(text: str | None) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+def _with_unknowns(found: WhatIf) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(found)
+    for part in ("until", "saved", "again"):
+        spend: Spend = getattr(found, part)
+        if spend.steps and not (spend.input or spend.output):
+            told[part].update(input=None, output=None)
+        if spend.unpriced and not spend.cost_nanousd:
+            told[part]["cost_nanousd"] = None
+        if spend.steps and not spend.duration:
+            told[part]["duration"] = None
+    return told
+
+
 def _spent(spend: Spend) -> str:
     if spend == Spend():
         return "nothing"
@@ -368,10 +327,6 @@ def _time(spend: Spend) -> str:
         return figures.seconds(spend.duration) if spend.duration else "time unknown"
     busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
     return f"{busy} and {waited} of waiting for a person"
-
-
-def _exactly(spend: Spend) -> str:
-    return f"{_spent(spend)} ({'exact, but for the cost' if spend.unpriced else 'exact'})"
 
 
 def _cost(spend: Spend) -> str:

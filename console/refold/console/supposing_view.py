@@ -1,10 +1,10 @@
 """What the model would have seen at a turn under another policy, as a diff to what it saw."""
 
 from refold.console import addresses, hostile, places
+from refold.console.other_policies import WhatIfRequest, policies_of
 from refold.console.places import Place
 from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
-from refold.console.supposing import WhatIfRequest, policies_of
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay.turns import request_of

@@ -55,7 +55,8 @@ def _whatif(
 
     With -o json: a line for each run and policy, then one of totals for each policy.
     """
-    from refold.console.supposing import WhatIfRequest, whatif_command
+    from refold.console.other_policies import WhatIfRequest
+    from refold.console.supposing import whatif_command
     from refold.console.supposing_view import whatif_view_command
 
     request = WhatIfRequest(

@@ -1,0 +1,65 @@
+"""Which policies `refold whatif` asks about: files and presets, some of their rules, and what is set besides."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from refold.console.policies import chosen_policy
+from refold.console.policy_setting import setting
+from refold.reducers.errors import WrongUse
+from refold.reducers.guards import Registry
+from refold.reducers.policy import Policy
+from refold.replay.whatif.facts import Change
+from refold.replay.whatif.only import RULES, only
+
+
+class WhatIfRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
+
+    typed: Sequence[str]
+    policies: Sequence[Path]
+    settings: Sequence[str]
+    everything: bool = False
+    only: str | None = None
+    prices: Path | None = None
+
+
+def policies_of(request: WhatIfRequest, registry: Registry) -> Mapping[str, Change]:
+    """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
+    change = setting(request.settings, registry)
+    told = ", ".join(request.settings)
+    if not request.policies:
+        if request.only is not None:
+            raise WrongUse(
+                "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
+            )
+        if not request.settings:
+            raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
+        return {told: change}
+    suffix = f" + {told}" if told else ""
+    chosen = {path: chosen_policy(path, registry, {})[0] for path in request.policies}
+    if request.only is None:
+        return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
+    kinds = [kind.strip() for kind in request.only.split(",")]
+    for path, policy in chosen.items():
+        _refuse_empty(kinds, path, policy)
+    return {
+        f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
+        for path, policy in chosen.items()
+    }
+
+
+def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
+    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no answer."""
+    keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
+    if keys and not any(getattr(policy, key) for key in keys):
+        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
+
+
+def _always(policy: Policy) -> Change:
+    return lambda _: policy
+
+
+def _then(first: Change, second: Change) -> Change:
+    return lambda policy: second(first(policy))
