@@ -58,6 +58,28 @@ def test_what_is_not_known_as_json(refold: Refold, bare: Path) -> None:
     assert {"unjudged": 1} == totals["totals"]["verdicts"]
 
 
+STRANGE = {
+    "another provider's call": {"content": [{"toolUse": {"toolUseId": "a", "name": "rm", "input": {}}}]},
+    "a call of another kind": {"content": [{"type": "mcp_tool_use", "id": "a", "name": "rm", "input": {}}]},
+    "calls that are no list": {"content": "I will.", "tool_calls": {"id": "a", "function": {"name": "rm"}}},
+    "calls that are text": {"content": "I will.", "tool_calls": "rm"},
+    "calls by another name": {"content": "I will.", "toolCalls": [{"name": "rm"}]},
+}
+
+
+@pytest.mark.parametrize("message", STRANGE)
+def test_a_call_in_a_form_that_is_not_known(
+    message: str, refold: Refold, store: Path, tmp_path: Path
+) -> None:
+    """What looks like a call and is read as none is told at the import, and no policy is said to agree."""
+    file = tmp_path / "messages.json"
+    rows = [{"role": "user", "content": "Clean up."}, {"role": "assistant", **STRANGE[message]}]
+    file.write_text(json.dumps([*rows, {"role": "assistant", "content": "Done."}]))
+    said = refold("import", file, "--store", store)
+    assert (1, True) == (said.code, "looks like a call" in said.out)
+    assert 125 == refold("whatif", "@last", "--set", "limits.step=9", "--store", store).code
+
+
 def test_unknown_figures_are_null(refold: Refold, bare: Path) -> None:
     """In JSON no figure that nobody told is 0: not the tokens, nor the cost, nor how long it took."""
     said = refold("whatif", "@last", "--set", "limits.step=2", "-o", "json", "--store", bare)

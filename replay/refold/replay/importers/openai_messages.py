@@ -12,6 +12,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.cut_documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
 from refold.replay.importers.items import (
+    UNKNOWN_PART,
     Answered,
     Item,
     Remarked,
@@ -29,6 +30,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
 
+_CALLING = re.compile(r"(?i)tool|function|call")
 _USED = ("role", "content", "tool_calls", "tool_call_id", "name")
 _LIST = re.compile(rb'\s*\[\s*\{\s*"(?:role|content)"\s*:')
 _OBJECT = re.compile(
@@ -37,11 +39,15 @@ _OBJECT = re.compile(
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One message of the list, read: where it stands, what it is, what of it no item says."""
+    """One message of the list, read: where it stands, what it is, what of it no item says.
+
+    `lost` names what looks like a call or its result, in a form that these lists do not have.
+    """
 
     position: str
     pieces: tuple[Piece, ...]
     rest: str = ""
+    lost: str = ""
 
 
 def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
@@ -54,8 +60,26 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
         }
         if said.left:
             extra["unread"] = [*said.left]
-        found.append(Row(f"{position}[{index}]", said.pieces, json_text(extra) if extra else ""))
+        lost = next(_calling(extra), "")
+        if at(row, "tool_calls") and not any(piece.calls for piece in said.pieces):
+            lost = "tool_calls"
+        found.append(Row(f"{position}[{index}]", said.pieces, json_text(extra) if extra else "", lost))
     return found
+
+
+def _calling(value: JSON) -> Iterator[str]:
+    """The names and kinds in a value by which it may hold a call."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _calling(each)
+    elif isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(kind, str) and _CALLING.search(kind):
+            yield kind
+        for key, inner in value.items():
+            if inner and _CALLING.search(key):
+                yield key
+            yield from _calling(inner)
 
 
 def opening(listed: Sequence[Row]) -> int:
@@ -80,13 +104,21 @@ def told(listed: Sequence[Row]) -> Iterator[Item]:
     """What happened after the beginning."""
     first = opening(listed)
     for row in listed[:first]:
+        yield from _lost(row)
         if row.rest:
             yield Remarked(position=row.position, what="unmapped", rest=row.rest)
     for row in listed[first:]:
+        yield from _lost(row)
         for place, piece in enumerate(row.pieces):
             yield _item(piece, row.position, row.rest if place == 0 else "")
         if not row.pieces:
             yield Unread(position=row.position, code="no_message", problem="not a message", rest=row.rest)
+
+
+def _lost(row: Row) -> Iterator[Item]:
+    if row.lost:
+        problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
+        yield Unread(position=row.position, code=UNKNOWN_PART, problem=problem)
 
 
 def _item(piece: Piece, position: str, rest: str) -> Item:
