@@ -199,6 +199,21 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
     assert ["ends_before"] == [each["how"] for each in back["related"]]
 
 
+def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: Path) -> None:
+    """Of a session that was imported twice the run with the rest is counted and asked about, and the other is named."""
+    file.write_text(ONE)
+    imported(refold, store, file)
+    file.write_text(ASKED + row("assistant", 4, **ANSWER))
+    new = imported(refold, store, file)["run"]
+    alone = refold("stats", new, "-o", "json", "--store", store)
+    every = refold("stats", "-o", "json", "--store", store)
+    assert json.loads(alone.out) == json.loads(every.out)
+    assert "1 run goes on in another" in every.err
+    asked = ["whatif", "--set", "limits.step=9", "-o", "json", "--store", store]
+    assert json.loads(refold(*asked, "--all").out.splitlines()[-1])["totals"]["runs"] == 1
+    assert 2 == json.loads(refold(*asked, *listed(refold, store)).out.splitlines()[-1])["totals"]["runs"]
+
+
 def test_a_session_that_was_edited_differs(refold: Refold, store: Path, file: Path) -> None:
     """A file of the same session with another word in it is said to differ, and the older run is left as it is."""
     file.write_text(RETURNED)

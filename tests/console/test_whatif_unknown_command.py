@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_what_is_not_known_as_json(refold: Refold, bare: Path) -> None:
     assert {"unjudged": 1} == totals["totals"]["verdicts"]
 
 
-STRANGE = {
+STRANGE: dict[str, dict[str, Any]] = {
     "another provider's call": {"content": [{"toolUse": {"toolUseId": "a", "name": "rm", "input": {}}}]},
     "a call of another kind": {"content": [{"type": "mcp_tool_use", "id": "a", "name": "rm", "input": {}}]},
     "calls that are no list": {"content": "I will.", "tool_calls": {"id": "a", "function": {"name": "rm"}}},

@@ -1,11 +1,13 @@
 """Which runs a question is about, and what kept it from being answered of some of them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from refold.console import addresses
 from refold.console.screen import note
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
-from refold.store.protocol import Store
+from refold.replay.summary import goes_on_in
+from refold.store.protocol import Store, UnknownRun
 
 
 class Trouble:
@@ -21,6 +23,20 @@ class Trouble:
         code = CannotJudge.exit_code if judged else Damaged.exit_code
         # Damaged is worse than not judged.
         self.code = code if self.code in (0, CannotJudge.exit_code) else self.code
+
+
+async def without_grown(store: Store, runs: Sequence[str]) -> list[str]:
+    """These runs but for imported ones that another of them has whole, with what came later: each event counts once."""
+    here, left = set(runs), list[str]()
+    for run in runs:
+        with suppress(Damaged, CannotJudge, UnknownRun):  # it is told of where it is read
+            if await goes_on_in(store, run) in here:
+                continue
+        left.append(run)
+    if grown := len(runs) - len(left):
+        some = "1 run goes" if grown == 1 else f"{grown} runs go"
+        note(f"{some} on in another, which has all of it: counted there")
+    return left
 
 
 async def chosen(store: Store, typed: Sequence[str], trouble: Trouble, *, everything: bool) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from refold.console import figures, hostile, places
-from refold.console.choosing import Trouble, chosen
+from refold.console.choosing import Trouble, chosen, without_grown
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged
@@ -42,7 +42,8 @@ async def stats_command(screen: Screen, place: Place, typed: Sequence[str], ever
     """Count. Exit code 0; 3 or 125 if a log could not be read to its end: what was read of it counts."""
     trouble, total, shared = Trouble(), Stats(), dict[str, int]()
     async with places.reading(place) as store:
-        for run in await chosen(store, typed, trouble, everything=everything):
+        runs = await chosen(store, typed, trouble, everything=everything)
+        for run in runs if typed else await without_grown(store, runs):
             total = merge((total, await _counted(store, run, trouble, shared)))
     if screen.json:
         screen.document(_told(total))

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.console import addresses, figures, hostile, judging, places
+from refold.console.choosing import without_grown
 from refold.console.judging import Unjudged, Unreadable
 from refold.console.other_policies import WhatIfRequest, policies_of
 from refold.console.places import Place
@@ -58,7 +59,7 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
     async with places.reading(place) as store:
         named = [await addresses.run_of(store, each) for each in request.typed]
         listed, damage = await judging.all_runs(store) if request.everything else ([], None)
-        runs = list(dict.fromkeys([*named, *(run for run, _ in listed)]))
+        runs = list(dict.fromkeys([*named, *await without_grown(store, [run for run, _ in listed])]))
         prefixes = Prefixes()
         table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
         with progress("asking", len(runs)) as step:

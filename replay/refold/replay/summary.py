@@ -21,6 +21,7 @@ from refold.replay.source_words import (
 )
 from refold.store.protocol import Store
 
+_LAST = 100
 EXCERPT = 400
 """Characters of a text that is kept of it: it is for skimming, and a run may be long."""
 
@@ -86,6 +87,17 @@ async def summary(
         damaged = str(error)
     told = _summed_up(run, started, forked, began, state, damaged)
     return replace(told, **told_of(state, ended), source_totals=totals, uncounted=uncounted), state
+
+
+async def goes_on_in(store: Store, run: str) -> str:
+    """The run that has all of an imported one, and the rest, where a grown source was imported later; "" for none.
+
+    Looked for in the last events: an import writes it at the end. Raises `Damaged`.
+    """
+    head, ended = await store.head(run), SourceEnd()
+    for stored in await store.read_some(run, range(max(1, head.seq - _LAST), head.seq + 1)):
+        ended = source_end(event_of(stored), ended)
+    return ended.run
 
 
 def _task(started: RunStarted | None) -> str | None:
