@@ -155,6 +155,8 @@ def test_a_view_as_a_diff(refold: Refold, runs: Path, tmp_path: Path) -> None:
         pytest.param(["limits.step=null"], "AGREES", id="a limit lifted"),
         pytest.param(['limits.mine={"type": "step", "value": 1}'], "expected", id="no value of a limit"),
         pytest.param(["tool_output.max=3"], "DIVERGES", id="one key of a knob"),
+        pytest.param(['limits=[{"type": "step", "value": 1}]'], "STOPS", id="a list, whole"),
+        pytest.param(['guards=[{"guard": "loop", "window": 2}]'], "run long under", id="guards, whole"),
     ],
 )
 def test_settings(refold: Refold, runs: Path, settings: list[str], told: str) -> None:

@@ -61,8 +61,8 @@ def _entry(keys: Sequence[str], value: Any) -> dict[str, Any]:
 def _for_entries(data: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """The patch, in which an entry that the policy does not have is a new one of the kind that its name says."""
     for what, kind in _NAMED.items():
-        entries = patch.get(what)
-        for entry in entries if isinstance(entries, list) else ():
+        entries: list[Any] = patch[what] if isinstance(patch.get(what), list) else []
+        for entry in entries:
             if not isinstance(entry, dict) or "name" not in entry:
                 continue  # a list that was typed whole
             if entry["name"] not in [each.get("name") for each in data.get(what, ())]:
