@@ -82,8 +82,8 @@
       return row => row[name] === (value === "true");
     }
     if (field.kind === "text") return row => textOf(row).toLowerCase().includes(lower);
-    const fits = value.includes("*") ? like : (word, wanted) => word === wanted;
-    if (!quoted && field.values?.length && !field.values.some(word => fits(word.toLowerCase(), lower)))
+    const same = value.includes("*") ? like : (word, wanted) => word === wanted;
+    if (!quoted && field.values?.length && !field.values.some(word => same(word.toLowerCase(), lower)))
       throw new Error(`there is no ${name} ${value}; there are ${[...field.values].sort().join(", ")}`);
     if (value.includes("*") && !quoted) return row => words(row, name).some(word => like(word.toLowerCase(), lower));
     return row => words(row, name).some(word => word.toLowerCase() === lower);
