@@ -330,7 +330,8 @@ def test_numbers_without_end_have_a_page(
         for key in "12345":
             opened.page.keyboard.press(key)
     assert [] == loaded(opened)
-    assert "damaged" == opened.page.get_attribute("header", "data-chain")  # the numbers are not those of its words
+    # The numbers are not those of its words, and that is told.
+    assert "damaged" == opened.page.get_attribute("header", "data-chain")
 
 
 def test_the_page_hides_what_the_terminal_hides(ordinary: Path, look: Look) -> None:
