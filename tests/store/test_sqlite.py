@@ -564,6 +564,18 @@ async def test_keys_out_of_order_come_to_an_end(filled: Path, upto: int | None) 
             assert len(await store.read_some("r", range(1, 7))) < 9
 
 
+async def test_a_copy_gives_newer_tokens(filled: Path, tmp_path: Path) -> None:
+    """A token is no smaller than the file's own time: of a copy, or a bundle unpacked anew, it is above those given before."""
+    with closing(sqlite3.connect(filled)) as raw:
+        (before,) = raw.execute(f"SELECT {schema.NOW}").fetchone()
+    async with await SqliteStore.open(filled) as store:
+        given = [(await take(store, "r")).token for _ in range(3)]
+    assert before <= given[0] < given[1] < given[2]
+    async with await SqliteStore.open(tmp_path / "anew.db") as store:
+        await append(store, "r", records(6))
+        assert before <= (await take(store, "r")).token
+
+
 async def test_runs_out_of_order_come_to_an_end(filled: Path) -> None:
     """Runs whose numbers go back, from a bad disk, are `DamagedStore`, not listed for ever."""
     async with await SqliteStore.open(filled) as store:
