@@ -1,11 +1,13 @@
 """How long a run took: up to its last fact, whatever is noted about it later."""
 
+from msgspec.structs import replace
+
 from refold.reducers.events import ContentErased, SourceRecorded
 from refold.reducers.folding import fold
 from refold.reducers.limits import TimeLimit
 from refold.reducers.usage import elapsed
 from refold.replay.whatif.comparing import Comparison
-from refold.replay.whatif.verdict import Verdict
+from refold.replay.whatif.verdict import Verdict, spend_of
 from support.scenario import Scenario
 
 _LATER = 10**18  # nanoseconds: some thirty years
@@ -28,3 +30,12 @@ def test_a_note_takes_no_time_of_the_run() -> None:
         comparison.take(seq, event)
     found = comparison.result()
     assert (Verdict.AGREE, 3 * 10**9) == (found.verdict, found.until.duration)
+
+
+def test_how_long_a_run_took_that_began_at_no_known_instant() -> None:
+    """A fork of a transcript without times did not last since 1970: how long it took is not known, and no figure."""
+    run = Scenario({})
+    run.answer("done", after=1)
+    untimed = [replace(run.log[0], at=0), *run.log[1:]]  # what follows is of an engine, which knows the time
+    assert 10**9 == spend_of(run.state).duration
+    assert 0 == spend_of(fold(untimed)).duration
