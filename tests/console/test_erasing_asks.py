@@ -12,13 +12,15 @@ import pytest
 from console.conftest import Refold
 from refold.engine import Agent, ScriptedModel, say
 
+# a whole sentence: a few digits alone may stand in a digest too
+SECRET = "The card is 4111."
 WHY = ["--why", "asked to", "--by", "ann"]
 
 
 @pytest.fixture
 def secret(store: Path) -> str:
     """A run whose answer says what must go."""
-    agent = Agent(model=ScriptedModel([say("The card is 4111.")]), store=store)
+    agent = Agent(model=ScriptedModel([say(SECRET)]), store=store)
     return agent.run_sync("Which card?", run_id="aa11").run
 
 
@@ -54,12 +56,12 @@ def test_who_types_is_shown_what_goes_and_asked(refold: Refold, store: Path, sec
     for told in (
         "event 3 (model_responded) of run aa11",
         "bytes",
-        "The card is 4111.",
+        SECRET,
         "for good",
         "Erase it?",
     ):
         assert told in shown
-    assert "4111" not in said(refold, store)
+    assert SECRET not in said(refold, store)
 
 
 @pytest.mark.parametrize("answer", ["no\n", "\n", "y\n", "\x04"])
@@ -86,4 +88,4 @@ def test_without_a_terminal_it_must_be_said(
     ran = refold("erase", "aa11@e3", *WHY, "--yes", *output, "--store", store)
     assert 0 == ran.code
     assert not output or 3 == json.loads(ran.out)["seq"]
-    assert "4111" not in said(refold, store)
+    assert SECRET not in said(refold, store)
