@@ -22,6 +22,7 @@ from refold.reducers.events import (
     UnknownAnnotation,
     kind_of,
 )
+from refold.reducers.meanings import MEANINGS
 from support import strategies
 from support.strategies import each
 
@@ -66,6 +67,11 @@ def test_every_kind_exists() -> None:
     """The kinds are those of the design, by their names on disk, each in one of the three unions."""
     assert ALL_KINDS == [kind_of(event) for event in (*FACTS, *DECISIONS, *ANNOTATIONS)]
     assert set(ALL_KINDS) == set(KINDS)
+
+
+def test_every_fact_and_decision_has_a_meaning() -> None:
+    """The table of meanings has each kind that can change the state, and no other."""
+    assert [*FACTS, *DECISIONS] == list(MEANINGS)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)

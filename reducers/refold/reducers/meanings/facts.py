@@ -1,7 +1,6 @@
 """One small function for each kind of fact: what it changes in the state.
 
-Each is called with `seq` and `at` already moved to its event, and is named as its kind. `evolve` is the only
-caller.
+Each is called with `seq` and `at` already moved to its event. `evolve` is the only caller.
 """
 
 from msgspec.structs import replace
