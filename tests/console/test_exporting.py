@@ -14,10 +14,10 @@ from console.conftest import EVIL, Refold, record
 from console.test_forged import forged, numbers_grown
 from refold.engine import calls, say
 from refold.replay.exports.lines import record as read_line
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.otel.importer import OTEL
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 from refold.store import GENESIS
 from refold.store.chain import extend
 from refold.store.protocol import Head, Record
@@ -148,7 +148,7 @@ def test_openai_messages(refold: Refold, store: Path, finished: str) -> None:
 def test_openai_messages_import(refold: Refold, store: Path, finished: str) -> None:
     """Our importer of message lists reads the export, with nothing odd."""
     file = exported(refold, store, finished, "openai").encode()
-    reading = Reading(Source.of("x", file), OPENAI_MESSAGES)
+    reading = Transcript(Source.of("x", file), OPENAI_MESSAGES)
     for run in reading.runs():
         assert list(run.derive(lambda _: b""))
     counts = reading.counts()
@@ -160,7 +160,7 @@ def test_spans_have_the_same_counts(refold: Refold, store: Path, finished: str, 
     """Spans of two runs, read by our importer, are two runs with as many answers, calls, errors and tokens."""
     file = store.with_name("both.otel")
     refold("export", finished, limited, "--to", "otel", "-o", file, "--store", store)
-    reading = Reading(Source.of("x", file.read_bytes()), OTEL)
+    reading = Transcript(Source.of("x", file.read_bytes()), OTEL)
     for _ in reading.runs():
         pass
     counts = reading.counts()
@@ -210,7 +210,7 @@ def test_prompts_in_spans_are_the_views(refold: Refold, store: Path, finished: s
 def test_our_spans_tell_each_prompt(refold: Refold, store: Path, finished: str) -> None:
     """Our importer finds each prompt of our export, and the derived view shows just that."""
     file = exported(refold, store, finished, "otel").encode()
-    reading = Reading(Source.of("x", file), OTEL)
+    reading = Transcript(Source.of("x", file), OTEL)
     fits = []
     for run in reading.runs():
         assert list(run.derive(lambda _: b""))

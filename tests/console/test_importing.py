@@ -15,8 +15,8 @@ from refold.console.import_files import FoundFile, found_files
 from refold.console.import_relations import Conversations
 from refold.engine.tenure import Tenure
 from refold.replay.importers.formats import importer
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 from refold.store.sqlite import SqliteStore
 from support.transcripts import FILES, manifest, path_of
@@ -261,7 +261,7 @@ def test_a_half_imported_run_of_another_version_is_left_alone(
         Failing.left = 1
         refold("import", path_of(CALLS), "--store", store)
     before = refold("show", "@last", "--raw", "--store", store).out
-    monkeypatch.setattr("refold.replay.importers.deriving.telling.ADAPTER", "another")
+    monkeypatch.setattr("refold.replay.importers.derivation.facts.ADAPTER", "another")
     ran = refold("import", path_of(CALLS), "--store", store)
     assert 3 == ran.code
     assert "another version" in ran.err or "derives another event" in ran.err
@@ -353,7 +353,7 @@ def test_of_two_imports_at_once_one_adds_and_one_finds_it_there(
     async def late(tenure: Tenure) -> Lease:
         if between and between.pop():
             with path_of(CALLS).open("rb") as file:
-                for run in Reading(Source.opened("x", file), importer("claude_code")).runs():
+                for run in Transcript(Source.opened("x", file), importer("claude_code")).runs():
                     await imported_runs.add_run(tenure.store, Conversations(tenure.store), run)
         return await held(tenure)
 

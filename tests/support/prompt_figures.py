@@ -17,9 +17,9 @@ from refold.reducers.evolution import evolve
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW
 from refold.reducers.views import remembered, view
-from refold.replay.importers.deriving.deriving import Deriving, Fit
-from refold.replay.importers.deriving.units import Key, units_of
-from refold.replay.importers.deriving.writing import Origin
+from refold.replay.importers.derivation.derivation import Derivation, Fit
+from refold.replay.importers.derivation.log import Origin
+from refold.replay.importers.derivation.units import Key, units_of
 from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Answered, Item, Prompted, RequestFailed, RunBegan
 from refold.replay.importers.source import Source
@@ -35,7 +35,7 @@ def measured(file: str) -> Fit:
     found = Fit()
     with path_of(file).open("rb") as opened:
         for items in _runs(reader.items(Source.opened(file, opened))):
-            deriving = Deriving("r", Origin(reader.name, file, ""), salts)
+            deriving = Derivation("r", Origin(reader.name, file, ""), salts)
             found = found.plus(_of_run(deriving, items))
     return found
 
@@ -82,7 +82,7 @@ def _runs(items: Iterator[Item]) -> Iterator[list[Item]]:
         yield run
 
 
-def _of_run(deriving: Deriving, items: Sequence[Item]) -> Fit:
+def _of_run(deriving: Derivation, items: Sequence[Item]) -> Fit:
     log: list[Event] = []
     asked: dict[int, Sequence[Message]] = {}
     prompt: Prompted | None = None

@@ -10,8 +10,8 @@ from refold.reducers.state import RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role
 from refold.replay.audit import Audit, Auditor
-from refold.replay.importers.deriving.deriving import Deriving
-from refold.replay.importers.deriving.writing import Derived, Origin
+from refold.replay.importers.derivation.derivation import Derivation
+from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.importers.items import (
     Answered,
     Asked,
@@ -68,9 +68,9 @@ def result(id: str, text: str) -> Message:  # noqa: A002
     return Message(role=Role.TOOL, text=text, call=id)
 
 
-def derived(items: Iterable[Item]) -> tuple[Deriving, list[Derived]]:
+def derived(items: Iterable[Item]) -> tuple[Derivation, list[Derived]]:
     """The log of these items, and who derived it."""
-    deriving = Deriving("r", ORIGIN, salts)
+    deriving = Derivation("r", ORIGIN, salts)
     return deriving, [event for item in items for event in deriving.take(item)]
 
 

@@ -10,12 +10,12 @@ import msgspec
 
 from refold.reducers import codec
 from refold.replay.audit import Audit, Auditor
-from refold.replay.importers.counting import Counts
-from refold.replay.importers.deriving.deriving import Fit
-from refold.replay.importers.deriving.writing import Derived, Problem
+from refold.replay.importers.counts import Counts
+from refold.replay.importers.derivation.derivation import Fit
+from refold.replay.importers.derivation.log import Derived, Problem
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
 
@@ -62,7 +62,7 @@ def imported(file: str) -> Imported:
 
 def read(source: Source, named: str | None = None) -> Imported:
     """A source, imported, its logs audited on the way."""
-    reading = Reading(source, importer(named or detected(source).format))
+    reading = Transcript(source, importer(named or detected(source).format))
     digest = hashlib.sha256()
     audits: list[Audit] = []
     fits: list[Fit] = []

@@ -16,8 +16,8 @@ if __name__ == "__main__":
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
@@ -59,7 +59,7 @@ def totals() -> Mapping[tuple[str, str], Totals]:
     for file in FILES:
         with path_of(file).open("rb") as opened:
             source = Source.opened(file, opened)
-            for run in Reading(source, importer(detected(source).format)).runs():
+            for run in Transcript(source, importer(detected(source).format)).runs():
                 comparisons = {key: Comparison(run.run, policy) for key, policy in policies.items()}
                 for event in (each for group in run.derive(salts) for each in group):
                     for comparison in comparisons.values():

@@ -29,8 +29,8 @@ from refold.reducers.events import (
 from refold.reducers.messages import Usage
 from refold.reducers.parsing import parse
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.transcripts import FILES, manifest, path_of, salts
@@ -164,7 +164,7 @@ def found() -> Sequence[Found]:
 def _of_file(file: str) -> Iterator[Found]:
     with path_of(file).open("rb") as opened:
         source = Source.opened(file, opened)
-        for run in Reading(source, importer(detected(source).format)).runs():
+        for run in Transcript(source, importer(detected(source).format)).runs():
             log = [each for group in run.derive(salts) for each in group]
             span = log[-1].at - log[0].at
             counted = _counted([each.event for each in log], span, _DECLARED.get(file, 0))

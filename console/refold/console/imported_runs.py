@@ -12,8 +12,8 @@ from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Annotation, ContentErased, SourceRecorded
-from refold.replay.importers.deriving.writing import Derived
-from refold.replay.importers.importing import RunReading
+from refold.replay.importers.derivation.log import Derived
+from refold.replay.importers.transcript import TranscriptRun
 from refold.replay.reading import event_of
 from refold.replay.source_words import END
 from refold.replay.verification import verify
@@ -55,7 +55,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     related: tuple[Related, ...] = ()
 
 
-async def add_run(store: Store, known: Conversations, reading: RunReading) -> Added:
+async def add_run(store: Store, known: Conversations, reading: TranscriptRun) -> Added:
     """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`."""
     others = [
         await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)
@@ -84,7 +84,7 @@ async def add_run(store: Store, known: Conversations, reading: RunReading) -> Ad
 
 
 async def _related(
-    store: Store, reading: RunReading, others: list[Beside], *, new: bool
+    store: Store, reading: TranscriptRun, others: list[Beside], *, new: bool
 ) -> tuple[Related, ...]:
     found: list[Related] = []
     for beside in others:

@@ -15,10 +15,10 @@ from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine import entropy
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
-from refold.replay.importers.deriving.writing import Problem
+from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
-from refold.replay.importers.importing import MOST_PROBLEMS, Ended, Reading
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import MOST_PROBLEMS, Ended, Transcript
 from refold.store.protocol import Store
 
 _SHOWN = 5  # problems of a file, in text
@@ -81,7 +81,7 @@ class NotImported(msgspec.Struct, frozen=True, kw_only=True):
 class _Told(msgspec.Struct, frozen=True):
     """A file that was imported."""
 
-    reading: Reading
+    reading: Transcript
     why: str
     runs: Sequence[ImportedRun]
 
@@ -150,7 +150,7 @@ def _format(source: Source, named: str | None) -> Candidate:
 
 
 async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
-    reading = Reading(source, importer(found.format), None if sure else found)
+    reading = Transcript(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
         done: Added | None = None
@@ -225,7 +225,7 @@ def _tell(screen: Screen, name: str, told: _Told) -> None:
     screen.pairs(rows)
 
 
-def _messages(reading: Reading) -> str:
+def _messages(reading: Transcript) -> str:
     counts, beside = reading.counts(), reading.beside()
     more = f" and {figures.count(beside)} beside them" if beside else ""
     return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {counts.tool_errors}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.replay.importers.deriving.deriving import Fit
+from refold.replay.importers.derivation.derivation import Fit
 from support import prompt_figures
 from support.transcripts import FILES, FOLDER, imported
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.importing import Reading
 from refold.replay.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Tally, Unread
 from refold.replay.importers.session_rows import stamp
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
 
 Json = dict[str, Any]
 PROMPT: Json = {"type": "user", "message": {"content": "hi"}, "timestamp": "2026-01-01T00:00:00Z"}
@@ -164,7 +164,7 @@ def test_times_are_told_in_utc(written: str, told: str) -> None:
 def test_what_no_row_can_be_made_of_is_reported() -> None:
     """A file that breaks off in its first row has one run without messages, and its bytes in a diagnostic."""
     source = Source.of("x", lines(META)[:40])
-    reading = Reading(source, importer(detected(source).format))
+    reading = Transcript(source, importer(detected(source).format))
     for run in reading.runs():
         for _ in run.derive(lambda seq: b"\0" * 16):
             pass

@@ -3,8 +3,7 @@
 import pytest
 
 from refold.reducers.events import Diagnosed, ToolReturned
-from refold.replay.importers.deriving import telling
-from refold.replay.importers.deriving.pairing import Open, paired
+from refold.replay.importers.derivation.pairs import Open, paired
 from refold.replay.importers.items import Returned
 from support.told import (
     END,
@@ -23,7 +22,7 @@ from support.told import (
 
 def test_of_one_answer_so_many_calls_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """More calls than the most are kept beside the log with their results, which says so; what it derives stands."""
-    monkeypatch.setattr(telling, "MOST_CALLS", 2)
+    monkeypatch.setattr(facts, "MOST_CALLS", 2)
     ids = ("p1", "p2", "p3")
     results = [returned(each, f"out {each}") for each in ids]
     seen = prompted(user("go"), reply("", *ids), *(result(each, f"out {each}") for each in ids))

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from refold.replay.importers.inflating import zstandard
+from refold.replay.importers.compression import zstandard
 
 MOST_MEMBERS = 100_000
 MOST_BYTES = 128 << 20

@@ -18,7 +18,7 @@ import msgspec
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.chat_parts import arguments, nano_usd, tools_of, words, written_time
-from refold.replay.importers.cut_documents import ANY, beginning
+from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text, without
 from refold.replay.importers.items import (
     Answered,

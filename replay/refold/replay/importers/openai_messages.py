@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.cut_documents import ANY, beginning
+from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
 from refold.replay.importers.items import (
     UNKNOWN_PART,

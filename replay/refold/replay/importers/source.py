@@ -12,8 +12,8 @@ import msgspec
 
 from refold.reducers.errors import Damaged
 from refold.reducers.text import clean
+from refold.replay.importers.compression import inflated, recoded
 from refold.replay.importers.fields import JSON
-from refold.replay.importers.inflating import inflated, recoded
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from refold.reducers.messages import Message
-from refold.replay.importers.deriving.writing import Problem
+from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.items import (
     UNKNOWN_PART,
     Answered,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.cut_documents import ANY
+from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, json_text, number, rows, table, text, without
 from refold.replay.importers.items import Asked, Item, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.openai_messages import Row, began, read_rows, tallied, told

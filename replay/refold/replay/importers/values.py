@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from refold.replay.importers.cut_documents import document
+from refold.replay.importers.documents import document
 from refold.replay.importers.fields import JSON
 from refold.replay.importers.items import Unread
 from refold.replay.importers.source import BadTranscript, Source, decoded
@@ -18,7 +18,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 
 def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unread]:
-    """The values, up to where a document breaks off; `elements` as in `cut_documents`. A list is its elements.
+    """The values, up to where a document breaks off; `elements` as in `documents`. A list is its elements.
 
     Raises `BadTranscript` where nothing at all is JSON.
     """

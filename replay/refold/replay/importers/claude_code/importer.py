@@ -10,7 +10,10 @@ from collections.abc import Iterator
 
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.answers import Draft
+from refold.replay.importers.claude_code.conversation import Conversation
 from refold.replay.importers.claude_code.outline import Outline, is_side, outline
+from refold.replay.importers.claude_code.queue import Fate
+from refold.replay.importers.claude_code.queue import by as by_whom
 from refold.replay.importers.claude_code.rows import (
     PARTS,
     attached,
@@ -28,10 +31,7 @@ from refold.replay.importers.claude_code.rows import (
     results,
     spoken,
 )
-from refold.replay.importers.claude_code.talk import Conversation
 from refold.replay.importers.claude_code.tally import Counts, Ending
-from refold.replay.importers.claude_code.typed import Fate
-from refold.replay.importers.claude_code.typed import by as by_whom
 from refold.replay.importers.fields import at, json_text, table, text
 from refold.replay.importers.items import (
     Cancelled,

@@ -6,8 +6,8 @@ left rows behind: none of it shows before the end of the file. So the file is re
 
 import msgspec
 
+from refold.replay.importers.claude_code.queue import Fate, Queue
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind
-from refold.replay.importers.claude_code.typed import Fate, Queue
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.session_rows import Row, rows
 from refold.replay.importers.source import Source

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from refold.reducers.text import clean
-from refold.replay.importers.cut_documents import document, leading
+from refold.replay.importers.documents import document, leading
 from refold.replay.importers.fields import JSON, at, rows, table, text
 from refold.replay.importers.items import Unread
 from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, first_rows, too_deep

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from refold.replay.importers.archives import Archive, BadMember, is_archive
-from refold.replay.importers.cut_documents import ANY, Document, beginning, document, leading
+from refold.replay.importers.documents import ANY, Document, beginning, document, leading
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.inspect_logs.counts import NOTHING, completed, end_of, log_end, tally
 from refold.replay.importers.inspect_logs.samples import Sample

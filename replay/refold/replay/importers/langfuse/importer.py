@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.cut_documents import ANY
+from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import instant, json_text, number, rows, table, text, without
 from refold.replay.importers.items import (
     Answered,

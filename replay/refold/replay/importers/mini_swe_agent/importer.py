@@ -19,7 +19,7 @@ import msgspec
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, StopReason
 from refold.replay.importers.chat_parts import nano_usd, stop_of, usage_of, worded, words
-from refold.replay.importers.cut_documents import beginning, document
+from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, number, rows, table, text, without
 from refold.replay.importers.items import (
     Answered,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.replay.importers.cut_documents import ANY, Document, beginning, document, leading
+from refold.replay.importers.documents import ANY, Document, beginning, document, leading
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
 from refold.replay.importers.items import Item, Remarked, RunEnded, Unread
 from refold.replay.importers.openhands.counts import v0_end, v0_tally, v1_end, v1_tally

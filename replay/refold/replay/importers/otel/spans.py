@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from refold.replay.importers.cut_documents import ANY
+from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, NANO, at, instant, json_text, rows, table, text, without
 from refold.replay.importers.items import Unread
 from refold.replay.importers.source import Source

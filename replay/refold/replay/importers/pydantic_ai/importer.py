@@ -7,7 +7,7 @@ came back; one that names none is the framework asking for another answer.
 from collections.abc import Iterator, Sequence
 
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.cut_documents import ANY
+from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, instant, json_text, rows, table, text
 from refold.replay.importers.items import (
     Item,

@@ -19,7 +19,7 @@ import msgspec
 
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.chat_parts import nanoseconds, worded, words
-from refold.replay.importers.cut_documents import beginning, document
+from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
 from refold.replay.importers.items import (
     Answered,

@@ -16,11 +16,11 @@ from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.importers.deriving import telling
-from refold.replay.importers.deriving.between import Asked, Gap, beside, bridged
-from refold.replay.importers.deriving.joining import Plan
-from refold.replay.importers.deriving.opening import Opening, began_at, opened
-from refold.replay.importers.deriving.writing import Derived, Origin, Problem, Salts, Writer
+from refold.replay.importers.derivation import facts
+from refold.replay.importers.derivation.gap import Asked, Gap, beside, bridged
+from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
+from refold.replay.importers.derivation.plan import Plan
+from refold.replay.importers.derivation.start import Opening, began_at, opened
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -61,7 +61,7 @@ class Fit(msgspec.Struct, frozen=True):
         return Fit(*(one + another for one, another in pairs))
 
 
-class Deriving:
+class Derivation:
     """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer."""
 
     def __init__(self, run: str, origin: Origin, salts: Salts) -> None:
@@ -82,9 +82,9 @@ class Deriving:
             case Answered() | RequestFailed():
                 self._reach(item)
                 if isinstance(item, Answered):
-                    telling.answer(self._log, item)
+                    facts.answer(self._log, item)
                 else:
-                    telling.failure(self._log, item)
+                    facts.failure(self._log, item)
             case RunEnded():
                 self._end(item)
             case Remarked() | Unread() if self._log.state.seq and len(self._gap) >= _WAITING:
@@ -99,8 +99,8 @@ class Deriving:
         if not self._log.state.seq:
             self._begin(items, asked, unasked=asked is None and cancel is None)
             if cancel is not None:
-                telling.cancel(self._log, cancel)
-                telling.cancelled_request(self._log, cancel)
+                facts.cancel(self._log, cancel)
+                facts.cancelled_request(self._log, cancel)
             return
         gap = Gap.of(items, asked, cancel)
         plan = bridged(self._log, gap)

@@ -7,11 +7,11 @@ import msgspec
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.deriving import telling
-from refold.replay.importers.deriving.joining import Plan, planned
-from refold.replay.importers.deriving.pairing import Open, Paired, paired
-from refold.replay.importers.deriving.units import key_of
-from refold.replay.importers.deriving.writing import Writer
+from refold.replay.importers.derivation import facts
+from refold.replay.importers.derivation.log import Writer
+from refold.replay.importers.derivation.pairs import Open, Paired, paired
+from refold.replay.importers.derivation.plan import Plan, planned
+from refold.replay.importers.derivation.units import key_of
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -88,19 +88,19 @@ def bridged(log: Writer, gap: Gap) -> Plan:
     plan = _plan(log, gap, {call: gap.items[place] for call, place in answered.items()})
     if settles:
         for call in missing[:-1]:
-            telling.no_result(log, call, gap.asked or gap.cancel)
+            facts.no_result(log, call, gap.asked or gap.cancel)
     _tell_context(log, gap, plan)
     if gap.cancel is not None:
-        telling.cancel(log, gap.cancel)
+        facts.cancel(log, gap.cancel)
     last = None if held is None else gap.items[held]
     if held is not None and isinstance(last, Returned):
-        telling.result(log, last, pairs[held], unasked=gap.unasked)
+        facts.result(log, last, pairs[held], unasked=gap.unasked)
     if settles and missing:
-        telling.no_result(log, missing[-1], gap.asked or gap.cancel)
+        facts.no_result(log, missing[-1], gap.asked or gap.cancel)
     if gap.asked is not None:
-        telling.waited(log, gap.asked)
+        facts.waited(log, gap.asked)
     elif gap.cancel is not None and log.state.request is not None:
-        telling.cancelled_request(log, gap.cancel)
+        facts.cancelled_request(log, gap.cancel)
     return plan
 
 
@@ -114,7 +114,7 @@ def _tell_beside(log: Writer, gap: Gap, pairs: dict[int, Paired], held: int | No
                     log.diagnose(pair.code, pair.problem, item, text=item.output)
                     log.record(item)
                 elif place != held:
-                    telling.result(log, item, pair)
+                    facts.result(log, item, pair)
             case Said():
                 pass
             case Prompted():
@@ -161,10 +161,10 @@ def _tell_context(log: Writer, gap: Gap, plan: Plan) -> None:
     waits = log.state.agent_state is AgentState.WAITING_FOR_INPUT
     goes_on = waits and gap.wants and plan.asker is None
     if plan.said:
-        telling.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
+        facts.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
     if plan.change is not None and gap.prompt is not None:
-        telling.change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
+        facts.change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
     elif goes_on and not plan.said and gap.asked is not None:
-        telling.went_on(log, gap.asked)
+        facts.went_on(log, gap.asked)
     if plan.asker is not None:
-        telling.asked(log, plan.asker, unasked=gap.unasked)
+        facts.asked(log, plan.asker, unasked=gap.unasked)

@@ -7,7 +7,7 @@ import msgspec
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import ranges_of
-from refold.replay.importers.deriving.units import Keys, Unit, aligned, key_of, units_of
+from refold.replay.importers.derivation.units import Keys, Unit, aligned, key_of, units_of
 from refold.replay.importers.items import Prompted, Said
 
 Ranges = tuple[tuple[int, int], ...]

@@ -20,9 +20,9 @@ from refold.reducers.events import (
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
-from refold.replay.importers.deriving.joining import Change, said_message
-from refold.replay.importers.deriving.pairing import Paired
-from refold.replay.importers.deriving.writing import Writer, sha256_of
+from refold.replay.importers.derivation.log import Writer, sha256_of
+from refold.replay.importers.derivation.pairs import Paired
+from refold.replay.importers.derivation.plan import Change, said_message
 from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said
 

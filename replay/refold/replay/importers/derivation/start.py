@@ -6,8 +6,8 @@ import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.deriving.joining import said_message
-from refold.replay.importers.deriving.units import Unit, aligned, key_of, units_of
+from refold.replay.importers.derivation.plan import said_message
+from refold.replay.importers.derivation.units import Unit, aligned, key_of, units_of
 from refold.replay.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread
 
 

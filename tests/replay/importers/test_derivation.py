@@ -22,7 +22,7 @@ from refold.reducers.messages import Message
 from refold.reducers.state import NEW
 from refold.reducers.views import remembered, view
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
-from refold.replay.importers.deriving.deriving import Fit
+from refold.replay.importers.derivation.derivation import Fit
 from refold.replay.importers.items import (
     Answered,
     Cancelled,

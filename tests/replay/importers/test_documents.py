@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.replay.importers.cut_documents import ANY, beginning, document, leading
+from refold.replay.importers.documents import ANY, beginning, document, leading
 from refold.replay.importers.fields import JSON
 from refold.replay.importers.source import BadTranscript, Source
 

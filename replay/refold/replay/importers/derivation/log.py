@@ -14,8 +14,8 @@ from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.text import clean
 from refold.reducers.window import refs
-from refold.replay.importers.deriving.joining import Standing
-from refold.replay.importers.deriving.units import Key, key_of
+from refold.replay.importers.derivation.plan import Standing
+from refold.replay.importers.derivation.units import Key, key_of
 from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Item, RunEnded
 from refold.replay.source_words import END

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.events import Diagnosed, SourceRecorded
-from refold.replay.importers import archives, inflating
-from refold.replay.importers.counting import counted
-from refold.replay.importers.cut_documents import leading
+from refold.replay.importers import archives, compression
+from refold.replay.importers.counts import counted
+from refold.replay.importers.documents import leading
 from refold.replay.importers.formats import UnknownFormat, detected, importer
-from refold.replay.importers.importing import Reading, run_id
 from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Tally, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
+from refold.replay.importers.transcript import Transcript, run_id
 from support.told import END, answered, began, said
 from support.transcripts import path_of, read, salts
 
@@ -48,9 +48,9 @@ def plain(file: str) -> bytes:
         return source.whole()
 
 
-def reading(*items: Item, data: bytes = b"x") -> Reading:
+def reading(*items: Item, data: bytes = b"x") -> Transcript:
     """A file that says these items, read to its end."""
-    found = Reading(Source.of("folder/a.jsonl", data), Listed(items))
+    found = Transcript(Source.of("folder/a.jsonl", data), Listed(items))
     for run in found.runs():
         for _ in run.derive(salts):
             pass
@@ -93,7 +93,7 @@ def test_a_packed_file_that_is_cut_is_read_up_to_the_cut(pack: Callable[[bytes],
     rows = plain(SMALL) + b"".join(b'{"type":"noise","n":%d}\n' % number for number in range(30_000))
     packed = pack(rows)
     source = opened(packed[: len(packed) * 3 // 4])
-    found = Reading(source, importer("claude_code"))
+    found = Transcript(source, importer("claude_code"))
     notes = [each.event for run in found.runs() for group in run.derive(salts) for each in group]
     assert "cut off" in source.problem
     assert "cut_off" in {note.code for note in notes if isinstance(note, Diagnosed)}
@@ -105,7 +105,7 @@ def test_a_cut_that_leaves_nothing_to_read_is_named() -> None:
     """Where a packed document is cut so early that nothing can be read of it, the refusal says that it was cut."""
     source = opened(gzip.compress(b'[{"role": "user", "content": "' + b"go " * 99)[:40])
     with pytest.raises(BadTranscript, match=r"no list of messages in it \(.*cut off"):
-        list(Reading(source, importer("openai_messages")).runs())
+        list(Transcript(source, importer("openai_messages")).runs())
 
 
 def checked(data: bytes) -> bytes:
@@ -135,7 +135,7 @@ def test_a_document_may_be_so_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_bomb_goes_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a small file that unpacks to more than is allowed, what is allowed is read."""
-    monkeypatch.setattr(inflating, "MOST_INFLATED", 1 << 20)
+    monkeypatch.setattr(compression, "MOST_INFLATED", 1 << 20)
     source = opened(gzip.compress(b"\n" * (8 << 20)))
     assert len(source.whole()) <= 1 << 20
     assert "more than 1048576 bytes" in source.problem
@@ -201,7 +201,7 @@ def test_runs_of_one_key_are_told_apart() -> None:
 def test_what_stands_before_a_run_is_in_its_log() -> None:
     """Remarks at the head of a file are in the log of the first run."""
     source = Source.of("a", b"x")
-    found = Reading(source, Listed([Remarked(position="top", what="header"), began(), said("t"), END]))
+    found = Transcript(source, Listed([Remarked(position="top", what="header"), began(), said("t"), END]))
     events = [each.event for run in found.runs() for group in run.derive(salts) for each in group]
     assert "header" in [each.what for each in events if isinstance(each, SourceRecorded)]
 
@@ -222,7 +222,9 @@ def test_an_end_without_a_run_speaks_for_the_file() -> None:
 def test_a_run_that_is_not_derived_is_passed_over() -> None:
     """Who wants only the second run gets it whole."""
     source = Source.of("a", b"x")
-    found = Reading(source, Listed([began(), said("1"), END, RunBegan(position="", key="b"), said("2"), END]))
+    found = Transcript(
+        source, Listed([began(), said("1"), END, RunBegan(position="", key="b"), said("2"), END])
+    )
     kept = [run for run in found.runs() if run.key == "b" and list(run.derive(salts))]
     assert ["b"] == [run.key for run in kept]
     assert 2 == found.counts().runs
@@ -282,7 +284,7 @@ HOSTILE = "<script>alert(1)</script>\x1b]0;owned\x07\u202e"
 def test_hostile_fields_are_text() -> None:
     """Markup, escapes and turned text in every field are kept as text, in the log and in the label of the file."""
     source = Source.of(f"../../{HOSTILE}", b"x")
-    found = Reading(source, Listed([began(), said(HOSTILE), answered(HOSTILE), END]))
+    found = Transcript(source, Listed([began(), said(HOSTILE), answered(HOSTILE), END]))
     events = [each for run in found.runs() for group in run.derive(salts) for each in group]
     assert found.origin.file == HOSTILE.rsplit("/", 1)[-1]
     assert events
@@ -308,10 +310,10 @@ def test_a_document_nested_without_end_is_no_crash() -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress], ids=["gzip", "zstd"])
 def test_nothing_packed_a_million_times_is_not_unpacked(pack: Callable[[bytes], bytes]) -> None:
     """Members of which nothing comes, one behind the other, end a stream some day, and that is said."""
-    few, many = inflating.MOST_EMPTY // 2, 3 * inflating.MOST_EMPTY
+    few, many = compression.MOST_EMPTY // 2, 3 * compression.MOST_EMPTY
     source = opened(pack(b"a") + pack(b"") * few + pack(b"b") + pack(b"") * many + pack(b"c"))
     assert b"ab" == source.whole()
-    assert f"more than {inflating.MOST_EMPTY}" in source.problem
+    assert f"more than {compression.MOST_EMPTY}" in source.problem
 
 
 def test_a_packed_file_is_not_unpacked_for_each_format() -> None:

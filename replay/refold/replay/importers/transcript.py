@@ -12,9 +12,9 @@ from typing import TypeVar
 import msgspec
 
 from refold.reducers.text import clean
-from refold.replay.importers.counting import Counts, counted
-from refold.replay.importers.deriving.deriving import Deriving, Fit
-from refold.replay.importers.deriving.writing import Derived, Origin, Problem, Salts
+from refold.replay.importers.counts import Counts, counted
+from refold.replay.importers.derivation.derivation import Derivation, Fit
+from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts
 from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Tally, Unread
 from refold.replay.importers.protocol import Importer
@@ -51,17 +51,17 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     fit: Fit = Fit()
 
 
-class RunReading:
+class TranscriptRun:
     """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it."""
 
-    def __init__(self, run: str, key: str, reading: "Reading") -> None:
+    def __init__(self, run: str, key: str, reading: "Transcript") -> None:
         self.run, self.key, self.ended = run, key, Ended(run=run, key=key)
         self.format, self.origin = reading.format, reading.origin
         self._reading = reading
 
     def derive(self, salts: Salts) -> Iterator[list[Derived]]:
         """The events of its log, in groups that belong together."""
-        deriving = Deriving(self.run, self._reading.origin, salts)
+        deriving = Derivation(self.run, self._reading.origin, salts)
         events, end = 0, ""
         for item in self._reading.rest():
             end = item.end if isinstance(item, RunEnded) else end
@@ -74,7 +74,7 @@ class RunReading:
         self.ended = Ended(run=self.run, key=self.key, end=end, events=events, state=state, fit=deriving.fit)
 
 
-class Reading:
+class Transcript:
     """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was not read.
 
     `closest`: the format was told by the content of the file, as this; None: somebody said which it is.
@@ -95,7 +95,7 @@ class Reading:
         self._keys: set[str] = set()
         self._runs, self._ends = 0, list[RunEnded]()
 
-    def runs(self) -> Iterator[RunReading]:
+    def runs(self) -> Iterator[TranscriptRun]:
         """The runs one after the other; what is left of one is passed over before the next.
 
         Raises `BadTranscript` where not one item could be read, or where there is more than is read, and at the end where
@@ -162,7 +162,7 @@ class Reading:
             raise OtherFormat(self._source.name, self._closest, problem)
         self.found(found.problems(certain=certain))
 
-    def _begun(self, item: RunBegan) -> RunReading:
+    def _begun(self, item: RunBegan) -> TranscriptRun:
         key = item.key
         if key in self._keys:
             key = f"{key}#{self._runs + 1}"
@@ -172,7 +172,7 @@ class Reading:
         self._runs += 1
         self._open = True
         self._put_back(msgspec.structs.replace(item, key=key))
-        return RunReading(run_id(self.format, self.sha256, key), key, self)
+        return TranscriptRun(run_id(self.format, self.sha256, key), key, self)
 
     def _pull(self) -> Item | None:
         return self._waiting.popleft() if self._waiting else self._told(lambda: next(self._items, None))
