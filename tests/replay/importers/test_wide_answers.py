@@ -3,6 +3,7 @@
 import pytest
 
 from refold.reducers.events import Diagnosed, ToolReturned
+from refold.replay.importers.derivation import facts
 from refold.replay.importers.derivation.pairs import Open, paired
 from refold.replay.importers.items import Returned
 from support.told import (
