@@ -9,7 +9,7 @@ from refold.console import demo, demo_presets
 from refold.console.demo_scenes import Expected, Scene, Seen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.guards import installed_guards
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers import parse
 from refold.reducers.errors import WrongUse
 from refold.reducers.policy import Policy

@@ -10,7 +10,7 @@ import pytest
 from console.conftest import EVIL, Refold, record
 from console.test_looking import tamper
 from refold.engine import Agent, ScriptedModel, call, say
-from refold.store import SqliteStore, chain, packing
+from refold.store import SqliteStore, chain, packer
 from support.sealing import signing_key, write_key
 
 
@@ -483,7 +483,7 @@ def test_a_child_that_is_not_what_its_parent_saw(
     async def unchecked(*words: object) -> None:
         pass
 
-    monkeypatch.setattr(packing, "_check_children", unchecked)
+    monkeypatch.setattr(packer, "_check_children", unchecked)
     assert 0 == refold("pack", "root1", "--tree", "-o", file, "--store", store).code
     ran = refold("verify", file)
     assert (3, True) == (ran.code, "with a hash that is not in that run's log" in ran.out)

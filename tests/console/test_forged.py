@@ -18,7 +18,7 @@ from refold.reducers.errors import RefoldError, WrongUse
 from refold.reducers.numbers import MOST_DIGITS
 from refold.store import SqliteStore
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
-from refold.store.scanning import Scan
+from refold.store.scan import Scan
 
 LINE = "run r9: whole"
 FORGED_NAME = f"x\n{LINE}"

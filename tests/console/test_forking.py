@@ -14,7 +14,7 @@ import pytest
 
 from console.conftest import EVIL, Refold, act, look, record
 from refold.engine import Agent, ScriptedModel, calls, say
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.replay import events
 from refold.store import SqliteStore
 

@@ -12,7 +12,7 @@ from console.report.conftest import reported
 from console.test_forking import pytested
 from console.test_importing import row, session
 from refold.engine import say
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 
 Scripted = Callable[[Sequence[Line]], None]
 

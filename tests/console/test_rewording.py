@@ -10,7 +10,7 @@ import pytest
 
 from console.conftest import Refold, look
 from refold.engine import Agent, ScriptedModel, calls, say
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.events import PolicyAmended
 from refold.reducers.parsing import parse
 

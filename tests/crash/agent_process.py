@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from refold.engine import Agent, CallContext, ModelRequest, Recorded, Reply, Tool, calls, say, tool
 from refold.engine.models.protocol import Delta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.reducers.vocabulary import Role
 from refold.store import SqliteStore
 

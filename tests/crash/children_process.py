@@ -16,7 +16,7 @@ import anyio.lowlevel
 from crash import agent_process
 from refold.engine import Agent, CallContext, ModelRequest, Reply, Tool, call, calls, say, tool
 from refold.engine.models.protocol import Delta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.reducers.vocabulary import Role
 from refold.store import SqliteStore
 from refold.store.protocol import Head, Lease, Record, Store

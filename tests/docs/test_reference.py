@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from refold.console.app import app
-from refold.engine.live import mermaid
+from refold.engine.live_machine import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
 from refold.reducers.approvals import Approvals, Approver, Rule
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, kind_of
@@ -298,7 +298,7 @@ def test_every_phase_is_described() -> None:
 
 def errors() -> dict[str, type[RefoldError]]:
     """Every error of refold, by name."""
-    for module in ("refold.reducers.views", "refold.engine", "refold.engine.recording", "refold.engine.models.weights",
+    for module in ("refold.reducers.views", "refold.engine", "refold.engine.playback", "refold.engine.models.weights",
                    "refold.store", "refold.replay"):  # fmt: skip
         importlib.import_module(module)
     found: dict[str, type[RefoldError]] = {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, NotWaiting, Recording, ScriptedModel, Tool, calls, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import CallRefused, InputReceived, RunResumed
 from refold.reducers.vocabulary import Role

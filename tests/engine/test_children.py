@@ -23,7 +23,7 @@ from refold.engine import (
     tool,
 )
 from refold.engine.children import GENERATIONS
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.children import child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import ChildEnded, Parent, RunStarted, ToolReturned, kind_of

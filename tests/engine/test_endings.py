@@ -14,7 +14,7 @@ import pytest
 
 from refold.engine import Agent, ModelRequest, Reply, RunResult, ScriptedModel, call, calls, fail, say, tool
 from refold.engine.models.protocol import Delta, Model, TextDelta
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.engine.tools import Tool
 from refold.engine.updates import Finished, Recorded, Update
 from refold.reducers.events import ModelFailed, RetryScheduled, StateChanged, ToolReturned

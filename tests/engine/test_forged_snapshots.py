@@ -11,7 +11,7 @@ import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.journal import SNAPSHOT_EVERY
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.engine.result import RunResult
 from refold.reducers.events import PolicyAmended
 from refold.reducers.parsing import parse

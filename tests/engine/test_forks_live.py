@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, CallContext, ScriptedModel, Tool, call, calls, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Event, ModelRequested, RunForked, ToolReturned, kind_of
 from refold.reducers.views import view

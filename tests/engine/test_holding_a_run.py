@@ -21,7 +21,7 @@ from refold.engine import (
     say,
     tool,
 )
-from refold.engine.live import LiveAgent, mermaid
+from refold.engine.live_machine import LiveAgent, mermaid
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import StateChanged
 from refold.reducers.machine import MOVES, AgentState, Trigger

@@ -8,7 +8,7 @@ import pytest
 
 from refold.engine import Agent, CallContext, ScriptedModel, call, say, tool
 from refold.engine.journal import SNAPSHOT_EVERY
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.machine import AgentState
 from refold.reducers.views import view
 from refold.replay import audit, state_at, verify

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import PolicyAmended
 from refold.reducers.parsing import parse

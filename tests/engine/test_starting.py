@@ -17,7 +17,7 @@ from refold.engine import (
     tool,
 )
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import RunStarted
 from refold.reducers.messages import Message, MessageCall, Usage

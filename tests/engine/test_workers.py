@@ -22,7 +22,7 @@ from refold.engine import (
 )
 from refold.engine.journal import record
 from refold.engine.models.protocol import Delta
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.engine.worker import Failed, News, PutDown, TakenUp
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ContentErased

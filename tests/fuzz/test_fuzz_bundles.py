@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.conftest import Written
 from fuzz.mutations import flipped, texts
-from refold.store import SqliteStore, bundles, packing, verify_bundle
+from refold.store import SqliteStore, bundles, packer, verify_bundle
 
 
 class Members(dict[str, bytes]):
@@ -32,7 +32,7 @@ def packed(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Member
 
     async def pack() -> None:
         async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:
-            await packing.pack(store, ["aa11", "bb33"], folder / "b.zip")
+            await packer.pack(store, ["aa11", "bb33"], folder / "b.zip")
 
     anyio.run(pack)
     with ZipFile(folder / "b.zip") as file:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from refold.engine.models.pricing import cost_nanousd
+from refold.engine.models.prices import cost_nanousd
 from refold.engine.models.protocol import ModelRequest, Reply
 from refold.engine.models.pydantic_ai import VENDORS, PydanticAIModel
 from refold.reducers.errors import WrongUse

@@ -21,7 +21,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
 from refold.replay.bulk import Judged, Named, Shard, Totals, audit_all, audit_shard, shards, summed
 from refold.store import SqliteStore
-from refold.store.packing import pack
+from refold.store.packer import pack
 from support.forging import changed, records_of, write
 
 pytestmark = pytest.mark.anyio

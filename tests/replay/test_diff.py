@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.engine import Agent, ScriptedModel, call, calls, fail, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.queries.differing import MOST, Diff, Difference, diff
 from refold.replay.queries.likeness import SHOWN

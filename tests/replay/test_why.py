@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, tool
-from refold.engine.models.scripted import ScriptedModel, call, say
+from refold.engine.models.script import ScriptedModel, call, say
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import kind_of
 from refold.replay import Opinion, events, why

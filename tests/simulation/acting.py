@@ -11,7 +11,7 @@ import trio
 
 from refold.engine import CallContext, ModelFailed, ModelRequest, Reply, Run, Tool, calls, fail, say, tool
 from refold.engine.models.protocol import Delta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.engine.tools.protocol import DidNot, Happened, Reconciled, Unknown
 from refold.reducers import doubts
 from refold.reducers.errors import WrongUse

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 import refold.engine.agent
-import refold.engine.reconciling
+import refold.engine.reconciliation
 import refold.engine.tenure
 from refold.engine import Run
 from refold.engine.journal import Overtaken
@@ -239,7 +239,7 @@ class _Schedule:
             virtual.instead(refold.engine.tenure, "new_holder", holder),
             virtual.instead(refold.engine.tenure, "is_gone", gone),
             virtual.instead(refold.engine.agent, "this_process", name),
-            virtual.instead(refold.engine.reconciling, "lingers", lingers),
+            virtual.instead(refold.engine.reconciliation, "lingers", lingers),
         ):
             yield
 

@@ -9,7 +9,7 @@ import sys
 import anyio
 
 from refold.store import Lease, Record, SqliteStore
-from refold.store.opening import SYNCHRONOUS
+from refold.store.access import SYNCHRONOUS
 
 RUNS = 8
 

@@ -24,7 +24,7 @@ from refold.store import MemoryStore, SqliteStore
 from refold.store import verify_bundle as reader
 from refold.store.bundles import DamagedBundle, NotABundle, UnjudgedBundle, is_bundle, reading, unpack
 from refold.store.merkle import Prover
-from refold.store.packing import pack
+from refold.store.packer import pack
 from refold.store.protocol import Record, Seal, SealedHead, Stored, UnknownRun
 from refold.store.seals import DamagedSeals, leaf_of, seal
 from refold.store.verify_bundle import seal_message, unproved
@@ -257,7 +257,7 @@ async def test_a_seal_that_does_not_end_as_one(tmp_path: Path) -> None:
 
 async def test_too_long_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the reader would refuse is not written."""
-    monkeypatch.setattr("refold.store.packing.MOST_LINE", 500)
+    monkeypatch.setattr("refold.store.packer.MOST_LINE", 500)
     async with MemoryStore() as store:
         await append(store, "a", [record(1, "x" * 500)])
         with pytest.raises(WrongUse, match="run a event 1: has"):

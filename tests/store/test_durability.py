@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from refold.store import GENESIS, Head, SqliteStore, check
-from refold.store.opening import Durability
+from refold.store.access import Durability
 from refold.store.testing import events
 from store.acknowledging import RUNS
 

@@ -15,7 +15,7 @@ from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import MemoryStore, SqliteStore
 from refold.store.bundles import DamagedBundle, reading, unpack
 from refold.store.chain import extend
-from refold.store.packing import pack
+from refold.store.packer import pack
 from refold.store.protocol import Head, Record, Store
 from refold.store.seals import seal
 from refold.store.testing import append, events, records, take

@@ -31,9 +31,9 @@ from refold.store import (
     connection,
     schema,
 )
+from refold.store.access import Durability
 from refold.store.bridge import bridge
 from refold.store.database import Database
-from refold.store.opening import Durability
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
 

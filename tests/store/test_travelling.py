@@ -13,7 +13,7 @@ import pytest
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
 from refold.store.bundles import reading
-from refold.store.packing import pack
+from refold.store.packer import pack
 from support.sealing import append, records, sealed, signing_key, write_key
 
 pytestmark = pytest.mark.anyio

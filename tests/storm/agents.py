@@ -24,7 +24,7 @@ from refold.engine import (
     tool,
 )
 from refold.engine.models.protocol import Delta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.reducers.vocabulary import Role
 from refold.store import SqliteStore
 from refold.store.protocol import Head, Lease, Record

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 
 from refold.engine import Agent, Reply, ScriptedModel, call, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.reducers.children import child_run_id
 from refold.reducers.events import Event, ToolReturned
 from refold.reducers.vocabulary import ToolError

@@ -3,7 +3,7 @@
 from typing import Any
 
 from refold.engine import Agent, ScriptedModel, call, calls, fail, say, tool
-from refold.engine.models.scripted import Line
+from refold.engine.models.script import Line
 from refold.store import MemoryStore
 from refold.store.protocol import Store
 from support.clocks import VirtualClock

@@ -239,7 +239,7 @@ def _why(context: typer.Context, run: Address, store: StorePath = None, output: 
 @app.command("graph")
 def _graph(context: typer.Context, output: Output = None) -> int:
     """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
-    from refold.engine.live import mermaid
+    from refold.engine.live_machine import mermaid
 
     screen = _screen(context, output)
     if screen.json:

@@ -11,7 +11,7 @@ from refold.console.screen import Column, Screen, note
 from refold.console.sweeping import Oldest, sweep
 from refold.console.waiting import asked_about
 from refold.engine.guards import installed_guards
-from refold.engine.imported import source_of
+from refold.engine.imported_runs import source_of
 from refold.engine.result import result_of
 from refold.reducers.events import Event
 from refold.reducers.machine import AgentState

@@ -22,7 +22,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
 from refold.replay.certificate import Certificate, Heads, written
-from refold.store.beside import written_beside
+from refold.store.atomic_files import written_beside
 from refold.store.bundles import is_bundle
 from refold.store.keys import SigningKey, read_signing_key
 

@@ -13,7 +13,7 @@ from refold.console.leaving import say_and_leave, tell_left
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeping import Oldest, Problem, sweep
-from refold.engine.annotating import annotate
+from refold.engine.annotation import annotate
 from refold.engine.guards import installed_guards
 from refold.engine.secrets import redactor_of
 from refold.reducers.composing import sealed

@@ -15,7 +15,7 @@ from refold.console.evidence import changing
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
-from refold.engine.imported import source_of
+from refold.engine.imported_runs import source_of
 from refold.engine.secrets import redactor_of
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse

@@ -12,7 +12,7 @@ from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
 from refold.replay.family import family_of
-from refold.store import bundles, keys, packing, seals
+from refold.store import bundles, keys, packer, seals
 from refold.store.protocol import Store
 from refold.store.verify_bundle import key_id
 
@@ -100,7 +100,7 @@ async def pack_command(screen: Screen, place: Place, request: PackRequest) -> in
         runs = [await addresses.run_of(store, each) for each in request.typed]
         if request.tree:
             runs = [each for run in dict.fromkeys(runs) for each in await family_of(store, run)]
-        packed = await packing.pack(store, runs, request.file)
+        packed = await packer.pack(store, runs, request.file)
     if screen.json:
         screen.document(packed)
         return 0

@@ -21,7 +21,7 @@ from refold.replay.exports.parquet import ParquetFile
 from refold.replay.exports.table import Table
 from refold.replay.exports.trail import Trail, follow
 from refold.replay.summary import summary
-from refold.store.beside import check_free, written_beside
+from refold.store.atomic_files import check_free, written_beside
 from refold.store.protocol import Store
 
 _WITHOUT = frozenset({Shape.JSONL, Shape.OTEL, Shape.PARQUET})

@@ -17,7 +17,7 @@ from refold.console.running import Models, offered_tools, stay
 from refold.console.screen import Screen, note
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model, Tool
-from refold.engine.fitting import refuse_other_model
+from refold.engine.compatibility import refuse_other_model
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.reducers.policy import Policy

@@ -48,7 +48,7 @@ def chosen_prices(chosen: Path | None) -> Prices | None:
 
 
 def _listed() -> Prices:
-    from refold.engine.models.pricing import list_name, listed_nanousd
+    from refold.engine.models.prices import list_name, listed_nanousd
 
     def cost(answered: Answered) -> int | None:
         return listed_nanousd(answered.usage, answered.model, answered.address, answered.at)

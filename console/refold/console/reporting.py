@@ -11,7 +11,7 @@ from refold.console.report.page import page
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.store.beside import check_free, written_beside
+from refold.store.atomic_files import check_free, written_beside
 
 _MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page
 

@@ -20,7 +20,7 @@ from refold.console.waiting import asked_about, next_words, waits_for
 from refold.console.watching import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool, resolve_model
 from refold.engine.guards import installed_guards
-from refold.engine.imported import refuse_imported
+from refold.engine.imported_runs import refuse_imported
 from refold.engine.result import result_of
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event

@@ -22,7 +22,7 @@ from refold.replay.shrink.rewriting import write
 from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
 from refold.replay.shrink.shrinking import ShowsNothing, shrinking, told_of
 from refold.store import SqliteStore
-from refold.store.beside import written_beside
+from refold.store.atomic_files import written_beside
 from refold.store.protocol import Store
 
 Shows = Callable[[Log], bool]

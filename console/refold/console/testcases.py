@@ -12,11 +12,11 @@ from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.guards import installed_guards
-from refold.engine.recording import Parted
+from refold.engine.playback import Parted
 from refold.reducers.errors import MissingFact, RefoldError, WrongUse
 from refold.replay import audit
-from refold.store import MemoryStore, packing
-from refold.store.beside import written_beside
+from refold.store import MemoryStore, packer
+from refold.store.atomic_files import written_beside
 from refold.store.protocol import Store
 
 _TEST = Template('''\
@@ -103,7 +103,7 @@ async def testcase_command(screen: Screen, place: Place, typed: str, file: Path)
         head = await store.head(run)
         with written_beside(file) as partial:
             partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")
-            packed = await packing.pack(store, [run], log)
+            packed = await packer.pack(store, [run], log)
     done = Testcase(
         run=run,
         test=str(file),

@@ -1,12 +1,12 @@
 """The engine: agents and their runs, models, tools, and the loop that does what the log says is pending."""
 
 from refold.engine.agent import Agent
-from refold.engine.halting import halt, unattended
-from refold.engine.imported import ImportedRun
+from refold.engine.control import halt, unattended
+from refold.engine.imported_runs import ImportedRun
+from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model, ModelFailed, ModelRequest, Reply
-from refold.engine.models.resolve import resolve_model
-from refold.engine.models.scripted import ScriptedModel, ScriptError, call, calls, fail, say
-from refold.engine.recording import Recording
+from refold.engine.models.script import ScriptedModel, ScriptError, call, calls, fail, say
+from refold.engine.playback import Recording
 from refold.engine.result import LimitReached, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
 from refold.engine.tools import (

@@ -14,7 +14,7 @@ import msgspec
 from refold.engine import entropy
 from refold.engine.children import AgentTool, Errand, circles, never_alone, reachable, takes_task
 from refold.engine.clock import Clock, SystemClock
-from refold.engine.fitting import (
+from refold.engine.compatibility import (
     address_of,
     context_of,
     refuse_blind,
@@ -23,13 +23,19 @@ from refold.engine.fitting import (
     refuse_unmeasured,
     refuse_unpriced,
 )
-from refold.engine.forking import MADE_UP, Fork
+from refold.engine.fork import MADE_UP, Fork
 from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
+from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model
-from refold.engine.models.resolve import resolve_model
 from refold.engine.outcomes import Maker
-from refold.engine.recordable import (
+from refold.engine.result import RunResult
+from refold.engine.run import Run, anew
+from refold.engine.runtime import Setting
+from refold.engine.secrets import redactor_of, refuse_secret
+from refold.engine.stores import StoreSource
+from refold.engine.tools.protocol import Tool
+from refold.engine.validation import (
     by_name,
     labels_of,
     manifest_of,
@@ -38,12 +44,6 @@ from refold.engine.recordable import (
     seed_of,
     setting_text,
 )
-from refold.engine.result import RunResult
-from refold.engine.run import Run, anew
-from refold.engine.secrets import redactor_of, refuse_secret
-from refold.engine.setting import Setting
-from refold.engine.stores import StoreSource
-from refold.engine.tools.protocol import Tool
 from refold.engine.world import World
 from refold.reducers import composing
 from refold.reducers.checking import Complaint, opening

@@ -14,11 +14,11 @@ import msgspec
 
 from refold.engine.children import AgentTool, Delegation
 from refold.engine.journal import Journal, Overtaken
-from refold.engine.late import LateMaker
+from refold.engine.late_results import LateMaker
 from refold.engine.models.protocol import Delta
 from refold.engine.outcomes import Maker, abandoned, in_doubt
-from refold.engine.reconciling import doer
-from refold.engine.resting import rings_in
+from refold.engine.reconciliation import doer
+from refold.engine.schedule import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
 from refold.engine.world import World
 from refold.reducers.doubts import underway

@@ -12,16 +12,16 @@ from transitions import Machine
 
 from refold.engine.answers import Answers, words_of
 from refold.engine.background import Background, aside
-from refold.engine.imported import refuse_imported
+from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
-from refold.engine.late import LateMaker, keep_late
-from refold.engine.live import LiveAgent
+from refold.engine.late_results import LateMaker, keep_late
+from refold.engine.live_machine import LiveAgent
 from refold.engine.loop import Loop
 from refold.engine.outcomes import Maker
 from refold.engine.presence import acting
-from refold.engine.resting import wake_parent
 from refold.engine.result import RunResult, result_of
-from refold.engine.setting import Setting
+from refold.engine.runtime import Setting
+from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Recorded, Subscription, Update

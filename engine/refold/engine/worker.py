@@ -16,10 +16,10 @@ from refold.engine.agent import Agent
 from refold.engine.background import first
 from refold.engine.children import reachable
 from refold.engine.guards import installed_guards
-from refold.engine.imported import source_of
+from refold.engine.imported_runs import source_of
 from refold.engine.journal import Journal, Overtaken
-from refold.engine.resting import due_in, wake_parent
 from refold.engine.result import RunResult
+from refold.engine.schedule import due_in, wake_parent
 from refold.engine.stores import StoreSource, opened
 from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
 from refold.reducers.errors import WrongUse

@@ -13,7 +13,7 @@ import msgspec
 
 from refold.engine.clock import Clock, Stopwatch, SystemClock
 from refold.engine.faults import somebody_elses, worded
-from refold.engine.late import LateMaker
+from refold.engine.late_results import LateMaker
 from refold.engine.listening import listener
 from refold.engine.models.protocol import (
     Delta,
@@ -35,7 +35,7 @@ from refold.engine.outcomes import (
     told,
 )
 from refold.engine.presence import RUN
-from refold.engine.reconciling import Doer, asked, believed, found_out
+from refold.engine.reconciliation import Doer, asked, believed, found_out
 from refold.engine.secrets import RedactedStream, redacted_reply
 from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (

@@ -19,7 +19,7 @@ from refold.replay.audit import Audit, Auditor, reads_content
 from refold.replay.reading import event_of
 from refold.store.chain import GENESIS, check
 from refold.store.protocol import Head, Stored, UnknownRun
-from refold.store.scanning import whole_logs
+from refold.store.scan import whole_logs
 
 SHARD = 20_000
 """Events of a shard, about: a second or two of work, so that no core waits long for another at the end."""

@@ -13,7 +13,7 @@ import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.store import verify_bundle
-from refold.store.beside import written_beside
+from refold.store.atomic_files import written_beside
 from refold.store.pages import BYTES, ROWS
 from refold.store.protocol import Record, Store, Stored
 from refold.store.sqlite import SqliteStore

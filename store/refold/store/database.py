@@ -11,9 +11,9 @@ import anyio
 
 from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
-from refold.store.committing import Committer
+from refold.store.access import Durability, look, open_reader, open_writer
+from refold.store.committer import Committer
 from refold.store.connection import Connection, events
-from refold.store.opening import Durability, look, open_reader, open_writer
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 from refold.store.rows import Row

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from refold.store import forks, rows, schema
-from refold.store.appending import insert, refusal
-from refold.store.asking import check_erase
+from refold.store.checks import check_erase
 from refold.store.claims import find
 from refold.store.connection import transaction
+from refold.store.group_commit import insert, refusal
 from refold.store.lineage import inherited
 from refold.store.problems import FAILED
 from refold.store.protocol import (

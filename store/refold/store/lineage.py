@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from refold.reducers.errors import DamagedLog, WrongUse
-from refold.store.asking import can_name
+from refold.store.checks import can_name
 from refold.store.protocol import Origin
 
 FORKED = "run_forked"

@@ -8,7 +8,8 @@ from typing import NamedTuple, Self, TypeVar
 from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse
-from refold.store.asking import (
+from refold.store.chain import GENESIS, extend
+from refold.store.checks import (
     check_append,
     check_erase,
     check_erasure,
@@ -18,7 +19,6 @@ from refold.store.asking import (
     check_seal,
     milliseconds,
 )
-from refold.store.chain import GENESIS, extend
 from refold.store.lineage import Own, check_origin, inherited, origin_of, traced
 from refold.store.pages import BYTES, ROWS, Pages
 from refold.store.protocol import (

@@ -6,8 +6,8 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from refold.store import lineage, schema
-from refold.store.asking import can_name
 from refold.store.chain import GENESIS, hashes
+from refold.store.checks import can_name
 from refold.store.problems import RECOVER
 from refold.store.protocol import DamagedStore, Head, Record, Seal, SealedHead, Stored
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
 from refold.store import claims, evidence, forks, integrity, rows, schema
-from refold.store.asking import (
+from refold.store.chain import GENESIS
+from refold.store.checks import (
     check_append,
     check_erasure,
     check_holder,
@@ -20,7 +21,6 @@ from refold.store.asking import (
     check_seal,
     milliseconds,
 )
-from refold.store.chain import GENESIS
 from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,

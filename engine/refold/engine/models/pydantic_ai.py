@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.engine.models.pricing import context_window, cost_nanousd, is_priced
+from refold.engine.models.prices import context_window, cost_nanousd, is_priced
 from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history

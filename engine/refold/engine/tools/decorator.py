@@ -13,7 +13,7 @@ import msgspec
 from refold.engine.tools.digest import source_digest
 from refold.engine.tools.docstring import parse
 from refold.engine.tools.protocol import CallContext, Tool
-from refold.engine.tools.reconciling import Called, reconciler
+from refold.engine.tools.reconciler import Called, reconciler
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.tools.threads import in_thread
 from refold.reducers.errors import WrongUse

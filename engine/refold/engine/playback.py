@@ -12,16 +12,16 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
-from refold.engine.late import LateMaker
+from refold.engine.late_results import LateMaker
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.models.recorded import Ended, RecordedModel
+from refold.engine.models.replay import Ended, RecordedModel
 from refold.engine.outcomes import Maker
-from refold.engine.reconciling import Doer
+from refold.engine.reconciliation import Doer
 from refold.engine.run import Run, anew
-from refold.engine.setting import Setting
+from refold.engine.runtime import Setting
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
-from refold.engine.tools.recorded import RecordedTools
+from refold.engine.tools.replay import RecordedTools
 from refold.engine.updates import Recorded
 from refold.engine.world import Publish, World, request_for
 from refold.reducers import codec

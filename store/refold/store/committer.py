@@ -3,7 +3,7 @@
 A commit costs the same for one append as for a hundred: a trip to the connection's thread and, if it is to survive a
 power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64 runs pay for one.
 
-What a group shares is the commit, not the fate: see `appending`, which is what runs in that thread.
+What a group shares is the commit, not the fate: see `group_commit`, which is what runs in that thread.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from refold.store.appending import Known, Outcome, commit
+from refold.store.group_commit import Known, Outcome, commit
 from refold.store.protocol import Head, Lease, Record
 
 if TYPE_CHECKING:

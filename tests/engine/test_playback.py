@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from refold.engine import Agent, Recorded, Recording, ScriptedModel, Tool, call, calls, fail, say, tool
-from refold.engine.recording import Parted
+from refold.engine.playback import Parted
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ToolReturned
 from refold.reducers.machine import AgentState

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import msgspec
 
 from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, ReplyCall, TextDelta
-from refold.engine.models.scripted import deltas
+from refold.engine.models.script import deltas
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.events import ModelResponded

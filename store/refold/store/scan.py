@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from refold.store import forks, rows, schema
+from refold.store.access import look
 from refold.store.bundles import is_bundle, reading, stored_of
 from refold.store.connection import direct, events
-from refold.store.opening import look
 from refold.store.problems import translated
 from refold.store.protocol import Stored
 

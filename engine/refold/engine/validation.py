@@ -12,7 +12,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.numbers import nano
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.store.asking import check_new_run
+from refold.store.checks import check_new_run
 
 
 def recordable(value: object, place: str) -> str:

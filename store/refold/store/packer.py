@@ -17,7 +17,7 @@ import msgspec
 
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import verify_bundle
-from refold.store.beside import written_beside
+from refold.store.atomic_files import written_beside
 from refold.store.chain import GENESIS, check
 from refold.store.merkle import Prover
 from refold.store.protocol import Head, Origin, Seal, SealedHead, Store, Stored, UnknownRun

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from refold.engine.fitting import refuse_unmeasured, refuse_unpriced
+from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
 from refold.engine.holder import this_process
 from refold.engine.journal import Journal
 from refold.engine.models.protocol import Model

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from refold.engine.journal import Journal
-from refold.engine.resting import due_in
+from refold.engine.schedule import due_in
 from refold.engine.stores import StoreSource, opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import LateResult

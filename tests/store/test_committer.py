@@ -20,10 +20,10 @@ from refold.store import (
     Record,
     SqliteStore,
     StoreUnavailable,
-    appending,
     claims,
-    committing,
+    committer,
     connection,
+    group_commit,
 )
 from refold.store.bridge import bridge
 from refold.store.connection import Connection, PagedConnection, connect
@@ -44,11 +44,11 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The runs of every group that is committed, from here on."""
     seen = list[list[str]]()
 
-    def commit(connection: sqlite3.Connection, path: str, group: Any, known: appending.Known) -> Any:
+    def commit(connection: sqlite3.Connection, path: str, group: Any, known: group_commit.Known) -> Any:
         seen.append([each.run for each in group])
-        return appending.commit(connection, path, group, known)
+        return group_commit.commit(connection, path, group, known)
 
-    monkeypatch.setattr(committing, "commit", commit)
+    monkeypatch.setattr(committer, "commit", commit)
     return seen
 
 
@@ -222,7 +222,7 @@ async def test_heads_are_looked_up_only_if_somebody_wrote(
         looked.append(run)
         return claims.find(connection, path, run)
 
-    monkeypatch.setattr(appending, "find", find)
+    monkeypatch.setattr(group_commit, "find", find)
     async with await SqliteStore.open(tmp_path / "runs.db") as store:
         one, other = await leased(store, 2)
         await store.append(one.run, 0, one, records(1))
