@@ -108,6 +108,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Line]], None
         def resolve(name: str, *, base_url: str | None = None) -> Model:
             return ScriptedModel(list(lines))
 
-        monkeypatch.setattr("refold.console.running.resolve_model", resolve)
+        monkeypatch.setattr("refold.console.runs.resolve_model", resolve)
 
     return use

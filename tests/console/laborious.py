@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from refold.console import running
+from refold.console import runs
 from refold.console.main import main
 from refold.engine import CallContext, Model, ModelRequest, Reply, call, say, tool
 from refold.engine.models.protocol import Delta
@@ -62,5 +62,5 @@ def effects() -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    vars(running)["resolve_model"] = resolve
+    vars(runs)["resolve_model"] = resolve
     sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
-from refold.console import running
+from refold.console import runs
 from refold.console.main import main
 from refold.engine import Model, ModelRequest, Reply, ScriptedModel, call, say, tool
 from refold.engine.models.protocol import Delta, TextDelta
@@ -52,5 +52,5 @@ def resolve(name: str, *, base_url: str | None = None) -> Model:
 
 if __name__ == "__main__":
     MODE = sys.argv[1]
-    vars(running)["resolve_model"] = resolve
+    vars(runs)["resolve_model"] = resolve
     sys.exit(main(sys.argv[2:]))

@@ -13,7 +13,7 @@ import pytest
 from console.conftest import EVIL, Refold
 from console.paying import PAID, TOOLS, crash
 from console.test_hostile import dangerous
-from refold.console.doubting import Tally
+from refold.console.doubts import Tally
 from refold.engine import say
 from refold.replay import DoubtfulCall
 from refold.store import SqliteStore

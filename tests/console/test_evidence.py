@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from console.conftest import EVIL, Refold, record
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.store import SqliteStore, chain, packer
 from support.sealing import signing_key, write_key

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.conftest import Ran, Refold, record
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.engine import call, say
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.reducers.numbers import MOST_DIGITS

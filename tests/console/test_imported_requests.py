@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.conftest import Refold
-from console.test_importing import row, session
+from console.test_imports import row, session
 from refold.console.main import main
 from support.transcripts import FOLDER, manifest
 

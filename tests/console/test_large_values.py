@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from console.conftest import Refold, record
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.engine import call, say
 from refold.store import connection
 

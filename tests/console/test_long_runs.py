@@ -11,7 +11,7 @@ import pytest
 from bench.big_run import write
 from bench.workload import RUN
 from console.conftest import Refold
-from refold.console import looking
+from refold.console import listings
 from refold.console.screen import Screen
 from refold.replay.timeline import Timeline, timeline, turns
 from refold.store import SqliteStore
@@ -30,7 +30,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "_TURNS", AT_ONCE)
+    monkeypatch.setattr(listings, "_TURNS", AT_ONCE)
 
 
 def whole(path: Path) -> Timeline:
@@ -88,7 +88,7 @@ def test_turns_are_printed_while_the_log_is_read(
         printed.append(read)
         table(self, *args)
 
-    monkeypatch.setattr(looking, "turns", counted)
+    monkeypatch.setattr(listings, "turns", counted)
     monkeypatch.setattr(Screen, "table", told)
     refold("show", RUN, "--store", long)
     assert [8, 16, 24, 30] == printed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.conftest import EVIL, Refold, record
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.engine import calls, say
 
 # What would reach a terminal from `EVIL`, were it printed as it is.

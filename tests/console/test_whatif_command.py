@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from refold.console import supposing
+from refold.console import whatif
 from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay.cutting import cut
@@ -184,9 +184,9 @@ def test_money_where_prices_are_unknown(
         recorded_state="COMPLETED", until=spent, saved=spent,
     )  # fmt: skip
     screen = Screen()
-    supposing.tell(screen, "p", found)
+    whatif.tell(screen, "p", found)
     assert 2 == capsys.readouterr().out.count(told)
-    supposing.tell_totals(screen, "p", totals_of(found))
+    whatif.tell_totals(screen, "p", totals_of(found))
     said = capsys.readouterr().out
     assert told in said
 
@@ -256,7 +256,7 @@ def test_how_one_run_is_told(
     capsys: pytest.CaptureFixture[str], fields: dict[str, Any], said: str, unsaid: str
 ) -> None:
     """What is said of one run explains itself where it stands."""
-    supposing.tell(Screen(), "p", found_of(**fields))
+    whatif.tell(Screen(), "p", found_of(**fields))
     told = capsys.readouterr().out
     assert said in told
     assert unsaid not in told
@@ -264,7 +264,7 @@ def test_how_one_run_is_told(
 
 def test_totals_name_how_to_look_at_sessions(capsys: pytest.CaptureFixture[str]) -> None:
     """Where runs are done sooner, the totals say how to ask about the whole of them."""
-    supposing.tell_totals(Screen(), "p", totals_of(found_of()))
+    whatif.tell_totals(Screen(), "p", totals_of(found_of()))
     assert "--set end_of_turn=wait" in capsys.readouterr().out
 
 

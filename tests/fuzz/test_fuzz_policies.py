@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.mutations import flipped, put, texts, values
 from refold.console.policies import PolicyFileError, chosen_policy
-from refold.console.policy_writing import Language, written
+from refold.console.policy_text import Language, written
 from refold.reducers.checking import warnings
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN

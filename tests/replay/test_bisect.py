@@ -11,8 +11,8 @@ from refold.reducers import advance
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import Event
 from refold.replay.queries.bisect import STRETCH, Seeker, bisect
+from refold.replay.queries.divergence import parting
 from refold.replay.queries.expressions import Expression, parse
-from refold.replay.queries.parting import parting
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs

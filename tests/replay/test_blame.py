@@ -10,8 +10,8 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
 from refold.replay.changes import fields_of
-from refold.replay.queries.asking import BadQuestion
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
+from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS
 from refold.replay.reading import event_of, folded, stored_events
 from refold.store import MemoryStore

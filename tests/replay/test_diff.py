@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, calls, fail, say, tool
 from refold.engine.models.script import Line
 from refold.reducers.vocabulary import FailureClass
-from refold.replay.queries.differing import MOST, Diff, Difference, diff
+from refold.replay.queries.diffs import MOST, Diff, Difference, diff
 from refold.replay.queries.likeness import SHOWN
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.replay.queries.asking import MOST_CHARACTERS, BadQuestion
 from refold.replay.queries.filters import (
     Between,
     Filter,
@@ -23,6 +22,7 @@ from refold.replay.queries.filters import (
     found,
     parse,
 )
+from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion
 from refold.replay.queries.rows import FIELDS, Row
 
 

@@ -15,7 +15,7 @@ from refold.console.approval_commands import approval_app
 from refold.console.audit_commands import audit_app
 from refold.console.evidence_commands import evidence_app
 from refold.console.export_commands import export_app
-from refold.console.forking_commands import forking_app
+from refold.console.fork_commands import forking_app
 from refold.console.import_commands import import_app
 from refold.console.options import (
     Address,
@@ -109,7 +109,7 @@ def _run(
 
     With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
     """
-    from refold.console.running import RunRequest, labels_of, run_command
+    from refold.console.runs import RunRequest, labels_of, run_command
 
     request = RunRequest(
         task=task,
@@ -142,7 +142,7 @@ def _resume(
     output: Output = None,
 ) -> int:
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
-    from refold.console.running import ResumeRequest, resume_command
+    from refold.console.runs import ResumeRequest, resume_command
 
     request = ResumeRequest(
         run=run, message=message, base_url=base_url, root=root, tools=tools, detach=detach
@@ -159,7 +159,7 @@ def _ls(
     output: Output = None,
 ) -> int:
     """List the runs of the store, the newest first. With -o json: one array."""
-    from refold.console.looking import ls_command
+    from refold.console.listings import ls_command
 
     return anyio.run(ls_command, _screen(context, output), places.store_place(store), prefix, most)
 
@@ -184,7 +184,7 @@ def _show(
 
     With -o json: one document with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
     """
-    from refold.console.looking import events_command, show_command
+    from refold.console.listings import events_command, show_command
 
     screen, place = _screen(context, output), places.store_place(store)
     if every or raw or follow or asked:
@@ -195,7 +195,7 @@ def _show(
 @app.command("state", short_help="Show the state after an event.")
 def _state(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
     """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
-    from refold.console.inspecting import state_command
+    from refold.console.inspection import state_command
 
     return anyio.run(state_command, _screen(context, output), places.store_place(store), run)
 
@@ -219,11 +219,11 @@ def _view(
     screen, place = _screen(context, output), places.store_place(store)
     if policy is not None or settings:
         from refold.console.other_policies import WhatIfRequest
-        from refold.console.supposing_view import whatif_view_command
+        from refold.console.whatif_view import whatif_view_command
 
         request = WhatIfRequest(typed=[run], policies=[policy] if policy else [], settings=settings or [])
         return anyio.run(whatif_view_command, screen, place, request)
-    from refold.console.inspecting import view_command
+    from refold.console.inspection import view_command
 
     return anyio.run(view_command, screen, place, run)
 
@@ -231,7 +231,7 @@ def _view(
 @app.command("why", short_help="Show what limits and guards saw and said.")
 def _why(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
     """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
-    from refold.console.explaining import why_command
+    from refold.console.reasons import why_command
 
     return anyio.run(why_command, _screen(context, output), places.store_place(store), run)
 

@@ -40,10 +40,10 @@ def _approvals(
     """
     screen, place = screen_of(context, output), places.store_place(store)
     if run is None:
-        from refold.console.asked import asked_command
+        from refold.console.questions import asked_command
 
         return anyio.run(asked_command, screen, place)
-    from refold.console.approving import approvals_command
+    from refold.console.approvals import approvals_command
 
     return anyio.run(approvals_command, screen, place, run)
 
@@ -65,8 +65,8 @@ def _approve(
     output: Output = None,
 ) -> int:
     """Let calls that wait for approval run, and go on with the run. Output as `run`."""
-    from refold.console.approving import AnswerRequest, answer_command
-    from refold.console.running import ResumeRequest
+    from refold.console.approvals import AnswerRequest, answer_command
+    from refold.console.runs import ResumeRequest
 
     taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools, detach=detach)
     request = AnswerRequest(
@@ -96,8 +96,8 @@ def _reject(
     output: Output = None,
 ) -> int:
     """Refuse calls that wait for approval, and go on with the run. Output as `run`."""
-    from refold.console.approving import AnswerRequest, answer_command
-    from refold.console.running import ResumeRequest
+    from refold.console.approvals import AnswerRequest, answer_command
+    from refold.console.runs import ResumeRequest
 
     if escalate and terminate:
         raise typer.BadParameter("--escalate and --terminate: expected one of them")
@@ -129,8 +129,8 @@ def _edit(
     output: Output = None,
 ) -> int:
     """Let a call that waits for approval run with other arguments, and go on with the run. Output as `run`."""
-    from refold.console.approving import AnswerRequest, answer_command
-    from refold.console.running import ResumeRequest
+    from refold.console.approvals import AnswerRequest, answer_command
+    from refold.console.runs import ResumeRequest
 
     taking_up = ResumeRequest(run=run, base_url=base_url, root=root, tools=tools, detach=detach)
     request = AnswerRequest(taking_up=taking_up, answer=("edit", arguments), calls=[call], note=note, by=by)

@@ -34,7 +34,7 @@ def _audit(
     output: Output = None,
 ) -> int:
     """Derive every decision again and compare it with the log. With -o json: one line a run."""
-    from refold.console.auditing import AuditRequest, audit_command
+    from refold.console.audits import AuditRequest, audit_command
 
     request = AuditRequest(
         typed=runs or [],

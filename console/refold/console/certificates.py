@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from refold.console import figures
-from refold.console.auditing import code_of, imported_row
+from refold.console.audits import code_of, imported_row
 from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay.certificate import BadCertificate, Certificate, Unsigned, is_certificate, read

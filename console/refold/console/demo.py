@@ -87,10 +87,10 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
 
 
 async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
-    from refold.console import judging, looking
-    from refold.console.driving import drive
+    from refold.console import listings, verdicts
+    from refold.console.interrupts import drive
     from refold.console.places import Place
-    from refold.console.watching import watcher
+    from refold.console.watchers import watcher
     from refold.engine import Agent, files
 
     _say(scene.title)
@@ -115,10 +115,10 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     if interrupted:
         raise KeyboardInterrupt
     _say(f"$ refold show {run.id}{here.option}")
-    told = await looking.shown(screen, here, run.id)
+    told = await listings.shown(screen, here, run.id)
     _say(f"$ refold verify {run.id}{here.option}; refold audit {run.id}{here.option}")
-    verified = await judging.judge_command(screen, here, [run.id], judging.verify_run, everything=False)
-    audited = await judging.judge_command(screen, here, [run.id], judging.audit_run, everything=False)
+    verified = await verdicts.judge_command(screen, here, [run.id], verdicts.verify_run, everything=False)
+    audited = await verdicts.judge_command(screen, here, [run.id], verdicts.audit_run, everything=False)
     seen = Seen(told=told, events=await _events(here, run.id), text=result.outcome.text)
     shown = {expected.shown: expected.holds(seen) for expected in scene.expects}
     print()

@@ -39,7 +39,7 @@ def _verify(
     output: Output = None,
 ) -> int:
     """Check that logs, or bundles, are whole and unedited. With -o json: one line a run or bundle, then one of the seals."""
-    from refold.console.verifying import VerifyRequest, verify_command
+    from refold.console.verification import VerifyRequest, verify_command
 
     request = VerifyRequest(
         typed=runs or [],
@@ -103,7 +103,7 @@ def _erase(
     output: Output = None,
 ) -> int:
     """Erase what an event said, for good, once it was shown and you said yes. Place, size and the chain of hashes stay."""
-    from refold.console.erasing import EraseRequest, erase_command
+    from refold.console.erasure import EraseRequest, erase_command
 
     request = EraseRequest(typed=event, why=why, by=by, yes=yes)
     return anyio.run(erase_command, screen_of(context, output), places.store_place(store), request)

@@ -37,7 +37,7 @@ def _export(
     store: StorePath = None,
 ) -> int:
     """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or Parquet."""
-    from refold.console.exporting import ExportRequest, export_command
+    from refold.console.exports import ExportRequest, export_command
 
     request = ExportRequest(
         typed=runs or [],

@@ -29,7 +29,7 @@ def _import(
 
     With -o json: one line a file, with its counts, its runs and what was odd in it.
     """
-    from refold.console.importing import ImportRequest, import_command
+    from refold.console.imports import ImportRequest, import_command
 
     request = ImportRequest(paths=paths, format=format, dry_run=dry_run)
     return anyio.run(import_command, screen_of(context, output), places.store_place(store), request)

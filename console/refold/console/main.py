@@ -123,8 +123,8 @@ def _dispatched(words: list[str]) -> int:
 
 def _explain(error: RefoldError, words: Sequence[str]) -> None:
     from refold.console.addresses import NoSuchRun
-    from refold.console.claiming import Elsewhere
-    from refold.console.driving import StoppedHalfway
+    from refold.console.claims import Elsewhere
+    from refold.console.interrupts import StoppedHalfway
     from refold.console.screen import OutputClosed
 
     if isinstance(error, OutputClosed) and error.quiet:

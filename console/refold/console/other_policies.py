@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from refold.console.policies import chosen_policy
-from refold.console.policy_setting import setting
+from refold.console.policy_settings import setting
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy

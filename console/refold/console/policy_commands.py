@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from refold.console.options import Output, screen_of
-from refold.console.policy_writing import Language
+from refold.console.policy_text import Language
 from refold.console.screen import Column
 
 policy_app = typer.Typer(help="Presets, and policies as files.", no_args_is_help=True, rich_markup_mode=None)
@@ -59,7 +59,7 @@ def _show(
 ) -> int:
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""
     from refold.console.policies import chosen_policy
-    from refold.console.policy_writing import written
+    from refold.console.policy_text import written
     from refold.engine.guards import installed_guards
 
     screen = screen_of(context, output)
@@ -91,7 +91,7 @@ def _check(context: typer.Context, policy: PolicyName, output: Output = None) ->
 @policy_app.command("schema")
 def _schema(context: typer.Context, output: Output = None) -> int:
     """Print the JSON Schema of policy files, with the guards that are installed."""
-    from refold.console.policy_writing import schema
+    from refold.console.policy_text import schema
     from refold.engine.guards import installed_guards
 
     screen_of(context, output).document(schema(installed_guards()))

@@ -34,7 +34,7 @@ def _grep(
 
     With -o json: a line an event.
     """
-    from refold.console.grepping import GrepRequest, grep_command
+    from refold.console.grep import GrepRequest, grep_command
 
     request = GrepRequest(asked=filter, typed=runs or [], everything=everything, most=most, count=count)
     return anyio.run(grep_command, screen_of(context, output), places.store_place(store), request)
@@ -56,7 +56,7 @@ def _bisect(
     output: Output = None,
 ) -> int:
     """Find the first event after which something is true of a run, or at which it parts from another. Exit code 1 if so."""
-    from refold.console.bisecting import BisectRequest, bisect_command
+    from refold.console.bisection import BisectRequest, bisect_command
 
     place = places.store_place(store)
     other = place if other_store is None else places.store_place(other_store)
@@ -77,7 +77,7 @@ def _blame(
     output: Output = None,
 ) -> int:
     """Show which event last changed a field of the state, and which did before that."""
-    from refold.console.bisecting import blame_command
+    from refold.console.bisection import blame_command
 
     return anyio.run(blame_command, screen_of(context, output), places.store_place(store), run, field, most)
 
@@ -94,7 +94,7 @@ def _diff(
     output: Output = None,
 ) -> int:
     """Show where two runs part, and what they came to. Exit code 1 if they differ, 125 if words are gone on one side."""
-    from refold.console.comparing import diff_command
+    from refold.console.diffs import diff_command
 
     place = places.store_place(store)
     other = place if other_store is None else places.store_place(other_store)
@@ -114,7 +114,7 @@ def _stats(
 
     With -o json: one document.
     """
-    from refold.console.counting import stats_command
+    from refold.console.statistics import stats_command
 
     screen, place = screen_of(context, output), places.store_place(store)
     return anyio.run(stats_command, screen, place, runs or [], everything)

@@ -23,7 +23,7 @@ def _report(
     store: StorePath = None,
 ) -> int:
     """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw."""
-    from refold.console.reporting import report_command
+    from refold.console.reports import report_command
 
     command = partial(report_command, force=force)
     return anyio.run(

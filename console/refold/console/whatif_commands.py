@@ -56,8 +56,8 @@ def _whatif(
     With -o json: a line for each run and policy, then one of totals for each policy.
     """
     from refold.console.other_policies import WhatIfRequest
-    from refold.console.supposing import whatif_command
-    from refold.console.supposing_view import whatif_view_command
+    from refold.console.whatif import whatif_command
+    from refold.console.whatif_view import whatif_view_command
 
     request = WhatIfRequest(
         typed=runs or [],

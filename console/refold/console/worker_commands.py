@@ -58,7 +58,7 @@ def _worker(
 
     A line for each that is taken up, put down, failed or lost. With -o json: JSON lines.
     """
-    from refold.console.working import WorkerRequest, worker_command
+    from refold.console.workers import WorkerRequest, worker_command
 
     request = WorkerRequest(
         at_once=at_once, lease=lease, until_idle=until_idle, base_url=base_url, root=root, tools=tools
@@ -79,7 +79,7 @@ def _doubts(
 
     The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
-    from refold.console.doubting import doubts_command
+    from refold.console.doubts import doubts_command
 
     listed = partial(doubts_command, everything=everything)
     return anyio.run(listed, screen_of(context, output), places.store_place(store), runs or [])
@@ -103,7 +103,7 @@ def _resolve(
 
     Of a call whose result is that nobody knows it is a note in the log: the model is not told, and nothing runs.
     """
-    from refold.console.doubting import ResolveRequest, resolve_command
+    from refold.console.doubts import ResolveRequest, resolve_command
 
     request = ResolveRequest(run=run, call=call, doubt=_SAYS[ending], note=note, by=by)
     return anyio.run(resolve_command, screen_of(context, output), places.store_place(store), request)
@@ -120,8 +120,8 @@ def _cancel(
     output: Output = None,
 ) -> int:
     """Stop a run at once, whoever drives it: no model, tool or policy is needed. Its engine is fenced out."""
-    from refold.console.approving import login
-    from refold.console.cancelling import cancel_command
+    from refold.console.approvals import login
+    from refold.console.cancellation import cancel_command
 
     screen, place = screen_of(context, output), places.store_place(store)
     return anyio.run(cancel_command, screen, place, run, why, by or login())

@@ -5,9 +5,9 @@ from refold.replay.cutting import NoCut, cut
 from refold.replay.doubts import DoubtfulCall, doubts
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, blame
-from refold.replay.queries.differing import Diff, diff
+from refold.replay.queries.diffs import Diff, diff
+from refold.replay.queries.divergence import Parting, parting
 from refold.replay.queries.grep import grep
-from refold.replay.queries.parting import Parting, parting
 from refold.replay.queries.stats import Stats, stats
 from refold.replay.reading import events, state_at
 from refold.replay.verification import Problem, Verification, Verifier, verify

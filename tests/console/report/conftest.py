@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from console.conftest import EVIL, Refold, record
-from refold.console.report.building import build
+from refold.console.report.builder import build
 from refold.console.report.data import Report
 from refold.console.report.page import page
 from refold.engine import call, calls, say

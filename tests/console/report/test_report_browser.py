@@ -15,7 +15,7 @@ from bench.workload import RUN
 from console.report.conftest import MARKUP, Opened, apart, page_text
 from console.report.test_report_page import read
 from console.test_forged import forged, numbers_grown, waiting_for_ever
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.console import hostile as screening
 from refold.replay.queries.rows import FIELDS, texts_of
 from refold.store.protocol import Record

@@ -18,7 +18,7 @@ from bench.workload import RUN
 from console.conftest import Refold
 from console.report.conftest import MARKUP, apart, page_text, reported
 from console.test_forged import forged
-from console.test_looking import tamper
+from console.test_listings import tamper
 from refold.console import hostile as screening
 from refold.console.report import assets
 from refold.console.report.page import page

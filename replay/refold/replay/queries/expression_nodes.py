@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.replay.queries.asking import quoted
+from refold.replay.queries.questions import quoted
 from refold.replay.queries.state_fields import FLAGS, NUMBERS
 
 Kind = Literal["number", "text", "flag"]

@@ -15,7 +15,6 @@ equality, each with its like. Numbers are exact: integers, with as many digits a
 import re
 from typing import cast
 
-from refold.replay.queries.asking import BadQuestion, Word, decimal, unknown, unquoted, words
 from refold.replay.queries.expression_meaning import truth
 from refold.replay.queries.expression_nodes import (
     ARITHMETIC,
@@ -35,6 +34,7 @@ from refold.replay.queries.expression_nodes import (
     names,
     written,
 )
+from refold.replay.queries.questions import BadQuestion, Word, decimal, unknown, unquoted, words
 from refold.replay.queries.state_fields import FIELDS
 
 _WORDS = re.compile(

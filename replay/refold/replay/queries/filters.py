@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from refold.reducers.patterns import problem_of
-from refold.replay.queries.asking import MOST_CHARACTERS, BadQuestion, decimal, quoted, unknown, unquoted
+from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion, decimal, quoted, unknown, unquoted
 from refold.replay.queries.rows import FIELDS, Row, RowField
 
 _TERM = re.compile(

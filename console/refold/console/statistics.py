@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from refold.console import figures, hostile, places
-from refold.console.choosing import Trouble, chosen, without_grown
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
+from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.queries.stats import Counter, Latency, Stats, merge
 from refold.replay.reading import stored_events

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from refold.console import claiming, hostile
+from refold.console import claims, hostile
 from refold.console.places import Place
-from refold.console.watching import Watcher
+from refold.console.watchers import Watcher
 from refold.engine import Run, RunResult
 from refold.reducers.errors import WorldFailed
 
@@ -85,7 +85,7 @@ async def drive(run: Run, watcher: Watcher, place: Place) -> tuple[RunResult, bo
 
 def _halfway(run: Run, failure: WorldFailed, place: Place) -> WorldFailed:
     resume = f"refold resume {run.id}{place.option}"
-    return claiming.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
+    return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
 
 
 async def listen(

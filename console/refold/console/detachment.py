@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from refold.console import claiming
+from refold.console import claims
 from refold.console.evidence import changing
+from refold.console.next_steps import next_words, waits_for
 from refold.console.places import Place
 from refold.console.screen import Screen, note
-from refold.console.waiting import next_words, waits_for
 from refold.engine import Run, unattended
 from refold.engine.guards import installed_guards
 from refold.reducers.state import RunState
@@ -28,7 +28,7 @@ async def leave(screen: Screen, place: Place, run: Run) -> int:
 
     Raises `Elsewhere` where an engine has the run.
     """
-    with claiming.told(place):
+    with claims.told(place):
         await run.detach()
     tell_left(screen, place, run.state)
     return 0

@@ -8,16 +8,16 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from refold.console import addresses, claiming, figures, places
-from refold.console.driving import INTERRUPTED, drive
-from refold.console.leaving import leave, say_and_leave, wake
+from refold.console import addresses, claims, figures, places
+from refold.console.detachment import leave, say_and_leave, wake
+from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.log_lines import follow
+from refold.console.next_steps import asked_about, next_words, waits_for
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
 from refold.console.toolbox import chosen_tools, rebuilt_tools
-from refold.console.waiting import asked_about, next_words, waits_for
-from refold.console.watching import watcher
+from refold.console.watchers import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool, resolve_model
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import refuse_imported
@@ -104,7 +104,7 @@ async def resume_command(screen: Screen, place: Place, request: ResumeRequest) -
     async with AsyncExitStack() as stack:
         run = await taken_up(stack, place, state, request)
         if request.message is not None:
-            with claiming.told(place):
+            with claims.told(place):
                 await run.result()  # the log is read; nothing happens before somebody answers
             run.send(request.message)
         return await stay(screen, place, run)

@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import addresses, claiming, figures, places
-from refold.console.approving import login
+from refold.console import addresses, claims, figures, places
+from refold.console.approvals import login
+from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
-from refold.console.leaving import say_and_leave, tell_left
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
-from refold.console.sweeping import Oldest, Problem, sweep
+from refold.console.sweeps import Oldest, Problem, sweep
 from refold.engine.annotation import annotate
 from refold.engine.guards import installed_guards
 from refold.engine.secrets import redactor_of
@@ -129,7 +129,7 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
     """The calls of a run that are or were in doubt. One that an engine has in its hands is not."""
     calls = await doubts(store, run)
     if any(call.standing == "open" for call in calls):
-        claimed = await claiming.claimed(store, run)
+        claimed = await claims.claimed(store, run)
         if claimed is not None and claimed.standing == "driven":
             return [call for call in calls if call.standing != "open"]
     return calls
@@ -184,7 +184,7 @@ async def _note_beside(
         return sealed(said, Remark(text=text), salt)
 
     async with changing(place) as store:
-        with claiming.told(place):
+        with claims.told(place):
             state = await annotate(store, run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(

@@ -319,7 +319,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(
     def as_they_were(_: Sequence[Path]) -> Sequence[FoundFile]:
         return listed
 
-    monkeypatch.setattr("refold.console.importing.found_files", as_they_were)
+    monkeypatch.setattr("refold.console.imports.found_files", as_they_were)
     ran = refold("import", tmp_path, "--store", store)
     assert 4 == ran.code
     assert "b.jsonl: not imported: cannot be read: " in ran.err
@@ -339,7 +339,7 @@ def test_a_pipe_in_a_files_place_is_not_waited_for(
     def as_they_were(_: Sequence[Path]) -> Sequence[FoundFile]:
         return listed
 
-    monkeypatch.setattr("refold.console.importing.found_files", as_they_were)
+    monkeypatch.setattr("refold.console.imports.found_files", as_they_were)
     assert "cannot be read: it is no regular file" in refold("import", tmp_path, "--dry-run").err
 
 

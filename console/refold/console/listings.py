@@ -6,8 +6,8 @@ from contextlib import suppress
 import anyio
 import msgspec
 
-from refold.console import addresses, describing, figures, hostile, places
-from refold.console.claiming import Claimed, claimed
+from refold.console import addresses, descriptions, figures, hostile, places
+from refold.console.claims import Claimed, claimed
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
@@ -156,7 +156,7 @@ async def _document(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow])
 async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spent: str) -> TurnRow | None:
     """What was asked, the turns, the end."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
-    pairs = [("run", told.run), ("model", told.model), ("task", describing.task(told.task))]
+    pairs = [("run", told.run), ("model", told.model), ("task", descriptions.task(told.task))]
     pairs += [("labels", labels)] if labels else []
     pairs += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
     if told.forked_from:
@@ -212,7 +212,7 @@ _COLUMNS = (
 
 def _rows(turn: TurnRow) -> list[list[str]]:
     """A turn's row, and one more for each further call."""
-    texts = [describing.short(turn.text, _TEXT)] if turn.text is None or turn.text.strip() else []
+    texts = [descriptions.short(turn.text, _TEXT)] if turn.text is None or turn.text.strip() else []
     if not turn.stop:
         texts = ["(no answer)"]
     did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
@@ -235,7 +235,7 @@ def _rows(turn: TurnRow) -> list[list[str]]:
 
 
 def _call(call: CallRow) -> str:
-    return f"{hostile.line(call.name, 64)} {describing.short(call.arguments, _TEXT)}"
+    return f"{hostile.line(call.name, 64)} {descriptions.short(call.arguments, _TEXT)}"
 
 
 def _result(call: CallRow) -> str:
@@ -259,8 +259,8 @@ def _event(
     if raw and shown:
         screen.document(_raw(stored))
     elif shown:
-        said = describing.described(event) if event else problem
-        side = describing.side(event) if event else "?"
+        said = descriptions.described(event) if event else problem
+        side = descriptions.side(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
@@ -344,7 +344,7 @@ def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = 
 
 
 def _cells(run: RunLine) -> list[str]:
-    state = describing.standing(run.state, run.code if run.state != "COMPLETED" else None)
+    state = descriptions.standing(run.state, run.code if run.state != "COMPLETED" else None)
     if run.source_end:
         brief = SourceEnd(end=run.source_end, run=run.goes_on_in).brief(len(run.unanswered))
         state = hostile.line(
@@ -359,5 +359,5 @@ def _cells(run: RunLine) -> list[str]:
     tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
     numbers = [str(run.steps), tokens, cost]
-    task = describing.task(run.task, _TEXT) if not run.problem else run.problem
+    task = descriptions.task(run.task, _TEXT) if not run.problem else run.problem
     return [run.run, figures.clock(run.started), state, *numbers, run.model, task]

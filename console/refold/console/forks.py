@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from refold.console import addresses, figures, places
-from refold.console.approving import login
-from refold.console.leaving import leave
+from refold.console.approvals import login
+from refold.console.detachment import leave
 from refold.console.log_lines import follow
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
-from refold.console.running import Models, offered_tools, stay
+from refold.console.runs import Models, offered_tools, stay
 from refold.console.screen import Screen, note
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model, Tool

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from refold.console import addresses, certificates, figures, judging, places
+from refold.console import addresses, certificates, figures, places, verdicts
 from refold.console.addresses import NoSuchRun
-from refold.console.judging import worst
 from refold.console.places import Place
 from refold.console.screen import Screen
+from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, verify
@@ -106,8 +106,8 @@ async def verify_command(screen: Screen, place: Place, request: VerifyRequest) -
     if keys or lines:
         code = await _verify_sealed(screen, place, chosen, keys, lines, whole=request.all_sealed)
         return worst([*codes, code])
-    every, judge = chosen.everything, judging.verify_run
-    return worst([*codes, await judging.judge_command(screen, place, chosen.runs, judge, everything=every)])
+    every, judge = chosen.everything, verdicts.verify_run
+    return worst([*codes, await verdicts.judge_command(screen, place, chosen.runs, judge, everything=every)])
 
 
 def _bundles(typed: Sequence[str]) -> dict[str, Path]:
@@ -134,9 +134,9 @@ async def _verify_sealed(
     *,
     whole: bool,
 ) -> int:
-    judging.check_choice(request.runs, everything=request.everything)
+    verdicts.check_choice(request.runs, everything=request.everything)
     async with places.reading(place) as store:
-        sizes, damage = await judging.all_runs(store) if request.everything else ([], None)
+        sizes, damage = await verdicts.all_runs(store) if request.everything else ([], None)
         runs = [run for run, _ in sizes]
         lost = dict[str, NoSuchRun]()
         for each in request.runs:
@@ -148,7 +148,7 @@ async def _verify_sealed(
         for each in lost.keys() - sealed.keys():
             raise lost[each]
         judge = _Judge(sealed)
-        codes = [await judging.judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+        codes = [await verdicts.judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
     found = judge.result(evidence, sorted(sealed.keys() - set(runs)))
     if screen.json:
         screen.document(found)
@@ -186,7 +186,7 @@ class _Judge:
         if found.whole and found.sealed:
             self._sealed_runs += 1
             self._sealed_events += found.sealed
-        return judging.tell_verification(screen, place, found)
+        return verdicts.tell_verification(screen, place, found)
 
     def result(self, evidence: Evidence, gone: Sequence[str]) -> Sealing:
         return Sealing(

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from refold.console import addresses, claiming, doubting, places
+from refold.console import addresses, claims, doubts, places
 from refold.console.evidence import changing
 from refold.console.places import Place
 from refold.console.screen import Screen, note
@@ -30,10 +30,10 @@ async def cancel_command(screen: Screen, place: Place, typed: str, why: str, by:
     async with places.reading(place) as store:
         run = await addresses.run_of(store, typed)
     async with changing(place) as store:
-        with claiming.told(place):
+        with claims.told(place):
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
-        calls = [call for each in family for call in await doubting.in_doubt(store, each)]
+        calls = [call for each in family for call in await doubts.in_doubt(store, each)]
     _tell(screen, place, result, [call for call in calls if call.standing != "resolved"])
     return 0
 

@@ -11,11 +11,11 @@ import anyio
 import msgspec
 
 from refold.console import figures, places
-from refold.console.driving import INTERRUPTED, listen
 from refold.console.evidence import changing
+from refold.console.interrupts import INTERRUPTED, listen
 from refold.console.log_lines import follow
 from refold.console.places import Place
-from refold.console.running import Models, agent_of, offered_tools
+from refold.console.runs import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Worker

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from refold.console import figures, hostile
-from refold.console.leaving import say_and_leave
+from refold.console.detachment import say_and_leave
 from refold.console.places import Place
-from refold.console.running import ResumeRequest, look, overdue, stay, taken_up
+from refold.console.runs import ResumeRequest, look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of

@@ -13,11 +13,11 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from refold.console import addresses, figures, hostile, judging, places
-from refold.console.judging import worst
+from refold.console import addresses, figures, hostile, places, verdicts
 from refold.console.places import Place
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
+from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
@@ -91,19 +91,19 @@ def audit_command(screen: Screen, place: Place, request: AuditRequest) -> int:
 
 
 async def _by_name(screen: Screen, place: Place, typed: Sequence[str]) -> int:
-    return await judging.judge_command(screen, place, typed, judging.audit_run, everything=False)
+    return await verdicts.judge_command(screen, place, typed, verdicts.audit_run, everything=False)
 
 
 async def _sizes(
     place: Place, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
-    judging.check_choice(named, everything=everything)
+    verdicts.check_choice(named, everything=everything)
     async with places.reading(place) as store:
         if certified:
             await store.check()
         if everything:
-            return await judging.all_runs(store)
+            return await verdicts.all_runs(store)
         runs = dict.fromkeys([await addresses.run_of(store, each) for each in named])
         return [(run, (await store.head(run)).seq) for run in runs], None
 
@@ -188,10 +188,10 @@ class _Teller:
         """One shard is done."""
         for each in judged:
             if self._screen.json:
-                self._screen.document(judging.line_of(each))
+                self._screen.document(verdicts.line_of(each))
             elif self._whole or (each.verdict != "clean" and self._told < _TOLD):
                 self._told += 1
-                judging.tell_judged(self._screen, self._place, each)
+                verdicts.tell_judged(self._screen, self._place, each)
 
 
 def _tell(screen: Screen, totals: Totals, seconds: float) -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from console.test_importing import documents, row, session
+from console.test_imports import documents, row, session
 from refold.reducers.events import CancelRequested
 from refold.replay.importers.source import Source
 from refold.store import SqliteStore

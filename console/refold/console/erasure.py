@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import msgspec
 
-from refold.console import addresses, describing, figures
-from refold.console.approving import login
+from refold.console import addresses, descriptions, figures
+from refold.console.approvals import login
 from refold.console.evidence import changing
 from refold.console.places import Place
 from refold.console.screen import Screen, note
@@ -99,7 +99,7 @@ async def _agreed(store: Store, event: Stored, forks: Sequence[str]) -> bool:
         await _refuse_needed(store, run, event.seq)
     note(f"to be erased, for good: {what}")
     note(
-        f"  says   {describing.short(None if event.content is None else event.content.decode(errors='replace'))}"
+        f"  says   {descriptions.short(None if event.content is None else event.content.decode(errors='replace'))}"
     )
     note(f"  forks  {', '.join(forks) or 'none'}")
     print("Erase it? Type yes: ", end="", file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ import msgspec
 
 from refold.console import addresses, figures, places
 from refold.console.places import Place
-from refold.console.report.building import build
+from refold.console.report.builder import build
 from refold.console.report.page import page
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import addresses, figures, hostile, judging, places
-from refold.console.choosing import without_grown
-from refold.console.judging import Unjudged, Unreadable
+from refold.console import addresses, figures, hostile, places, verdicts
 from refold.console.other_policies import WhatIfRequest, policies_of
 from refold.console.places import Place
 from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
+from refold.console.selection import without_grown
+from refold.console.verdicts import Unjudged, Unreadable
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
@@ -53,12 +53,12 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
 
     125: something could not be judged, and nothing differs. A run that cannot even be listed is told after the others.
     """
-    judging.check_choice(request.typed, everything=request.everything)
+    verdicts.check_choice(request.typed, everything=request.everything)
     registry = installed_guards()
     asked, prices = policies_of(request, registry), chosen_prices(request.prices)
     async with places.reading(place) as store:
         named = [await addresses.run_of(store, each) for each in request.typed]
-        listed, damage = await judging.all_runs(store) if request.everything else ([], None)
+        listed, damage = await verdicts.all_runs(store) if request.everything else ([], None)
         runs = list(dict.fromkeys([*named, *await without_grown(store, [run for run, _ in listed])]))
         prefixes = Prefixes()
         table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
@@ -71,7 +71,7 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
     table.finish()
     if damage is not None:
         raise damage
-    return judging.worst(table.codes)
+    return verdicts.worst(table.codes)
 
 
 async def _asked(

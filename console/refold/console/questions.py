@@ -5,11 +5,11 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import describing, figures, places
+from refold.console import descriptions, figures, places
+from refold.console.next_steps import asked_about
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
-from refold.console.sweeping import Oldest, sweep
-from refold.console.waiting import asked_about
+from refold.console.sweeps import Oldest, sweep
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
 from refold.engine.result import result_of
@@ -88,7 +88,7 @@ def asked_of(state: RunState, contents: Mapping[int, Event]) -> Asked | None:
             for call in (state.batch.calls if state.batch else ())
             if call.id in names
         ),
-        text=describing.short(result_of(state, dict(contents)).outcome.text, _TEXT),
+        text=descriptions.short(result_of(state, dict(contents)).outcome.text, _TEXT),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import describing, figures
+from refold.console import descriptions, figures
 from refold.console.report.data import (
     About,
     Asked,
@@ -22,7 +22,7 @@ from refold.console.report.data import (
     Side,
 )
 from refold.console.report.opinions import Packer
-from refold.console.report.wording import Places
+from refold.console.report.pointers import Places
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
@@ -155,7 +155,7 @@ class Builder:
             _side(event),
             self._turn,
             stored.seq if isinstance(event, Annotation) else self._fact,
-            "" if event is None else describing.described(event),
+            "" if event is None else descriptions.described(event),
             _text(stored.body),
             None if stored.content is None else _text(stored.content),
             stored.salt.hex(),

@@ -3,7 +3,7 @@
 import msgspec
 
 from refold.console import addresses, figures, places
-from refold.console.comparing import rows_of
+from refold.console.diffs import rows_of
 from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
@@ -11,8 +11,8 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.state import NEW
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, Change, blame, look_of
+from refold.replay.queries.divergence import Parting, parting
 from refold.replay.queries.expressions import Expression, parse
-from refold.replay.queries.parting import Parting, parting
 
 _VALUE = 120  # characters of a value in a table
 

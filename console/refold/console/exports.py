@@ -7,10 +7,10 @@ from typing import BinaryIO
 import msgspec
 
 from refold.console import addresses, figures, hostile, places
-from refold.console.choosing import Trouble
 from refold.console.export_shapes import Shape
 from refold.console.places import Place
 from refold.console.screen import Screen
+from refold.console.selection import Trouble
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay.exports.lines import json_lines

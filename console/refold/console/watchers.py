@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from refold.console import describing, figures, hostile
+from refold.console import descriptions, figures, hostile
 from refold.console.screen import Screen, fitted, note
 from refold.engine import Missed, Recorded, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
@@ -201,20 +201,20 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             messages = event.content.messages if event.content else ()
             task = messages[-1].text if messages else None if event.messages else ""
             return [
-                ("run", f"{event.run} on {event.model}; {describing.limits(event.policy)}"),
-                ("task", describing.task(task)),
+                ("run", f"{event.run} on {event.model}; {descriptions.limits(event.policy)}"),
+                ("task", descriptions.task(task)),
             ]
         case ModelRequested():
-            return [("asked", describing.described(event))]
+            return [("asked", descriptions.described(event))]
         case ModelResponded():
             text = event.content.text if event.content else ""
             told = [("said", text)] if said and text.strip() else []
-            calls = [("call", call) for call in describing.called(event, _SHORT)]
-            return [*told, *calls, ("spent", describing.spent(event))]
+            calls = [("call", call) for call in descriptions.called(event, _SHORT)]
+            return [*told, *calls, ("spent", descriptions.spent(event))]
         case ModelFailed():
-            return [("failed", describing.described(event))]
+            return [("failed", descriptions.described(event))]
         case ToolReturned():
-            return [("error" if event.error else "result", describing.result(event, _SHORT))]
+            return [("error" if event.error else "result", descriptions.result(event, _SHORT))]
         case ApprovalRequested(calls=calls, deadline=deadline):
             until = "" if deadline is None else f" until {figures.clock(deadline)}"
             return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]

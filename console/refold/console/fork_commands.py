@@ -52,8 +52,8 @@ def _fork(
 
     What is not given is as it was in RUN: policy, model, tools. Output as `run`.
     """
-    from refold.console.forking import ForkRequest, edits_of, fork_command
-    from refold.console.running import labels_of
+    from refold.console.forks import ForkRequest, edits_of, fork_command
+    from refold.console.runs import labels_of
 
     request = ForkRequest(
         typed=run,
@@ -94,7 +94,7 @@ def _shrink(
 
     It is written into a store of its own. RUN stays as it is.
     """
-    from refold.console.shrinking import ShrinkRequest, shrink_command
+    from refold.console.minimal_logs import ShrinkRequest, shrink_command
 
     request = ShrinkRequest(
         run=run,

@@ -6,7 +6,7 @@ from refold.console import addresses, figures, hostile, places
 from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
-from refold.replay.queries.differing import Diff, Difference, Side, diff
+from refold.replay.queries.diffs import Diff, Difference, Side, diff
 from refold.replay.queries.likeness import FieldDifference
 
 _NAME = 60  # characters of a name that a log chose
