@@ -138,7 +138,7 @@ def opening(policy: str) -> tuple[RunState, Group]:
 
 def begun(meant: Mapping[str, Any]) -> tuple[RunState, Group]:
     """A run begins under this policy, with a system prompt and a task."""
-    fact = RunStarted(at=START, run=RUN, rules=RULES, policy=parse(meant), model="m", tools=_TOOLS)
+    fact = RunStarted(format=1, at=START, run=RUN, rules=RULES, policy=parse(meant), model="m", tools=_TOOLS)
     said = (
         Message(role=Role.SYSTEM, text=prose(2_000, 0)),
         Message(role=Role.USER, text=prose(600, 1)),

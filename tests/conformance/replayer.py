@@ -141,7 +141,7 @@ class Replayer:
         ids = (call.id for said in opening for call in said.calls)
         run._ids.update((f"e{number}", name) for number, name in enumerate(ids, start=1))
         fact = RunStarted(
-            at=run.now, run="r", rules=RULES, policy=run.policy, model="m", tools=tools, task=task
+            format=1, at=run.now, run="r", rules=RULES, policy=run.policy, model="m", tools=tools, task=task
         )
         run.feed(_apart(fact, opening) if apart else composing.started(fact, opening, SALT))
         return run

@@ -127,7 +127,15 @@ def begun(
     """A run's first fact, with a system prompt and a task of so many characters."""
     said = [Message(role=Role.SYSTEM, text="s" * system), Message(role=Role.USER, text="t" * task)]
     fact = RunStarted(
-        at=0, run="r1", rules=RULES, policy=parse(data), model="m", tools=(), seed=1, context=context
+        format=1,
+        at=0,
+        run="r1",
+        rules=RULES,
+        policy=parse(data),
+        model="m",
+        tools=(),
+        seed=1,
+        context=context,
     )
     return started(fact, said, b"")
 
@@ -158,7 +166,7 @@ def test_the_task_that_is_named_is_the_one_that_stays() -> None:
     step = {"do": "token_tail", "budget": 10}
     said = [Message(role=Role.USER, text="u" * 400), Message(role=Role.USER, text="t" * 40)]
     fact = RunStarted(
-        at=0, run="r1", rules=RULES, policy=parse(passes(step)), model="m", tools=(), seed=1, task=1
+        format=1, at=0, run="r1", rules=RULES, policy=parse(passes(step)), model="m", tools=(), seed=1, task=1
     )
     assert () == opening(started(fact, said, b""))
     with pytest.raises(PolicyError, match="cannot hold the task, which always stay: 100"):

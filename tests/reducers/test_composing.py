@@ -24,7 +24,9 @@ def responded(scenario: Scenario, text: str, *calls: CallMade, reasoning: str = 
 
 
 def started(*messages: Message, policy: Policy | None = None) -> RunStarted:
-    fact = RunStarted(at=START, run="r1", rules=RULES, policy=policy or parse({}), model="m", tools=TOOLS)
+    fact = RunStarted(
+        format=1, at=START, run="r1", rules=RULES, policy=policy or parse({}), model="m", tools=TOOLS
+    )
     return composing.started(fact, messages, SALT)
 
 

@@ -29,18 +29,16 @@ ANSWERED = "state_changed from=WAITING_FOR_INPUT to=WAITING_FOR_TOOL trigger=ans
 BACK = "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done"
 
 
-def begun(*tools: str, rules: int | None = None, **policy: Any) -> Scenario:
+def begun(*tools: str, **policy: Any) -> Scenario:
     """A run whose first answer called these tools, c1 and so on, and which has begun them."""
     run = Scenario(policy, tools=ALL)
-    if rules is not None:
-        run.state = replace(run.state, setup=replace(run.state.setup, rules=rules))
     run.answer("", *[(tool, "{}") for tool in tools])
     return run
 
 
-def crashed(*tools: str, rules: int | None = None, **policy: Any) -> Scenario:
+def crashed(*tools: str, **policy: Any) -> Scenario:
     """The same, taken up again by another engine, which finds in doubt what is."""
-    run = begun(*tools, rules=rules, **policy)
+    run = begun(*tools, **policy)
     run.resume(*doubtful(run.state))
     return run
 
@@ -294,20 +292,8 @@ def test_another_policy_releases_a_run_that_asks(how: str) -> None:
     assert [ASKS] == getattr(run, how)(ASK)
 
 
-@pytest.mark.parametrize("rules", [1, 2])
-def test_older_rules_know_nothing_of_it(rules: int) -> None:
-    """Under versions 1 and 2 a call in doubt is told to the model, whoever says what, and their digests do not change."""
-    run = crashed("act", "book", rules=rules, **ASK)
-    assert [] == run.last
-    state, before = run.state, state_digest(run.state)
-    assert {"c1": "settle", "c2": "settle"} == pending(run)
-    assert [] == run.resolve("c1", DID_NOT)
-    assert {"c1": "settle", "c2": "settle"} == pending(run)
-    assert before == state_digest(replace(run.state, seq=state.seq, at=state.at))
-
-
 def test_a_digest_holds_what_was_found_out() -> None:
-    """Two states that differ only in what is known of a call differ in their digests, from version 3 on."""
+    """Two states that differ only in what is known of a call differ in their digests."""
 
     def digest(*known: Doubt) -> StateDigested:
         run = crashed("act", "act", **ASK)

@@ -419,7 +419,8 @@ def test_earlier_messages_count(role: Role, text: str, trips: bool) -> None:
     watching = Watching(PrematureEnd())
     opening = Opening(messages=(Message(role=role, text=text),))
     watching.own = watching.guard.observe(
-        watching.own, RunStarted(at=1, run="r", rules=1, policy=Policy(), model="m", content=opening)
+        watching.own,
+        RunStarted(format=1, at=1, run="r", rules=1, policy=Policy(), model="m", content=opening),
     )
     watching.answer("")
     assert trips == watching.speaks(Place.ON_FINISHED)

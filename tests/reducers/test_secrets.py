@@ -315,6 +315,7 @@ def test_the_opening_of_a_run() -> None:
     ]
     tool = Manifest(name="look", description=SAID, schema=json.dumps({"default": SAID}))
     fact = RunStarted(
+        format=1,
         at=START, run="r1", rules=RULES, policy=parse({"redact": [PATTERN]}), model="m", tools=(tool,),
         labels={SAID: SAID}, agent=SAID,
     )  # fmt: skip

@@ -55,7 +55,7 @@ def _said_of_a_summary() -> SummaryReturned:
 
 def _said_to_a_fork() -> RunForked:
     scenario = Scenario({"end_of_turn": "wait"})
-    fact = RunForked(at=START, run="r2", rules=3, parent="r1", parent_seq=2, parent_hash="00")
+    fact = RunForked(at=START, run="r2", rules=1, parent="r1", parent_seq=2, parent_hash="00")
     return forked(scenario.state, fact, LONG, SALT)
 
 

@@ -22,7 +22,6 @@ from refold.reducers.events import (
     ContentErased,
     Event,
     Fact,
-    Failure,
     InputReceived,
     ModelFailed,
     ModelResponded,
@@ -291,35 +290,3 @@ def test_every_recorded_log_fits(name: str) -> None:
     for event in golden.events(name):
         assert not isinstance(event, Fact) or "" == misfit(state, event)
         state = evolve(state, event)
-
-
-ANSWER = Answer(reasoning="So")
-MEASURED = ModelResponded(
-    at=1, request=2, stop=StopReason.END_TURN, reasoning_chars=2, tokens=1, blank=True, content=ANSWER
-)
-
-
-@pytest.mark.parametrize(
-    ("rules", "estimator", "fact"),
-    [
-        pytest.param(1, "chars4", MEASURED, id="whether a text is hollow, before anybody asked"),
-        pytest.param(
-            RULES,
-            "chars4",
-            ToolReturned(at=1, call="c1", size=40, chars=10, tokens=3, content=Output(output="[REDACTED]")),
-            id="a size from before a secret was taken out",
-        ),
-        pytest.param(
-            RULES,
-            "cjk",
-            ModelFailed(at=1, request=2, failure=FailureClass.CANCELLED, content=Failure(message="stopped")),
-            id="a request that was given up, by the default policy",
-        ),
-    ],
-)
-def test_what_earlier_versions_measured_otherwise(rules: int, estimator: str, fact: Fact) -> None:
-    """A log is not damaged because an earlier version measured otherwise; the same from today's version is."""
-    driver = strategies.drive({"schema": "refold/v1", "estimator": estimator}, [])
-    setup = replace(driver.state.setup, rules=rules)
-    assert "" == misfit(replace(driver.state, setup=setup), fact)
-    assert (fact is MEASURED) == bool(misfit(driver.state, fact))

@@ -486,7 +486,7 @@ def test_a_fork_stands_where_it_stood() -> None:
     scenario.step()
     scenario.now += 100
     fork = RunForked(
-        at=scenario.at, run="r2", rules=3, parent="r1", parent_seq=scenario.state.seq, parent_hash="00",
+        at=scenario.at, run="r2", rules=1, parent="r1", parent_seq=scenario.state.seq, parent_hash="00",
         downtime=100 * SECOND,
     )  # fmt: skip
     scenario.feed(fork)
@@ -626,7 +626,7 @@ def test_a_stop_before_the_fork_is_counted_once() -> None:
     at = scenario.state.seq
     parent = scenario.log[:]
     fork = RunForked(
-        at=scenario.at, run="r2", rules=3, parent="r1", parent_seq=at, parent_hash="00", downtime=0
+        at=scenario.at, run="r2", rules=1, parent="r1", parent_seq=at, parent_hash="00", downtime=0
     )  # fmt: skip
     scenario.feed(fork)
     scenario.step()

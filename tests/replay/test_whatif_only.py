@@ -129,7 +129,7 @@ def test_rules_over_a_forks_policy() -> None:
     scenario.answer("", ("look", "{}"))
     scenario.result("c1")
     fork = RunForked(
-        at=scenario.at, run="r2", rules=3, parent="r1", parent_seq=scenario.state.seq, parent_hash="00",
+        at=scenario.at, run="r2", rules=1, parent="r1", parent_seq=scenario.state.seq, parent_hash="00",
         policy=parse({"nudge": True}),
     )  # fmt: skip
     scenario.feed(fork)

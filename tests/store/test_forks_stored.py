@@ -116,22 +116,6 @@ async def test_a_fork_that_says_nothing(tmp_path: Path, body: dict[str, Any]) ->
         assert [] == list(await store.lineage("x"))
 
 
-async def test_forks_in_a_file_of_before(tmp_path: Path) -> None:
-    """The schema is that of before: a file without forks gets its first one, and is opened again."""
-    path = tmp_path / "runs.db"
-    async with await SqliteStore.open(path) as store:
-        await append(store, "r", records(5))
-    with closing(sqlite3.connect(path)) as file:
-        before = file.execute("SELECT sql FROM sqlite_schema").fetchall()
-    async with await SqliteStore.open(path) as store:
-        await fork(store, "r", 3, "f")
-    with closing(sqlite3.connect(path)) as file:
-        assert before == file.execute("SELECT sql FROM sqlite_schema").fetchall()
-        assert [(2,)] == file.execute("PRAGMA user_version").fetchall()
-    async with await SqliteStore.open(path, readonly=True) as store:
-        assert 6 == len(await events(store, "f"))
-
-
 async def test_a_fork_under_a_seal(tmp_path: Path) -> None:
     """A fork is sealed as any run is, and its bundle shows that it was; of its parent's events none is counted twice."""
     path = tmp_path / "b.zip"

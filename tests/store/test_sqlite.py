@@ -212,7 +212,7 @@ def make_directory(path: Path) -> None:
             id="other program",
         ),
         pytest.param(make_other_database, "another program's database", id="other tables"),
-        pytest.param(make_newer, "schema 99, this refold knows 2: a newer one wrote it", id="newer schema"),
+        pytest.param(make_newer, "schema 99, this refold knows 3: a newer one wrote it", id="newer schema"),
         pytest.param(make_directory, "is a directory", id="directory"),
     ],
 )
@@ -278,27 +278,30 @@ async def test_opening_again_changes_nothing(filled: Path) -> None:
     assert before == filled.read_bytes()
 
 
-FIRST = (
-    *schema.MIGRATIONS[0],
-    "PRAGMA user_version = 1",
-    "INSERT INTO run (id) VALUES ('r'), ('s')",
-    "INSERT INTO event SELECT column1, 0, 'k', x'00', NULL, NULL, '{}', NULL FROM (VALUES (4294967297), (8589934593))",
-)
+async def test_a_store_of_an_earlier_schema(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is brought to the newest schema with its events, once it is opened for writing; to be read it must be."""
+    later = (*schema.MIGRATIONS, ("CREATE TABLE more (number INTEGER PRIMARY KEY) STRICT",))
+    monkeypatch.setattr(schema, "MIGRATIONS", later)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    with pytest.raises(
+        NotAStore, match=f"has schema {schema.RELEASED}, to be read it needs {schema.RELEASED + 1}"
+    ):
+        await SqliteStore.open(filled, readonly=True)
+    for _ in range(2):
+        async with await SqliteStore.open(filled) as store:
+            assert 6 == len(await events(store, "r"))
+    by_hand(filled, "INSERT INTO more VALUES (1)")
 
 
-async def test_a_store_of_the_first_schema(path: Path) -> None:
-    """It is migrated with its events, and each of its runs is due once: nobody knows which were abandoned."""
-    by_hand(path, *FIRST)
-    with pytest.raises(NotAStore, match="has schema 1, to be read it needs 2"):
-        await SqliteStore.open(path, readonly=True)
-    async with await SqliteStore.open(path) as store:
-        assert {"r", "s"} == set(await store.due(9))
-        lease = await store.lease("r", holder="one")
-        await store.append("r", 1, lease, records(1))
-        await store.release(lease)
-        assert ["s"] == list(await store.due(9))
-    async with await SqliteStore.open(path) as store:
-        assert ["s"] == list(await store.due(9))
+@pytest.mark.parametrize("version", range(1, schema.RELEASED))
+@pytest.mark.parametrize("readonly", [False, True])
+async def test_a_store_from_before_any_release(filled: Path, version: int, readonly: bool) -> None:
+    """It is refused, and left as it is."""
+    by_hand(filled, f"PRAGMA user_version = {version}")
+    before = filled.read_bytes()
+    with pytest.raises(NotAStore, match="made by an unreleased version of refold"):
+        await SqliteStore.open(filled, readonly=readonly)
+    assert before == filled.read_bytes()
 
 
 async def test_a_snapshot_of_another_log(filled: Path) -> None:

@@ -71,6 +71,7 @@ class Scenario:
         self.registry = registry
         opening = (Message(role=Role.SYSTEM, text="be good"), Message(role=Role.USER, text="do it"))
         fact = RunStarted(
+            format=1,
             at=START,
             run="r1",
             rules=RULES,

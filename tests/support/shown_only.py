@@ -119,7 +119,15 @@ class Life:
         self.at, self._order = START, 0
         opening = (Message(role=Role.SYSTEM, text="zqx be good"), Message(role=Role.USER, text="zqx do it"))
         start = RunStarted(
-            at=START, run="r1", rules=RULES, policy=policy, model="m", tools=TOOLS, seed=7, context=200
+            format=1,
+            at=START,
+            run="r1",
+            rules=RULES,
+            policy=policy,
+            model="m",
+            tools=TOOLS,
+            seed=7,
+            context=200,
         )
         self._feed(composing.started(start, opening, SALT))
         events = [

@@ -163,7 +163,9 @@ class Driver:
         self.salt = salt
         self.at = START
         opening = (Message(role=Role.SYSTEM, text=MARKER), Message(role=Role.USER, text=f"do {MARKER}"))
-        fact = RunStarted(at=self.at, run="r1", rules=RULES, policy=parse(policy), model="m", tools=MANIFEST)
+        fact = RunStarted(
+            format=1, at=self.at, run="r1", rules=RULES, policy=parse(policy), model="m", tools=MANIFEST
+        )
         self.feed(composing.started(fact, opening, salt))
 
     def feed(self, fact: Fact) -> tuple[Event, ...]:

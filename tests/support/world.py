@@ -95,6 +95,7 @@ class World:
         self.groups: list[tuple[Fact, int]] = []  # each fact with the length of the log before it
         self.at = START
         fact = RunStarted(
+            format=1,
             at=self.at,
             run="r1",
             rules=RULES,

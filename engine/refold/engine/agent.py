@@ -49,7 +49,7 @@ from refold.reducers import composing
 from refold.reducers.checking import Complaint, opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
-from refold.reducers.events import Fact, RunStarted
+from refold.reducers.events import FORMAT, Fact, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message, ToolSchema
@@ -278,6 +278,7 @@ class Agent:
 
     def _opening(self, run: str, seed: int) -> RunStarted:
         return RunStarted(
+            format=FORMAT,
             at=0,
             run=run,
             rules=RULES,

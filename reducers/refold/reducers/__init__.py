@@ -23,6 +23,7 @@ from refold.reducers.errors import (
     PolicyError,
     RefoldError,
     UnexpectedEvent,
+    UnreleasedLog,
     WorldFailed,
     WrongUse,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "ToolSchema",
     "Trigger",
     "UnexpectedEvent",
+    "UnreleasedLog",
     "Usage",
     "WaitUntil",
     "WorldFailed",

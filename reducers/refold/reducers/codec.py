@@ -14,7 +14,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from refold.reducers.errors import DamagedLog, NewerLog
+from refold.reducers.errors import DamagedLog, NewerLog, UnreleasedLog
 from refold.reducers.events import (
     KINDS,
     Answer,
@@ -81,8 +81,8 @@ def decode(
 ) -> Event:
     """The event of these bytes; `run` and `seq` only tell where it stood.
 
-    Raises `NewerLog` for a kind or a field that this version does not know, `DamagedLog` for what is no
-    JSON, has a wrong type, lacks a field, or holds a number of more than `MOST_DIGITS` digits.
+    Raises `NewerLog` for a kind, a field or a format that this version does not know, `UnreleasedLog` for a log without
+    a format, `DamagedLog` for what is no JSON, has a wrong type, lacks a field, or holds a number of more than `MOST_DIGITS` digits.
     """
     if len(body) > MOST_DIGITS and _DIGITS.search(body) and _longest_number(body) > MOST_DIGITS:
         raise DamagedLog(
@@ -188,8 +188,12 @@ def _upcast(
         raise _refused(f"body of {kind}", run, seq, again) from again
 
 
-def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | NewerLog:
+def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | NewerLog | UnreleasedLog:
     said, shown = str(error), _cut(str(error))
+    if said == "Object missing required field `format`":
+        return UnreleasedLog(run, seq)
+    if said.startswith("Expected `int` <= ") and said.endswith("`$.format`"):
+        return NewerLog(run, seq, f"{what}: its format is not known")
     if said.endswith(("`$.kind`", "`$.annotation`")):
         return DamagedLog(run, seq, f"{what} is tagged as another kind: {shown}")
     # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells first.

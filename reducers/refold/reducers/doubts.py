@@ -12,9 +12,6 @@ from typing import Literal
 from refold.reducers.state import CallState, RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 
-SINCE = 3
-"""The version of the rules from which on what is found out about a call makes a difference."""
-
 Course = Literal["run", "reconcile", "ask", "tell"]
 
 
@@ -23,7 +20,7 @@ def course(state: RunState, call: CallState) -> Course:
     if not call.in_doubt:
         return "run"
     said_by_person = call.doubt is not None and not call.reconciled
-    if state.setup.rules < SINCE or said_by_person:
+    if said_by_person:
         return "tell"
     if call.doubt is not Doubt.UNKNOWN and _reconcilable(state, call):
         return "reconcile"
@@ -48,8 +45,8 @@ def underway(state: RunState) -> Iterator[CallState]:
 
 
 def doubted(state: RunState) -> bool:
-    """Whether a call of the open batch is or was in doubt, and the rules make a difference of it."""
-    if state.batch is None or state.setup.rules < SINCE:
+    """Whether a call of the open batch is or was in doubt."""
+    if state.batch is None:
         return False
     # A plain loop, here and below: this is asked after every result, of every call.
     for call in state.batch.calls:  # noqa: SIM110

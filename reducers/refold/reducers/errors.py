@@ -64,6 +64,20 @@ class NewerLog(CannotJudge):
         )
 
 
+class UnreleasedLog(CannotJudge):
+    """A log in a shape that no released version wrote, or reads."""
+
+    def __init__(self, run: str, seq: int) -> None:
+        super().__init__(run, seq)
+        self.run, self.seq = run, seq
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run or '?'} event {self.seq}: its log says no format: it was made by an unreleased version of "
+            "refold, and no released one reads it"
+        )
+
+
 class MissingFact(CannotJudge):
     """A replay was asked for something that its log does not hold. It never asks the world instead."""
 

@@ -38,11 +38,10 @@ from refold.reducers.knobs import Overflow
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy
-from refold.reducers.redaction import REDACTED
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow, size_of
 from refold.reducers.views import summary_text
-from refold.reducers.vocabulary import FailureClass, Role
+from refold.reducers.vocabulary import Role
 
 AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
 SIZED = (
@@ -75,11 +74,10 @@ def misfit(state: RunState, fact: Fact) -> str:
         return f"its content cannot be measured: {error}"
     for name, size in sizes.items():
         for path, recorded, measured_ in _parted(name, getattr(fact, name), size):
-            if not _once_measured_so(state, fact, path, recorded):
-                return (
-                    "a size in its body is not that of its content: "
-                    f"{path} is {recorded}, and was measured as {measured_}"
-                )
+            return (
+                "a size in its body is not that of its content: "
+                f"{path} is {recorded}, and was measured as {measured_}"
+            )
     match fact:
         case ToolReturned(cut=False, content=Output(output=output, sha256=sha256)) if sha256:
             return (
@@ -194,24 +192,6 @@ def _failure(failure: Failure, policy: Policy) -> dict[str, Any]:
         "partial_chars": sizes["chars"] if failure.partial_text.strip() else 0,
         "partial_tokens": sizes["tokens"],
     }
-
-
-_SINCE_2 = ("hollow", "single", "preview", "reasoning", "arguments")
-"""What version 1 of the rules did not know, and no policy of its day needs: in such a log it may be left out."""
-
-
-def _once_measured_so(state: RunState, fact: Fact, path: str, recorded: object) -> bool:
-    """Whether an earlier version of refold measured so: what it wrote is no less true for it."""
-    rules = fact.rules if isinstance(fact, RunStarted) else state.setup.rules
-    if rules < 2 and path.endswith(_SINCE_2) and not recorded:
-        return True
-    match fact:
-        case ToolReturned(content=Output(output=output, sha256="")):
-            return path == "size" and REDACTED in output  # of the output before the secret was taken out
-        case ModelFailed(failure=FailureClass.CANCELLED, content=Failure(partial_text="")):
-            return True  # nothing had arrived, and that by the default policy
-        case _:
-            return False
 
 
 def _parted(path: str, recorded: Any, derived: Any) -> Iterator[tuple[str, Any, Any]]:

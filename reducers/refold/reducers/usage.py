@@ -67,7 +67,7 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
     left = instant - state.at
     if timeout.whole_seconds:
         left = (left - strict) // NANO * NANO
-    if promised is not None and promised >= state.at and state.setup.rules > 1:
+    if promised is not None and promised >= state.at:
         return max(state.at + left, promised)
     return state.at + max(left, timeout.nanoseconds)
 
@@ -75,10 +75,10 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 def promised(state: RunState) -> int:
     """Until when what is under way, or tried again, may take, though a limit trips before: it has its minimum.
 
-    Under version 1 of the rules a limit cut it off all the same; and what is begun again after a crash, or once a
-    person said that it did not happen, is given as long as it had, and is not held to be promised so.
+    What is begun again after a crash, or once a person said that it did not happen, is given as long as it had, and is
+    not held to be promised so.
     """
-    if state.setup.rules == 1 or state.spent.downtime != state.step.spent.downtime or doubted(state):
+    if state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
     asked = state.request or (state.failure.request if state.failure else None)
     until = asked.deadline if asked else state.batch.deadline if state.batch else None

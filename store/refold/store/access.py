@@ -157,7 +157,7 @@ async def _migrate(path: Path, connection: Connection) -> None:
     await connection.execute("BEGIN IMMEDIATE")
     version = await connection.run(partial(shape.version, path))
     await connection.run(partial(shape.check, path, version=version))
-    for statements in schema.MIGRATIONS[version:]:
+    for statements in schema.migrations(version, schema.VERSION):
         for statement in statements:
             await connection.execute(statement)
     if version < schema.VERSION:

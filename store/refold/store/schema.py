@@ -27,7 +27,7 @@ def _append_only(table: str, key: str) -> tuple[str, ...]:
     )
 
 
-# One tuple of statements a version; `PRAGMA user_version` counts those that were applied. Released versions never
+# One tuple of statements a version; `PRAGMA user_version` is that of the last that was applied. Released versions never
 # change.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -52,8 +52,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             content TEXT
         ) STRICT
         """,
+        # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
         """
         CREATE TRIGGER event_is_final BEFORE UPDATE ON event
+        WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
+                  AND NEW.key IS OLD.key AND NEW.at IS OLD.at AND NEW.kind IS OLD.kind AND NEW.hash IS OLD.hash
+                  AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
         BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
         """,
         """
@@ -87,17 +91,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         FROM run CROSS JOIN event
         ON event.key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295
         """,
-    ),
-    (
-        "DROP TRIGGER event_is_final",
-        # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
-        """
-        CREATE TRIGGER event_is_final BEFORE UPDATE ON event
-        WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
-                  AND NEW.key IS OLD.key AND NEW.at IS OLD.at AND NEW.kind IS OLD.kind AND NEW.hash IS OLD.hash
-                  AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
-        BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
-        """,
         # A run has a row here exactly while it has an engine or wants one. No log: rows come and go.
         """
         CREATE TABLE claim (
@@ -109,8 +102,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT
         """,
         "CREATE INDEX claim_until ON claim (until)",
-        # Nobody knows which runs of an older file were abandoned: a worker looks at each once.
-        "INSERT INTO claim SELECT number, '', 0, 0, 0 FROM run",
         # A cache: deleting it changes nothing but time.
         """
         CREATE TABLE snapshot (
@@ -144,7 +135,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-VERSION = len(MIGRATIONS)
+RELEASED = 3
+"""The version of the first of these: files of a version below were made before any release."""
+VERSION = RELEASED + len(MIGRATIONS) - 1
+
+
+def migrations(old: int, new: int) -> tuple[tuple[str, ...], ...]:
+    """What makes a schema of version `new` of one of version `old`; 0 is none at all."""
+    return MIGRATIONS[max(0, old - RELEASED + 1) : new - RELEASED + 1]
+
 
 # What a store's schema is known by. The tables of ANALYZE are SQLite's own.
 OBJECTS = """

@@ -32,7 +32,7 @@ def bound(connection: sqlite3.Connection) -> None:
 
 
 def version(path: Path, connection: sqlite3.Connection) -> int:
-    """How many migrations the file has had; 0 for an empty one. Raises `NotAStore`."""
+    """The version of the file's schema; 0 for an empty one. Raises `NotAStore`."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, found) == (0, 0) and not _has_anything(connection):
@@ -40,6 +40,8 @@ def version(path: Path, connection: sqlite3.Connection) -> int:
     if application != schema.APPLICATION_ID:
         problem = f"is another program's database (its application id is {application}); name another file"
         raise NotAStore(str(path), problem)
+    if 0 < found < schema.RELEASED:
+        raise NotAStore(str(path), "was made by an unreleased version of refold: start a new store")
     if not 0 < found <= schema.VERSION:
         problem = (
             f"has schema {found}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
@@ -82,10 +84,10 @@ def _has_anything(connection: sqlite3.Connection) -> bool:
 
 @cache
 def _objects(version: int) -> tuple[Row, ...]:
-    """What is in the schema after so many migrations."""
+    """What is in the schema at this version."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.text_factory = bytes
-        for statements in schema.MIGRATIONS[:version]:
+        for statements in schema.migrations(0, version):
             for statement in statements:
                 fresh.execute(statement)
         return tuple(fresh.execute(schema.OBJECTS))

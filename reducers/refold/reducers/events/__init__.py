@@ -29,6 +29,7 @@ from refold.reducers.events.decisions import (
     ToolsDispatched,
 )
 from refold.reducers.events.facts import (
+    FORMAT,
     Answer,
     ApprovalAnswer,
     Call,
@@ -63,6 +64,7 @@ __all__ = [
     "ANNOTATIONS",
     "DECISIONS",
     "FACTS",
+    "FORMAT",
     "KINDS",
     "Annotation",
     "Answer",

@@ -1,6 +1,8 @@
 """Facts: everything that comes from outside. They are all the non-determinism there is."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from refold.reducers.events.base import Content, Fact, Part
 from refold.reducers.machine import AgentState
@@ -8,6 +10,9 @@ from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import Count
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+
+FORMAT = 1
+"""The format of logs that this version writes, and the newest that it reads."""
 
 
 class Manifest(Part, frozen=True, kw_only=True):
@@ -59,7 +64,7 @@ class Opening(Content, frozen=True, kw_only=True):
 
 
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
-    """A run begins. `rules` is the version of the decision rules; `settings` are names to JSON text.
+    """A run begins. `format` is that of its log, `rules` the version of the decision rules; `settings` are names to JSON text.
 
     `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
 
@@ -70,6 +75,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     this, so none is decided.
     """
 
+    format: Annotated[int, Meta(ge=1, le=FORMAT)]
     run: str
     rules: Count
     policy: Policy

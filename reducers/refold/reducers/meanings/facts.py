@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.checkpoint import offer_digest
-from refold.reducers.doubts import SINCE, may_be_said
+from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
     CancelRequested,
@@ -187,12 +187,10 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
 
 
 def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
-    """Somebody looked into a call in doubt: its result follows, or it runs again. Before version 3 nothing followed."""
+    """Somebody looked into a call in doubt: its result follows, or it runs again."""
     call = find(state, "doubt_resolved", event.call)
     if not call.in_doubt:
         raise UnexpectedEvent("doubt_resolved", f"call {event.call} is not in doubt")
-    if state.setup.rules < SINCE:
-        return state
     if not may_be_said(call, event.doubt):
         raise UnexpectedEvent("doubt_resolved", f"call {event.call} is known to have happened")
     begins_again = event.doubt is Doubt.DID_NOT

@@ -64,18 +64,14 @@ def _timed_out(state: RunState, fact: Fact, limit: Limit) -> Flow:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's order.
-
-    `since` is the version of the rules from which on it is asked.
-    """
+    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's order."""
 
     check: str
     kinds: tuple[tuple[type[Limit], str], ...]
-    since: int = 1
 
     def __call__(self, state: RunState, fact: Fact) -> Flow | None:
         """What this check decides, if anything."""
-        found = self.first(state) if state.setup.rules >= self.since else None
+        found = self.first(state)
         return None if found is None else _reached(state, found)
 
     def first(self, state: RunState) -> Limit | None:
@@ -93,8 +89,8 @@ class Limits(msgspec.Struct, frozen=True):
         ]
 
 
-SPENT = Limits("response", COUNTED, since=2)
-"""What a failure, a summary or a child cost is looked at as soon as it is known. Under version 1 nobody did."""
+SPENT = Limits("response", COUNTED)
+"""What a failure, a summary or a child cost is looked at as soon as it is known."""
 
 
 def _reached(state: RunState, limit: Limit) -> Flow | None:

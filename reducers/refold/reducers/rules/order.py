@@ -74,7 +74,7 @@ from refold.reducers.rules.reminding import progress
 from refold.reducers.rules.requesting import request, request_again
 from refold.reducers.state import RunState
 
-RULES = 3
+RULES = 1
 """The version of the decision rules in this file, recorded in `run_started.rules`."""
 
 DIGEST_EVERY = 256
@@ -261,8 +261,7 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
 def _after_a_wait(state: RunState) -> Phase:
     if state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is None:
         return Phase.APPROVAL
-    # Before version 3 a clock that rang while a summary was under way, after a back-off, led nowhere, for ever.
-    if state.backoff is None or not state.backoff.passed or (state.summary and state.setup.rules > 2):
+    if state.backoff is None or not state.backoff.passed or state.summary:
         return Phase.ASIDE
     return Phase.REQUEST if state.backoff.fresh else Phase.AGAIN
 

@@ -25,9 +25,7 @@ class Decide(Protocol):
         ...
 
 
-# Version 2 adds checks that no policy recorded under version 1 switches on, version 3 what follows from a call in
-# doubt; each digests more of the state. The same function decides them all.
-VERSIONS: Mapping[int, Decide] = MappingProxyType(dict.fromkeys((1, 2, RULES), decide))
+VERSIONS: Mapping[int, Decide] = MappingProxyType({RULES: decide})
 
 
 def rules_of(state: RunState) -> Decide:

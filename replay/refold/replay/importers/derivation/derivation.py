@@ -10,7 +10,7 @@ where it came from.
 import msgspec
 
 from refold.reducers import composing
-from refold.reducers.events import RunStarted
+from refold.reducers.events import FORMAT, RunStarted
 from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
@@ -161,6 +161,7 @@ class Derivation:
             "source.key": began.key,
         }
         return RunStarted(
+            format=FORMAT,
             at=at,
             run=self._run,
             rules=RULES,
