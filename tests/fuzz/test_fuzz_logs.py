@@ -155,7 +155,11 @@ def test_sums_of_the_longest_numbers(name: str) -> None:
         json.encode(await audit(store, "r1"))
         json.encode(await verify(store, "r1"))
 
-    for field in ("duration|chars|tokens|input|output|cost_nanousd", "until|delay|deadline", "(?!format)[a-z_]+"):
+    for field in (
+        "duration|chars|tokens|input|output|cost_nanousd",
+        "until|delay|deadline",
+        "(?!format)[a-z_]+",
+    ):
         anyio.run(judged, field)
 
 
