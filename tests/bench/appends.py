@@ -19,9 +19,9 @@ from typing import Literal
 import aiosqlite
 
 from bench.timing import Case
-from bench.workload import SALT, START, Group
+from bench.workload import SALT, Group
 from refold.reducers import codec
-from refold.reducers.events import ModelResponded
+from refold.reducers.events import Fact, ModelResponded
 from refold.store import SqliteStore
 from refold.store.protocol import Lease, Record, Store
 
@@ -40,7 +40,12 @@ _INSERT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 def batches(groups: Sequence[Group]) -> list[list[Record]]:
     """Each group as the records of one append."""
-    return [[_record(place, codec.encode(event)) for event in group] for place, group in enumerate(groups)]
+    made = list[list[Record]]()
+    for group in groups:
+        fact = group[0]
+        assert isinstance(fact, Fact)
+        made.append([_record(fact.at, codec.encode(event)) for event in group])
+    return made
 
 
 def append_cases(folder: Path, log: Sequence[list[Record]], durability: Durability) -> dict[str, Case]:
@@ -75,9 +80,9 @@ def shared_cases(
     }
 
 
-def _record(place: int, event: codec.Encoded) -> Record:
+def _record(at: int, event: codec.Encoded) -> Record:
     salt = SALT if event.content is not None else b""
-    return Record(at=START + place, kind=event.kind, body=event.body, content=event.content, salt=salt)
+    return Record(at=at, kind=event.kind, body=event.body, content=event.content, salt=salt)
 
 
 def _new(folder: Path) -> Path:

@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from bench.appends import batches
 from bench.timing import Case
-from bench.workload import answered, step, then
+from bench.workload import RUN, Group, answered, step, stored, then
 from refold.reducers import Event, Fact, RunState, advance, codec, fold, next_effects
 from refold.reducers.codec import CONTENTS, Encoded
 from refold.reducers.events import KINDS
 from refold.replay.audit import Audit, Auditor
+from refold.store.chain import GENESIS, extend
+from refold.store.protocol import Head, Stored
 
 _BODIES = {kind: msgspec.json.Decoder(event) for kind, event in KINDS.items()}
 _CONTENTS = {kind: msgspec.json.Decoder(content) for kind, content in CONTENTS.items()}
@@ -40,27 +43,29 @@ def decoded_bodies(log: Sequence[Encoded]) -> list[Event]:
     return [codec.decode(event.kind, event.body) for event in log]
 
 
-def audited(events: Iterable[Event]) -> Audit:
-    """Derive every decision again, as `refold audit` does. Asserts that nothing differs."""
-    auditor = Auditor("bench")
-    for seq, event in enumerate(events, 1):
-        auditor.take(seq, event)
+def audited(log: Iterable[Stored]) -> Audit:
+    """Read the facts and derive every decision again, as `refold audit` does. Asserts that nothing differs."""
+    auditor = Auditor(RUN)
+    for each in log:
+        auditor.take(each)
     auditor.finish()
     audit = auditor.result()
     assert audit.clean, audit.findings
     return audit
 
 
-def core_cases(log: Sequence[Encoded]) -> dict[str, Case]:
+def core_cases(groups: Sequence[Group]) -> dict[str, Case]:
     """What is timed for one log, the anchors first."""
+    log = stored(groups)
     events = decoded(log)
+    rows = extend(RUN, Head(seq=0, hash=GENESIS), [each for batch in batches(groups) for each in batch])
     return {
         "bare": lambda: bare(log),
         "bare bodies": lambda: bare_bodies(log),
         "decode": lambda: decoded(log),
         "decode bodies": lambda: decoded_bodies(log),
         "fold": lambda: fold(events),
-        "audit": lambda: audited(events),
+        "audit": lambda: audited(rows),
     }
 
 

@@ -34,8 +34,8 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.reducers.window import refs
-from refold.replay.audit import Auditor
 from support.any_policy import policies
+from support.audits import audited
 from support.ledger import overshot
 from support.naive import Transcript, refused_by_a_provider, rendered
 from support.once import Once
@@ -168,11 +168,7 @@ class AnyRun(RuleBasedStateMachine):
             return
         self.the_lists_agree()
         world, stored = self.world, self.world.stored()
-        auditor = Auditor("r1")
-        for seq, event in enumerate(stored, 1):
-            auditor.take(seq, event)
-        auditor.finish()
-        found = auditor.result()
+        found = audited(stored)
         assert found.clean, found
         assert encoded(fold(stored)) == encoded(world.state)
         bare = fold([codec.decode(one.kind, one.body) for one in map(codec.encode, world.log)])

@@ -8,12 +8,12 @@ import pytest
 from bench.workload import Group, answered, begun, returned
 from refold.reducers import advance
 from refold.reducers.guards import Registry
-from refold.replay import Audit, Auditor
+from refold.replay import Audit
 from refold.replay.audit import MOST
 from refold.replay.timeline import turns
 from refold.store import MemoryStore
 from refold.store.protocol import Stored
-from support import runs
+from support import audits, runs
 
 AUDITING = import_module("refold.replay.audit")  # the package has a function of this name
 STEPS = 130
@@ -35,11 +35,7 @@ def circle() -> list[Group]:
 
 def audited(log: list[Group], registry: Registry) -> Audit:
     """What an audit finds that has these guards."""
-    auditor = Auditor("bench", registry)
-    for seq, event in enumerate((event for group in log for event in group), 1):
-        auditor.take(seq, event)
-    auditor.finish()
-    return auditor.result()
+    return audits.audited((event for group in log for event in group), registry)
 
 
 def test_what_cannot_be_judged_is_counted_and_not_kept(circle: list[Group]) -> None:

@@ -21,14 +21,14 @@ from refold.reducers.messages import Message
 from refold.reducers.state import RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role
-from refold.replay import Audit, Auditor, audit, verify
+from refold.replay import Audit, audit, verify
 from refold.replay.queries.expressions import parse
 from refold.replay.shrink.rederiving import Log, Told, rederived
 from refold.replay.shrink.rewriting import write
 from refold.replay.shrink.shows import ever, first_parting, parts_alike
 from refold.replay.shrink.shrinking import ShowsNothing, shrunk, told_of
 from refold.store import MemoryStore
-from support import golden, runs, strategies
+from support import audits, golden, runs, strategies
 from support.planted import planted
 from support.scenario import SALT, Scenario
 
@@ -49,11 +49,7 @@ def told(log: Sequence[Event]) -> list[Told]:
 
 
 def audited(log: Log) -> Audit:
-    auditor = Auditor("r")
-    for seq, each in enumerate(log.events, 1):
-        auditor.take(seq, each.event)
-    auditor.finish()
-    return auditor.result()
+    return audits.audited(each.event for each in log.events)
 
 
 def steps(least: int) -> Callable[[RunState], bool]:
@@ -112,7 +108,7 @@ def test_a_difference_is_kept(name: str, index: int, event: Event) -> None:
     log[index] = event
     parted = first_parting(log)
     assert parted is not None
-    shows = parts_alike(parted, name)
+    shows = parts_alike(parted)
     found = shrunk(name, told(log), shows, twist=parted)
     assert shows(found)
     assert type(parted.recorded) is type(event)
@@ -133,7 +129,7 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
     parted = first_parting(changed)
     assert parted is not None
     assert kind == parted.difference
-    shows = parts_alike(parted, runs.RUN)
+    shows = parts_alike(parted)
     assert shows(shrunk(runs.RUN, facts, shows, twist=parted))
 
 

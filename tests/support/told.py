@@ -9,7 +9,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role
-from refold.replay.audit import Audit, Auditor
+from refold.replay.audit import Audit
 from refold.replay.importers.derivation.derivation import Derivation
 from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.importers.items import (
@@ -23,6 +23,7 @@ from refold.replay.importers.items import (
     Said,
     Tally,
 )
+from support import audits
 from support.transcripts import salts
 
 ORIGIN = Origin("test", "a.jsonl", "0" * 64)
@@ -85,11 +86,7 @@ def events(log: Iterable[Derived]) -> list[Event]:
 
 def audited(log: Sequence[Derived]) -> Audit:
     """What an audit says of the log."""
-    auditor = Auditor("r")
-    for seq, event in enumerate(events(log), start=1):
-        auditor.take(seq, event)
-    auditor.finish()
-    return auditor.result()
+    return audits.audited(each.event for each in log)
 
 
 def kinds(log: Iterable[Derived], *, without: Iterable[str] = ("source_recorded",)) -> list[str]:

@@ -16,6 +16,7 @@ from refold.replay.importers.derivation.log import Derived, Problem
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
+from refold.store.protocol import Stored
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
 
@@ -68,9 +69,10 @@ def read(source: Source, named: str | None = None) -> Imported:
     fits: list[Fit] = []
     for run in reading.runs():
         auditor = Auditor(run.run)
-        for event in (each for group in run.derive(salts) for each in group):
-            digest.update(_encoded(event))
-            auditor.take(event.seq, event.event)
+        for each in (each for group in run.derive(salts) for each in group):
+            event = codec.encode(each.event)
+            digest.update(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
+            auditor.take(_stored(run.run, each, event))
         auditor.finish()
         audits.append(auditor.result())
         fits.append(run.ended.fit)
@@ -86,9 +88,17 @@ def read(source: Source, named: str | None = None) -> Imported:
     )
 
 
-def _encoded(derived: Derived) -> bytes:
-    encoded = codec.encode(derived.event)
-    return b"%d %s %s %s\n" % (derived.at, encoded.kind.encode(), encoded.body, encoded.content or b"")
+def _stored(run: str, derived: Derived, event: codec.Encoded) -> Stored:
+    return Stored(
+        run=run,
+        seq=derived.seq,
+        at=derived.at,
+        kind=event.kind,
+        body=event.body,
+        content=event.content,
+        salt=derived.salt,
+        hash=b"",
+    )
 
 
 def lines(events: Iterator[Derived]) -> list[str]:

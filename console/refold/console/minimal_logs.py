@@ -93,7 +93,7 @@ async def _smallest(
     steps = shrinking(run, told, registry=registry, twist=twist, most=request.most)
     shows: Shows | None = None
     if twist is not None:
-        shows = parts_alike(twist, run, registry)
+        shows = parts_alike(twist, registry)
     elif request.when is not None:
         shows = ever(parse(request.when).holds, registry)
     code = 0

@@ -1,21 +1,23 @@
 """`audit`: do the decisions follow from the facts under the recorded policy?
 
-Each fact is taken from the log, its decisions are derived again, and compared with those that follow it there.
+Each fact is read from the log, its decisions are derived again, encoded, and compared with the bytes that follow it there:
+a decision is read only where its bytes differ, and then its values count, for they may be written in more than one way.
 The log is the authority: after a difference the audit goes on from what was recorded.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum, unique
 
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import codec
 from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
-    KINDS,
-    Annotation,
+    DECISIONS,
+    FACTS,
     ApprovalRequested,
     CallRefused,
     Decision,
@@ -40,10 +42,16 @@ from refold.reducers.sizing import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
-from refold.store.protocol import Store
+from refold.store.protocol import Store, Stored
+
+Derived = Sequence[tuple[Decision, RunState]]
+"""What follows from a fact: each decision, with the state after it."""
 
 MOST = 100
 """How many differences are kept, and as many groups that cannot be judged; further ones are counted."""
+
+_FACTS = frozenset(map(kind_of, FACTS))
+_DECISIONS = frozenset(map(kind_of, DECISIONS))
 
 _STATES = 2**24
 """Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
@@ -64,7 +72,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One difference, at event `seq`: where the log has another decision, or none, than follows from its facts.
 
     `fact` is the event that decided. `recorded` and `derived` are JSON text, None where that side has nothing;
-    `fields` names what differs. `state` is the state before it, JSON text; "" after the first few megabytes of them.
+    `fields` names what differs: `at` alone is the instant in the header, and the texts are the headers. `state` is the state before it, JSON text; "" after the first few megabytes of them.
     """
 
     seq: int
@@ -112,7 +120,7 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
     auditor = Auditor(run, registry)
     try:
         async for stored in stored_events(store, run):
-            auditor.take(stored.seq, event_of(stored))
+            auditor.take(stored)
         auditor.finish()
         await store.check()
     except Damaged as error:
@@ -120,21 +128,15 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
     return auditor.result()
 
 
-def reads_content(kind: str) -> bool:
-    """Whether an audit reads what an event of this kind says: a decision is compared with its words, a fact measured by them."""
-    event = KINDS.get(kind)
-    return event is None or not issubclass(event, Annotation)
-
-
 class Auditor:
-    """Takes a run's events in order, derives what should follow each fact, and keeps what differs."""
+    """Takes a run's records in order, derives what should follow each fact, and keeps what differs."""
 
     def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
         self._run, self._registry = run, registry
         self._state: RunState = NEW
         self._fact: Fact | None = None
-        self._fact_seq = 0
-        self._group: list[Decision] = []
+        self._seq = self._fact_seq = 0
+        self._group: list[Stored] = []
         self._facts = self._decisions = self._differences = self._unjudged = 0
         self._room = _STATES
         self._imported = False
@@ -142,40 +144,41 @@ class Auditor:
         self._findings: list[Finding] = []
         self._unreplayable: list[Finding] = []
 
-    def take(self, seq: int, event: Event) -> None:
-        """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not known."""
-        if isinstance(event, Decision):
+    def take(self, stored: Stored) -> None:
+        """Take one record. Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known."""
+        if stored.seq != self._seq + 1:
+            raise DamagedLog(self._run, stored.seq, f"event {self._seq + 1} is missing before it")
+        self._seq = stored.seq
+        if stored.kind in _DECISIONS:
             if self._fact is None:
-                raise DamagedLog(self._run, seq, f"a {kind_of(event)} that follows no fact")
-            self._group.append(event)
+                raise DamagedLog(self._run, stored.seq, f"a {stored.kind} that follows no fact")
+            self._group.append(stored)
             return
         self.finish()
+        # A fact is measured by its words; those of an annotation mean nothing here.
+        event = event_of(stored, content=stored.kind in _FACTS)
         if isinstance(event, Fact) and (problem := misfit(self._state, event)):
-            raise DamagedLog(self._run, seq, problem)
+            raise DamagedLog(self._run, stored.seq, problem)
         if isinstance(event, RunForked | PolicyAmended):
             self._reworded |= reworded(self._state, event.policy)
-        self._state = self._evolved(self._state, seq, event)
-        self._fact, self._fact_seq = (event, seq) if isinstance(event, Fact) else (None, seq)
+        self._state = self._evolved(self._state, stored.seq, event)
+        self._fact, self._fact_seq = (event, stored.seq) if isinstance(event, Fact) else (None, stored.seq)
         self._facts += self._fact is not None
         self._imported = self._imported or isinstance(event, SourceRecorded)
 
     def finish(self) -> None:
-        """The log ends here: compare what follows the last fact."""
+        """The log ends here: compare what follows the last fact. Raises as `take`."""
         if self._fact is None:
             return
         fact, group, before = self._fact, self._group, self._state
         self._fact, self._group = None, []
-        self._decisions += len(group)
         derived = self._derived(before, fact)
-        if same(before, group, [decision for decision, _ in derived]):
+        agreed = _written_so(derived, group, before.at) or self._agreed(before, group, derived)
+        self._decisions += len(group)
+        if agreed:
             self._state = derived[-1][1] if derived else before
             if self._reworded:
                 self._look_at_words(before, derived)
-            return
-        # The finding comes first: what was recorded may be such that nothing can follow it.
-        self._part(before, group, derived)
-        for place, decision in enumerate(group):
-            self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
 
     @property
     def policy(self) -> str:
@@ -201,14 +204,12 @@ class Auditor:
         )
 
     def _evolved(self, state: RunState, seq: int, event: Event) -> RunState:
-        if seq != state.seq + 1:
-            raise DamagedLog(self._run, seq, f"event {state.seq + 1} is missing before it")
         try:
             return evolve(state, event, self._registry)
         except RefoldError as error:
             raise DamagedLog(self._run, seq, str(error)) from error
 
-    def _derived(self, state: RunState, fact: Fact) -> list[tuple[Decision, RunState]]:
+    def _derived(self, state: RunState, fact: Fact) -> Derived:
         decide = rules_of(state)
         try:
             return list(decide(state, fact))
@@ -217,15 +218,42 @@ class Auditor:
                 self._run, self._fact_seq, f"nothing can be decided after it: {error}"
             ) from error
 
-    def _part(
-        self, before: RunState, group: list[Decision], derived: list[tuple[Decision, RunState]]
-    ) -> None:
+    def _agreed(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
+        """Whether these records, whose bytes are others, say what is derived; if not, it is kept, and they are believed."""
+        recorded = list(map(_decision_of, group))
+        displaced = [stored for stored in group if stored.at != before.at]
+        if not same(before, recorded, [decision for decision, _ in derived]):
+            self._part(before, recorded, derived)
+        elif displaced:
+            self._displaced(before, displaced[0])
+        else:
+            return True
+        # The finding comes first: what was recorded may be such that nothing can follow it.
+        for place, decision in enumerate(recorded):
+            self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
+        return False
+
+    def _displaced(self, before: RunState, stored: Stored) -> None:
+        header = {"kind": stored.kind, "at": stored.at}
+        finding = Finding(
+            seq=stored.seq,
+            difference=Difference.CHANGED,
+            fact=self._fact_seq,
+            kind=stored.kind,
+            recorded=encoded(header).decode(),
+            derived=encoded({**header, "at": before.at}).decode(),
+            fields=("at",),
+            why="a decision is made in the instant of its fact, and its header has another",
+        )
+        self._differences += 1
+        self._keep(self._findings, finding, before)
+
+    def _part(self, before: RunState, group: Sequence[Decision], derived: Derived) -> None:
         decisions = [decision for decision, _ in derived]
         place, difference = parting(before, group, decisions)
         seq = self._fact_seq + 1 + place
         recorded = group[place] if place < len(group) and difference is not Difference.MISSING else None
         expected = decisions[place] if place < len(decisions) and difference is not Difference.EXTRA else None
-        blind = {watch.name for watch in before.guards if watch.blind}
         finding = Finding(
             seq=seq,
             difference=difference,
@@ -236,7 +264,7 @@ class Auditor:
             fields=_fields(recorded, expected),
         )
         state = derived[place - 1][1] if place else before
-        if blind and any(blind & _guards_of(decision) for decision in (*group, *decisions)):
+        if unjudged(before, (*group, *decisions)):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=Difference.UNREPLAYABLE, why=why)
             self._unjudged += 1
@@ -245,7 +273,7 @@ class Auditor:
         self._differences += 1
         self._keep(self._findings, finding, state)
 
-    def _look_at_words(self, before: RunState, derived: list[tuple[Decision, RunState]]) -> None:
+    def _look_at_words(self, before: RunState, derived: Derived) -> None:
         """A request that shows messages which a fork or an amendment re-worded: its digest says nothing of their words."""
         for place, (decision, state) in enumerate(derived):
             if isinstance(decision, ModelRequested):
@@ -273,6 +301,25 @@ class Auditor:
         text = encoded(state).decode() if self._room > 0 or not findings else ""
         self._room -= len(text)
         findings.append(replace(finding, state=text))
+
+
+def _written_so(derived: Derived, group: Sequence[Stored], at: int) -> bool:
+    """Whether these records are what is derived, to the byte, and of this instant."""
+    if len(derived) != len(group):
+        return False
+    for (decision, _), stored in zip(derived, group, strict=True):
+        wanted = codec.encode(decision)
+        if stored.body != wanted.body or stored.content != wanted.content:
+            return False
+        if stored.kind != wanted.kind or stored.at != at:
+            return False
+    return True
+
+
+def _decision_of(stored: Stored) -> Decision:
+    event = event_of(stored)
+    assert isinstance(event, Decision), stored.kind  # its kind says so, and its body is tagged as this kind
+    return event
 
 
 def same(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> bool:
@@ -313,6 +360,12 @@ def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
     # The harness's own words, erased: the body, which has their sizes, must still agree.
     erased = getattr(recorded, "content", 0) is None and getattr(derived, "content", None) is not None
     return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
+
+
+def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
+    """Whether some of these hang on a guard that cannot be asked in this state."""
+    blind = {watch.name for watch in state.guards if watch.blind}
+    return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
 
 
 def _guards_of(decision: Decision) -> set[str]:

@@ -15,8 +15,7 @@ import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.guards import BUILTIN, Registry
-from refold.replay.audit import Audit, Auditor, reads_content
-from refold.replay.reading import event_of
+from refold.replay.audit import Audit, Auditor
 from refold.store.chain import GENESIS, check
 from refold.store.protocol import Head, Stored, UnknownRun
 from refold.store.scan import whole_logs
@@ -153,7 +152,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry, *, chained:
     auditor, head = Auditor(run, registry), Head(seq=0, hash=GENESIS)
     try:
         for stored in records:
-            auditor.take(stored.seq, event_of(stored, content=reads_content(stored.kind)))
+            auditor.take(stored)
             if chained and (problem := check(stored, head)) is not None:
                 raise DamagedLog(run, stored.seq, problem)
             head = Head(seq=stored.seq, hash=stored.hash)

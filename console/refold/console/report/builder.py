@@ -121,7 +121,7 @@ class Builder:
             self._state = folded(before, stored, event, self._registry)
         except (Damaged, CannotJudge) as error:
             return str(error)
-        self._judge.take(stored.seq, event)
+        self._judge.take(stored)
         self._note(stored, event)
         if isinstance(event, Fact):
             self._ask(before, stored.seq, event)
@@ -223,9 +223,9 @@ class Judge:
         self._auditor = Auditor(run, registry)
         self._damaged = self._refused = ""
 
-    def take(self, seq: int, event: Event) -> None:
-        """Take one event."""
-        self._do(lambda: self._auditor.take(seq, event))
+    def take(self, stored: Stored) -> None:
+        """Take one record."""
+        self._do(lambda: self._auditor.take(stored))
 
     def result(self) -> Judged:
         """What was found."""

@@ -31,7 +31,7 @@ class Checks:
             self._policy, self._amended = policy, self._amended + (self._policy is not None)
         if isinstance(event, SourceRecorded):
             self._source = self._source or event
-        self._do(lambda: self._auditor.take(stored.seq, event))
+        self._do(lambda: self._auditor.take(stored))
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """The lines, each with its name."""

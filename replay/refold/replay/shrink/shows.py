@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from refold.reducers.errors import Damaged
+from refold.reducers.errors import RefoldError
 from refold.reducers.events import Decision, Event, Fact, kind_of
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
-from refold.replay.audit import Auditor, Difference, parting, same
+from refold.replay.audit import Difference, parting, same, unjudged
 from refold.replay.shrink.rederiving import Log
 
 
@@ -63,7 +63,7 @@ class Parted(NamedTuple):
 
 
 def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Parted | None:
-    """The first decision of a log that does not follow from its facts; None: there is none. Raises `DamagedLog`."""
+    """The first decision of a log that does not follow from its facts; None: there is none. Raises as `evolve`."""
     state, facts = NEW, 0
     starts = [place for place, event in enumerate(events) if not isinstance(event, Decision)]
     for start, end in pairwise([*starts, len(events)]):
@@ -71,7 +71,7 @@ def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Part
         first, group = events[start], [each for each in events[start + 1 : end] if isinstance(each, Decision)]
         if isinstance(first, Fact):
             derived = [decision for decision, _ in rules_of(state)(state, first)]
-            if not same(state, group, derived):
+            if not same(state, group, derived) and not unjudged(state, (*group, *derived)):
                 return _parted(facts, state, group, derived)
             facts += 1
         for decision in group:
@@ -86,33 +86,29 @@ def _parted(fact: int, state: RunState, group: list[Decision], derived: list[Dec
     return Parted(fact, difference, recorded, expected, tuple(map(kind_of, group)))
 
 
-def parts_alike(wanted: Parted, run: str, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
+def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
     """Whether the first decision that does not follow parts in the same way: the same kind, in the same fields."""
-    kind, fields = _marks(wanted)
+    marks = _marks(wanted)
 
     def shows(log: Log) -> bool:
-        auditor = Auditor(run, registry)
         try:
-            for seq, each in enumerate(log.events, 1):
-                auditor.take(seq, each.event)
-            auditor.finish()
-        except Damaged:
-            pass  # the difference itself may be such that nothing can follow it: it was found before
-        first = next(iter(auditor.result().findings), None)
-        return first is not None and (first.difference, first.kind, set(first.fields)) == (
-            wanted.difference,
-            kind,
-            fields,
-        )
+            first = first_parting([each.event for each in log.events], registry)
+        except RefoldError:
+            return False
+        return first is not None and _marks(first) == marks
 
     return shows
 
 
-def _marks(parted: Parted) -> tuple[str, set[str]]:
+def _marks(parted: Parted) -> tuple[Difference, str, set[str]]:
     recorded, derived = parted.recorded, parted.derived
     said = recorded or derived
     kind = kind_of(said) if said is not None else ""
     if recorded is None or type(recorded) is not type(derived):
-        return kind, set()
+        return parted.difference, kind, set()
     names = recorded.__struct_fields__
-    return kind, {name for name in names if getattr(recorded, name) != getattr(derived, name)}
+    return (
+        parted.difference,
+        kind,
+        {name for name in names if getattr(recorded, name) != getattr(derived, name)},
+    )
