@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, CallContext, ScriptedModel, Tool, call, calls, say, tool
+from refold.engine.journal import RunExists
 from refold.engine.models.script import Line
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Event, ModelRequested, RunForked, ToolReturned, kind_of
@@ -329,11 +330,13 @@ async def test_a_store_that_fails(after: bool) -> None:
 
 
 async def test_an_id_that_is_taken(store: MemoryStore) -> None:
-    """A fork under the id of a run that is there changes nothing of it."""
-    before = await store.head("r")
-    with pytest.raises(Exception, match="r"):
-        await agent(store).fork("r", 8, fork_id="r").result()
-    assert before == await store.head("r")
+    """A fork under the id of a run that is there, its parent or another, says so, and changes nothing of it."""
+    await agent(store, say("Hm.")).start("Else.", run_id="other").result()
+    for run in ("r", "other"):
+        before = await store.head(run)
+        with pytest.raises(RunExists, match=f"there is a run '{run}' in this store already"):
+            await agent(store).fork("r", 8, fork_id=run).result()
+        assert before == await store.head(run)
 
 
 async def test_secrets_in_what_is_made_up(store: MemoryStore) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
 from refold.engine.holder import this_process
-from refold.engine.journal import Journal
+from refold.engine.journal import Journal, RunExists
 from refold.engine.models.protocol import Model
 from refold.engine.outcomes import Maker
 from refold.reducers import composing
@@ -52,17 +52,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     by: str = MADE_UP
 
     async def begin(self, journal: Journal) -> tuple[RunState, list[Maker]]:
-        """The state at the cut, and the facts that the fork begins with. Raises `WrongUse` where nothing can be cut."""
+        """The state at the cut, and the facts that the fork begins with.
+
+        Raises `WrongUse` where nothing can be cut, and `RunExists` where the fork's id is taken.
+        """
+        if (await journal.store.head(self.run)).seq:
+            raise RunExists(self.run)
         journal.base = self.parent, self.at
         around = await journal.store.read_some(self.parent, [self.at, self.at + 1])
         if not around or around[0].seq != self.at:
             head = await journal.store.head(self.parent)
-            raise (
-                WrongUse(
-                    f"run {self.parent} has events 1 to {head.seq}: it cannot be forked at event {self.at}"
-                )
-                if (head.seq)
-                else UnknownRun(self.parent)
+            if not head.seq:
+                raise UnknownRun(self.parent)
+            raise WrongUse(
+                f"run {self.parent} has events 1 to {head.seq}: it cannot be forked at event {self.at}"
             )
         state = await journal.load(self.registry)
         policy = self.policy or state.policy

@@ -102,7 +102,7 @@ class Journal:
         except (Conflict, Held) as error:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
                 raise  # somebody is about to begin it, or died before
-            if before.seq == 0:
+            if before.setup.run != self._run:
                 raise RunExists(self._run) from error
             raise Overtaken(self._run) from error
         self.keep(before, after, events)

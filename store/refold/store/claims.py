@@ -12,6 +12,9 @@ from refold.store.connection import transaction
 from refold.store.protocol import Claim, DamagedStore, Held, Lease, LeaseLost, UnknownRun
 from refold.store.rows import Place
 
+LAST_TOKEN = 2**63 - 2
+"""The largest token of a column of 63 bits that a lease and its release can follow: no clock gets that far."""
+
 
 def lease(
     connection: sqlite3.Connection, path: str, run: str, holder: str, length: int, over: int | None
@@ -23,7 +26,7 @@ def lease(
         held = claim(connection, path, run)
         if held and held.holder and held.seconds > 0 and place.token != over:
             return Held(run, held.holder, place.token, held.seconds)
-        token = _fence(connection, place)
+        token = _fence(connection, path, run, place)
         # Whoever takes the run reads all of its log: what it was woken for before has been answered by that.
         connection.execute(schema.SET_CLAIM, (place.number, holder, length))
         return Lease(run=run, token=token)
@@ -48,7 +51,7 @@ def release(connection: sqlite3.Connection, path: str, lease: Lease, after: int 
             return
         if _woken(connection, lease.run):
             after = 0
-        _fence(connection, place)
+        _fence(connection, path, lease.run, place)
         if after is None:
             connection.execute(schema.DROP_CLAIM, (place.number,))
         else:
@@ -107,7 +110,9 @@ def _add(connection: sqlite3.Connection, path: str, run: str) -> Place:
     return place
 
 
-def _fence(connection: sqlite3.Connection, place: Place) -> int:
-    """Give the run another token: every lease before it is lost."""
+def _fence(connection: sqlite3.Connection, path: str, run: str, place: Place) -> int:
+    """Give the run another token: every lease before it is lost. Raises `DamagedStore` where there is none."""
+    if place.token >= LAST_TOKEN:
+        raise DamagedStore(path, f"run {run}: its token is {place.token}, and no lease can follow it")
     (token,) = connection.execute(schema.FENCE, (place.number,)).fetchone()
     return int(token)
