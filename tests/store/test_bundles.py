@@ -157,7 +157,7 @@ async def test_unpacked_is_what_was_packed(bundle: Path, tmp_path: Path) -> None
     with reading(bundle) as opened:
         want = list(opened.lines(opened.runs[0]))
     assert [(e.at, e.kind, e.body, e.content, e.salt, e.content_digest, e.hash) for e in got] == [
-        (e.at, e.kind, e.body, e.content, e.salt, e.digest, e.hash) for e in want
+        (e.at, e.kind, e.body, e.content, e.salt, e.content_digest, e.hash) for e in want
     ]
     assert (2, 10, ["ß/..", "a"], []) == (done.runs, done.events, runs, [*due])
 

@@ -146,18 +146,6 @@ async def test_unpacking_a_fork(tmp_path: Path) -> None:
         assert wanted == {run: await events(store, run) for run in wanted}
 
 
-async def test_a_bundle_without_forks_is_of_the_first_kind(tmp_path: Path) -> None:
-    """Only a bundle with forks needs a reader that knows them."""
-    async with MemoryStore() as store:
-        await family(store)
-        await pack(store, ["r"], tmp_path / "old.zip")
-        await pack(store, ["f"], tmp_path / "new.zip")
-    versions = [
-        json.loads(members(tmp_path / name)["manifest.json"])["format"] for name in ("old.zip", "new.zip")
-    ]
-    assert ["refold bundle v1", "refold bundle v2"] == versions
-
-
 def _another_hash(found: dict[str, bytes]) -> None:
     """Chained anew to a hash that the parent never had."""
     line, manifest = json.loads(found["runs/000002.jsonl"]), json.loads(found["manifest.json"])
@@ -174,10 +162,6 @@ def _before_its_parent(found: dict[str, bytes]) -> None:
     found["manifest.json"] = json.dumps(manifest).encode()
 
 
-def _without_forks(found: dict[str, bytes]) -> None:
-    found["manifest.json"] = found["manifest.json"].replace(b"bundle v2", b"bundle v1")
-
-
 def checked(path: Path) -> None:
     with reading(path) as bundle:
         for run in bundle.runs:
@@ -191,7 +175,6 @@ def checked(path: Path) -> None:
     [
         pytest.param(_another_hash, "not in that run's own log", id="another hash"),
         pytest.param(_before_its_parent, "does not stand before it", id="before its parent"),
-        pytest.param(_without_forks, "it stands after event 0", id="called a bundle without forks"),
     ],
 )
 async def test_a_bundle_that_lies_about_a_fork(

@@ -19,7 +19,7 @@ from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.keys import read_public_key
 from refold.store.protocol import Store
 from refold.store.seals import Kept, kept
-from refold.store.verify_bundle import NOTHING_SEALED, Bundle, Run, key_id, told, unproved
+from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, told, unproved
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,7 +271,7 @@ def _verify_bundle(
     return CannotJudge.exit_code if unsealed or not ours else 0
 
 
-def _run_of(bundle: Bundle, run: Run) -> Verification:
+def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
     """Verify a run of a bundle: what the bundle says of it was checked before, its events are now."""
     proof = bundle.proofs.get(run.id)
     sealed = SealedRun(seq=proof.seq, heads=1) if proof else SealedRun()

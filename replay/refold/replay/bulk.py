@@ -16,8 +16,8 @@ import msgspec
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
-from refold.store.chain import GENESIS, check
-from refold.store.protocol import Head, Stored, UnknownRun
+from refold.store.chain import START, check
+from refold.store.protocol import Stored, UnknownRun
 from refold.store.scan import whole_logs
 
 SHARD = 20_000
@@ -149,13 +149,13 @@ def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN
 
 
 def _judged(run: str, records: Iterator[Stored], registry: Registry, *, chained: bool) -> Judged:
-    auditor, head = Auditor(run, registry), Head(seq=0, hash=GENESIS)
+    auditor, head = Auditor(run, registry), START
     try:
         for stored in records:
             auditor.take(stored)
             if chained and (problem := check(stored, head)) is not None:
                 raise DamagedLog(run, stored.seq, problem)
-            head = Head(seq=stored.seq, hash=stored.hash)
+            head = stored
         auditor.finish()
     except DamagedLog as error:
         return _told(run, auditor, head.hash, str(error))

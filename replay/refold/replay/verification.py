@@ -19,9 +19,9 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizing import SIZED, misfit
 from refold.reducers.state import NEW, RunState
 from refold.replay.reading import event_of
-from refold.store.chain import GENESIS, check
+from refold.store.chain import START, check
 from refold.store.lineage import FORKED
-from refold.store.protocol import Head, Store, Stored, UnknownRun
+from refold.store.protocol import Store, Stored, UnknownRun
 from refold.store.verify_bundle import UNNAMED, Bare
 
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
@@ -116,7 +116,7 @@ class Verifier:
         self._owner = ""  # of the event before: of a fork's prefix another run
         self._prefixes: list[Prefix] = []
         self._state: RunState = NEW
-        self._head = Head(seq=0, hash=GENESIS)
+        self._head = START
         self._at = 0
         self._contents = self._erased = self._digests = self._unmeasured = self._cut = 0
         self._bare = Bare(sealed)
@@ -132,7 +132,7 @@ class Verifier:
         if self._owner not in ("", stored.run):
             self._prefixes.append(Prefix(run=self._owner, seq=self._head.seq))
         self._owner = stored.run
-        self._head = Head(seq=stored.seq, hash=stored.hash)
+        self._head = stored
         erased = stored.content is None and stored.content_digest is not None
         self._bare.take(stored.seq, stored.kind, stored.body, bare=erased)
         self._contents += stored.content is not None

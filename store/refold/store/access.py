@@ -40,7 +40,7 @@ def look(path: Path, *, readonly: bool) -> None:
 
 
 async def open_writer(path: Path, durability: Durability) -> Connection:
-    """The connection that writes; makes or migrates the store."""
+    """The connection that writes; makes the store if there is none."""
     connection = await connect(path, "mode=rwc")
     try:
         # A file from elsewhere may define functions, views and triggers: they get no more than their data.
@@ -51,7 +51,7 @@ async def open_writer(path: Path, durability: Durability) -> Connection:
         # What is taken away is overwritten: an erased text, and what a snapshot says of one.
         await connection.execute("PRAGMA secure_delete = ON")
         await _use_wal(path, connection)
-        await _migrate(path, connection)
+        await _made(path, connection)
     except BaseException:
         await connection.close()
         raise
@@ -74,7 +74,7 @@ async def _reader(path: Path, options: str) -> Connection:
     connection = await connect(path, options)
     try:
         await connection.execute("PRAGMA query_only = ON")
-        await connection.run(partial(shape.check, path, to_read=True, version=schema.VERSION))
+        await connection.run(partial(shape.check, path, to_read=True))
     except BaseException:
         await connection.close()
         raise
@@ -117,9 +117,9 @@ def _probe(path: Path, *, readonly: bool) -> None:
     with closing(direct(path, f"mode=ro{immutable}")) as connection:
         shape.bound(connection)
         try:
-            version = shape.version(path, connection)
-            if version:
-                shape.check(path, connection, version, to_read=readonly)
+            empty = shape.is_empty(path, connection)
+            if not empty:
+                shape.check(path, connection, to_read=readonly)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
@@ -127,9 +127,8 @@ def _probe(path: Path, *, readonly: bool) -> None:
             if readonly:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return
-    if readonly and version < schema.VERSION:
-        problem = f"has schema {version}, to be read it needs {schema.VERSION}: open it (or a copy) once for writing"
-        raise NotAStore(str(path), problem)
+    if readonly and empty:
+        raise NotAStore(str(path), "is an empty database, no store yet")
 
 
 def _has_journal(path: Path) -> bool:
@@ -151,15 +150,12 @@ async def _use_wal(path: Path, connection: Connection) -> None:
         raise StoreUnavailable(str(path), problem)
 
 
-async def _migrate(path: Path, connection: Connection) -> None:
+async def _made(path: Path, connection: Connection) -> None:
     # The lock comes first: another process may be making the same file, and a file that cannot be written
     # should say so now, not in the middle of a run.
     await connection.execute("BEGIN IMMEDIATE")
-    version = await connection.run(partial(shape.version, path))
-    await connection.run(partial(shape.check, path, version=version))
-    for statements in schema.migrations(version, schema.VERSION):
-        for statement in statements:
+    if await connection.run(partial(shape.is_empty, path)):
+        for statement in schema.TABLES:
             await connection.execute(statement)
-    if version < schema.VERSION:
-        await connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+    await connection.run(partial(shape.check, path))
     await connection.execute("COMMIT")

@@ -15,53 +15,24 @@ from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.store import verify_bundle
 from refold.store.atomic_files import written_beside
 from refold.store.pages import BYTES, ROWS
-from refold.store.protocol import Record, Store, Stored
+from refold.store.protocol import FileProblem, Record, Store, Stored
 from refold.store.sqlite import SqliteStore
-from refold.store.verify_bundle import Bundle, Line, Run
+from refold.store.verify_bundle import Bundle, Line, PackedRun
 
-_EARLIER_VERIFIERS = frozenset(
-    {
-        "4a8f898ce02f487087f243999f38af22bf3254865cfd78be1cfc780d57839117",
-        "8dd71f8bb792a1a961884a15ae8d6c456632ad71e893b828ee9d6351aece115f",
-    }
-)
-"""SHA-256 of what `verify_bundle` was in earlier versions: when it changes, that of the one before belongs here."""
-
-OUR_VERIFIER, EARLIER_VERIFIER = "this version's, to the byte", "an earlier version's, to the byte"
+OUR_VERIFIER = "this version's, to the byte"
 UNKNOWN_VERIFIER = "NONE THAT THIS VERSION KNOWS: do not run it, it may be forged; a newer refold tells"
 
 
-class DamagedBundle(Damaged):
+class DamagedBundle(FileProblem, Damaged):
     """A bundle that is not what was packed."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
-
-
-class NotABundle(WrongUse):
+class NotABundle(FileProblem, WrongUse):
     """A file that is something else."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
-
-
-class UnjudgedBundle(CannotJudge):
+class UnjudgedBundle(FileProblem, CannotJudge):
     """A bundle of a newer version, or one without a seal that was to be held against a key."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,25 +72,13 @@ def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
 
 def verifier_of(bundle: Bundle) -> str:
     """Whose the verifier is that travels in a bundle, once all of it was checked: as people are told."""
-    digest = bundle.verifier.hex()
-    if digest == sha256(Path(verify_bundle.__file__).read_bytes()).hexdigest():
-        return OUR_VERIFIER
-    return EARLIER_VERIFIER if digest in _EARLIER_VERIFIERS else UNKNOWN_VERIFIER
+    ours = sha256(Path(verify_bundle.__file__).read_bytes()).digest()
+    return OUR_VERIFIER if bundle.verifier == ours else UNKNOWN_VERIFIER
 
 
-def stored_of(run: Run, line: Line) -> Stored:
+def stored_of(run: PackedRun, line: Line) -> Stored:
     """A line of a run as the store has its event."""
-    return Stored(
-        run=run.id,
-        seq=line.seq,
-        at=line.at,
-        kind=line.kind,
-        body=line.body,
-        content=line.content,
-        salt=line.salt,
-        hash=line.hash,
-        content_digest=line.digest,
-    )
+    return Stored(run=run.id, **line._asdict())
 
 
 async def unpack(path: Path, target: Path) -> Unpacked:
@@ -136,7 +95,7 @@ async def unpack(path: Path, target: Path) -> Unpacked:
     return Unpacked(path=str(target), runs=len(bundle.runs), events=bundle.events)
 
 
-async def _unpack_run(store: Store, bundle: Bundle, run: Run, path: Path) -> None:
+async def _unpack_run(store: Store, bundle: Bundle, run: PackedRun, path: Path) -> None:
     origin = bundle.origin(run)
     lease, seq, head = await store.lease(run.id, holder="refold unpack"), origin.seq if origin else 0, b""
     for records in _batches(bundle.lines(run)):
@@ -163,12 +122,5 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Record]]:
 
 
 def _record(line: Line) -> Record:
-    erased = line.digest if line.content is None else None
-    return Record(
-        at=line.at,
-        kind=line.kind,
-        body=line.body,
-        content=line.content,
-        salt=line.salt,
-        content_digest=erased,
-    )
+    said = {name: getattr(line, name) for name in ("at", "kind", "body", "content", "salt")}
+    return Record(content_digest=line.content_digest if line.content is None else None, **said)

@@ -32,6 +32,8 @@ DIGEST = 32
 """The bytes of a digest, and of a hash."""
 GENESIS = bytes(DIGEST)
 """The hash before the first event of every run."""
+START = Head(seq=0, hash=GENESIS)
+"""Where every run begins that is no fork."""
 
 
 def header(run: str, seq: int, at: int, kind: str) -> bytes:

@@ -37,7 +37,7 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
-        """Open the file, make or migrate it if need be. Raises `NotAStore` before anything was changed."""
+        """Open the file, make it if need be. Raises `NotAStore` before anything was changed."""
         with anyio.CancelScope(shield=True):  # half-open connections would be nobody's to close
             await asyncio.to_thread(look, path, readonly=readonly)
             with translated(str(path)):

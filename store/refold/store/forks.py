@@ -48,7 +48,7 @@ def begun(
     )
     depth = len(origins(connection, path, origin.run)) + 1
     lineage.check_origin(run, origin, row[0] if row else None, depth)
-    return Head(seq=origin.seq, hash=origin.hash)
+    return origin
 
 
 def owner(connection: sqlite3.Connection, path: str, run: str, seq: int) -> str:

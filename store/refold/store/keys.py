@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold.reducers.errors import WrongUse
+from refold.store.protocol import FileProblem
 from refold.store.verify_bundle import public_key
 
 if TYPE_CHECKING:
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 _MOST = 2**16  # bytes of a file that may be a key
 
 
-class BadKey(WrongUse):
+class BadKey(FileProblem, WrongUse):
     """A file that is no key for this, or that may not become one."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
 
     def __str__(self) -> str:
         return f"key {self.path}: {self.problem}"

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self, TypeVar
 from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse
-from refold.store.chain import GENESIS, extend
+from refold.store.chain import START, extend
 from refold.store.checks import (
     check_append,
     check_erase,
@@ -290,7 +290,7 @@ class MemoryStore:
         there = bool(log) and log[0].seq <= origin.seq <= log[-1].seq
         hashed = log[origin.seq - log[0].seq].hash if there else None
         check_origin(run, origin, hashed, len(traced(origin.run, self._own)) + 1)
-        return Head(seq=origin.seq, hash=origin.hash)
+        return origin
 
     def _own(self, run: str) -> Own | None:
         log = self._logs.get(run)
@@ -337,7 +337,7 @@ class MemoryStore:
 
     def _head(self, run: str) -> Head:
         log = self._logs.get(run)
-        return Head(seq=log[-1].seq, hash=log[-1].hash) if log else Head(seq=0, hash=GENESIS)
+        return Head(seq=log[-1].seq, hash=log[-1].hash) if log else START
 
 
 def _page(log: Sequence[Stored], after: int, upto: int) -> Sequence[Stored]:

@@ -18,13 +18,12 @@ import msgspec
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import verify_bundle
 from refold.store.atomic_files import written_beside
-from refold.store.chain import GENESIS, check
+from refold.store.chain import START, check
 from refold.store.merkle import Prover
 from refold.store.protocol import Head, Origin, Seal, SealedHead, Store, Stored, UnknownRun
-from refold.store.seals import DamagedSeals, last_seal, leaf_of, leaves_of
+from refold.store.seals import DamagedSeals, last_seal, leaf_of, leaves_of, same_head
 from refold.store.verify_bundle import (
     FORMAT,
-    FORMAT_2,
     MOST_BYTES,
     MOST_JSON,
     MOST_LINE,
@@ -129,12 +128,13 @@ async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Or
 
 async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
     """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the root."""
-    log, last, newest = Prover([seal.size - 1]), ("", Head(seq=0, hash=GENESIS)), dict[str, Head]()
+    log, newest = Prover([seal.size - 1]), dict[str, Head]()
+    last: tuple[str, Head] = "", START
     async for entry in _entries(store, seal.size):
         log.add(leaf_of(entry))
-        last = entry.run, Head(seq=entry.seq, hash=entry.hash)
+        last = entry.run, entry
         if entry.run != NEWEST:
-            newest[entry.run] = last[1]
+            newest[entry.run] = entry
     places = {run: n for n, run in enumerate(sorted(newest)) if run in runs}
     tree = Prover(places.values())
     for leaf in leaves_of(newest):
@@ -142,7 +142,7 @@ async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
     over = Head(seq=tree.size, hash=tree.finish())
     if log.size != seal.size or log.finish() != seal.root:
         raise DamagedSeals("its entries are not those that were last signed; see `refold verify`")
-    if last != (NEWEST, over):
+    if last[0] != NEWEST or not same_head(last[1], over):
         raise DamagedSeals(
             f"its last entry, {log.size}, is not over the newest head of each run, as `refold seal` makes it"
         )
@@ -173,7 +173,6 @@ class _Writer:
         # No zip64: the reader knows one kind of zip.
         self._zip = ZipFile(file, "w", ZIP_DEFLATED, allowZip64=False)
         self._members: list[_Written] = []
-        self._format = FORMAT
         self.ended: list[Stored] = []
 
     def add_first(self) -> None:
@@ -190,9 +189,8 @@ class _Writer:
     ) -> Head:
         """Write a run's own events, each checked; its head."""
         name, hashed, size = f"runs/{len(self._members) - 1:06}.jsonl", sha256(), 0
-        head, sealed, bare = Head(seq=0, hash=GENESIS), proof.head if proof else None, Bare()
-        if lineage:
-            head, self._format = Head(seq=lineage[-1].seq, hash=lineage[-1].hash), FORMAT_2
+        sealed, bare = proof.head if proof else None, Bare()
+        head: Head = lineage[-1] if lineage else START
         with self._zip.open(_info(name), "w") as member:
             async for chunk in store.read(run, head.seq):
                 for stored in chunk:
@@ -208,7 +206,7 @@ class _Writer:
                         self.ended.append(stored)
                     erased = stored.content is None and stored.content_digest is not None
                     bare.take(stored.seq, stored.kind, stored.body, bare=erased)
-                    head = Head(seq=stored.seq, hash=stored.hash)
+                    head = stored
         if not head.seq:
             raise UnknownRun(run)
         if sealed is not None and head.seq < sealed.seq:
@@ -227,7 +225,7 @@ class _Writer:
         if proofs is not None:
             self._add("seals.json", _json(_seals(proofs)))
         members = [msgspec.to_builtins(each) for each in self._members]
-        self._add("manifest.json", _json({"format": self._format, "members": members, "runs": runs}))
+        self._add("manifest.json", _json({"format": FORMAT, "members": members, "runs": runs}))
 
     def _add(self, name: str, data: bytes) -> None:
         if len(data) > MOST_JSON.get(name, MOST_BYTES):

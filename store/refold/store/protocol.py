@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from refold.reducers.errors import Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, RefoldError, WorldFailed, WrongUse
 
 LEASE_SECONDS = 30.0
 """How long a lease is good for when nothing else is said."""
@@ -32,37 +32,33 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content_digest: bytes | None = None
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event as it is on disk. `seq` counts from 1 in its run; `hash` is 32 bytes, see `refold.store.chain`.
+class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The end of a log: the number and the hash (32 bytes) of its last event. A run without events has seq 0."""
+
+    seq: int
+    hash: bytes
+
+
+class Stored(Head, frozen=True, kw_only=True, gc=False):
+    """One event as it is on disk, and so the head of the log up to it. `seq` counts from 1; see `refold.store.chain`.
 
     `content_digest` is 32 bytes, or None for an event that never had content. Content None beside a digest
     is content that was erased.
     """
 
     run: str
-    seq: int
     at: int
     kind: str
     body: bytes
     content: bytes | None
     salt: bytes
-    hash: bytes
     content_digest: bytes | None = None
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The end of a run's log: the number and the hash of its last event. An empty run has seq 0."""
-
-    seq: int
-    hash: bytes
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the log of a fork goes on from: event `seq` in the own log of `run`, with its hash (32 bytes)."""
+class Origin(Head, frozen=True, kw_only=True, gc=False):
+    """Where the log of a fork goes on from: event `seq` in the own log of `run`, with its hash."""
 
     run: str
-    seq: int
-    hash: bytes
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -93,13 +89,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: bytes
 
 
-class SealedHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SealedHead(Head, frozen=True, kw_only=True, gc=False):
     """An entry of the log of heads: at some time, event `seq` of `run` had this hash. `place` counts from 1."""
 
     place: int
     run: str
-    seq: int
-    hash: bytes
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -189,8 +183,8 @@ class StoreUnavailable(StoreError):
         return f"store {self.path}: {self.problem}"
 
 
-class NotAStore(WrongUse):
-    """The file is no refold store: another kind of file, another database, or a newer schema."""
+class FileProblem(RefoldError):
+    """What is wrong with the file at `path`: `problem` is one sentence."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -200,15 +194,12 @@ class NotAStore(WrongUse):
         return f"{self.path}: {self.problem}"
 
 
-class DamagedStore(Damaged):
+class NotAStore(FileProblem, WrongUse):
+    """The file is no refold store: another kind of file, another database, or another schema."""
+
+
+class DamagedStore(FileProblem, Damaged):
     """The database itself is corrupt: pages that cannot be read, or a schema that was changed by hand."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
 
 
 class UnknownRun(WrongUse):

@@ -6,7 +6,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from refold.store import lineage, schema
-from refold.store.chain import GENESIS, hashes
+from refold.store.chain import START, hashes
 from refold.store.checks import can_name
 from refold.store.problems import RECOVER
 from refold.store.protocol import DamagedStore, Head, Record, Seal, SealedHead, Stored
@@ -50,7 +50,7 @@ def head(number: int, key: int | None, digest: object) -> Head | None:
     if not 0 < number <= schema.MAX_NUMBER:
         return None
     if key is None:
-        return Head(seq=0, hash=GENESIS)
+        return START
     seq = key & schema.SEQ_MASK
     return Head(seq=seq, hash=digest) if seq and isinstance(digest, bytes) else None
 

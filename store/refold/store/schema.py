@@ -1,4 +1,4 @@
-"""The SQLite file: its tables, its migrations and every statement that the store runs on it. No I/O.
+"""The SQLite file: its tables and every statement that the store runs on it. No I/O.
 
 An event's key is its run's number in the upper bits and its own number in the lower 32, so that a run lies
 together on disk and needs no second index. Columns stand from small to large: SQLite reads a row from its front,
@@ -14,136 +14,113 @@ MAX_NUMBER = 2**31 - 1
 """The highest number of a run: a key has 63 bits and a sign."""
 
 
-def _append_only(table: str, key: str) -> tuple[str, ...]:
-    """The triggers that let a table only grow. REPLACE deletes the old row without asking any DELETE trigger."""
+def _kept(table: str, same: str, what: str) -> tuple[str, str]:
+    """The triggers that keep a table's rows. REPLACE deletes the old row without asking any DELETE trigger."""
     return (
-        f"CREATE TRIGGER {table}_is_final BEFORE UPDATE ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never changed'); END",
         f"CREATE TRIGGER {table}_stays BEFORE DELETE ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never shortened'); END",
+        f"BEGIN SELECT RAISE(ABORT, '{what} is never deleted'); END",
         f"CREATE TRIGGER {table}_is_new BEFORE INSERT ON {table} "  # noqa: S608
-        f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {key} = NEW.{key}) "
-        "BEGIN SELECT RAISE(ABORT, 'the log of heads is never replaced'); END",
+        f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same}) "
+        f"BEGIN SELECT RAISE(ABORT, '{what} is never replaced'); END",
     )
 
 
-# One tuple of statements a version; `PRAGMA user_version` is that of the last that was applied. Released versions never
-# change.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        f"PRAGMA application_id = {APPLICATION_ID}",
-        """
-        CREATE TABLE run (
-            number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 2147483647),
-            id TEXT NOT NULL UNIQUE,
-            token INTEGER NOT NULL DEFAULT 1  -- the fencing token of the lease under which one may append
-        ) STRICT
-        """,
-        """
-        CREATE TABLE event (
-            -- run.number << 32 | the event's number in its run, from 1
-            key INTEGER PRIMARY KEY CHECK (key & 4294967295 > 0),
-            at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
-            kind TEXT NOT NULL,
-            hash BLOB NOT NULL,
-            content_digest BLOB,  -- stays when the content is erased
-            salt BLOB,
-            body TEXT NOT NULL,
-            content TEXT
-        ) STRICT
-        """,
-        # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
-        """
-        CREATE TRIGGER event_is_final BEFORE UPDATE ON event
-        WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
-                  AND NEW.key IS OLD.key AND NEW.at IS OLD.at AND NEW.kind IS OLD.kind AND NEW.hash IS OLD.hash
-                  AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
-        BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
-        """,
-        """
-        CREATE TRIGGER event_stays BEFORE DELETE ON event
-        BEGIN SELECT RAISE(ABORT, 'a recorded event is never deleted'); END
-        """,
-        # REPLACE deletes the old row without asking any DELETE trigger.
-        """
-        CREATE TRIGGER event_is_new BEFORE INSERT ON event
-        WHEN EXISTS (SELECT 1 FROM event WHERE key = NEW.key)
-        BEGIN SELECT RAISE(ABORT, 'a recorded event is never replaced'); END
-        """,
-        """
-        CREATE TRIGGER run_is_final BEFORE UPDATE OF number, id ON run
-        BEGIN SELECT RAISE(ABORT, 'a run keeps its id'); END
-        """,
-        """
-        CREATE TRIGGER run_stays BEFORE DELETE ON run
-        BEGIN SELECT RAISE(ABORT, 'a run is never deleted'); END
-        """,
-        """
-        CREATE TRIGGER run_is_new BEFORE INSERT ON run
-        WHEN EXISTS (SELECT 1 FROM run WHERE number = NEW.number OR id = NEW.id)
-        BEGIN SELECT RAISE(ABORT, 'a run is never replaced'); END
-        """,
-        # For people with nothing but the sqlite3 shell. CROSS JOIN fixes the order of the loops: run by run,
-        # and a run's events by their key.
-        """
-        CREATE VIEW log (run, seq, at, kind, body, content) AS
-        SELECT run.id, event.key & 4294967295, event.at, event.kind, event.body, event.content
-        FROM run CROSS JOIN event
-        ON event.key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295
-        """,
-        # A run has a row here exactly while it has an engine or wants one. No log: rows come and go.
-        """
-        CREATE TABLE claim (
-            number INTEGER PRIMARY KEY,  -- run.number
-            holder TEXT NOT NULL,  -- who drives it; '': nobody, it is to be taken up
-            until INTEGER NOT NULL,  -- when the lease ends, or the run is to be taken up: ms since 1970, UTC
-            length INTEGER NOT NULL,  -- how far away that was when it was written, ms
-            woken INTEGER NOT NULL  -- 1: to be taken up again as soon as its holder lets go
-        ) STRICT
-        """,
-        "CREATE INDEX claim_until ON claim (until)",
-        # A cache: deleting it changes nothing but time.
-        """
-        CREATE TABLE snapshot (
-            number INTEGER PRIMARY KEY,  -- run.number
-            seq INTEGER NOT NULL,
-            hash BLOB NOT NULL,  -- of that event: what the snapshot is a snapshot of
-            version TEXT NOT NULL,
-            data BLOB NOT NULL
-        ) STRICT
-        """,
-        """
-        CREATE TABLE sealed_head (
-            place INTEGER PRIMARY KEY CHECK (place > 0),
-            run TEXT NOT NULL,
-            seq INTEGER NOT NULL,
-            hash BLOB NOT NULL
-        ) STRICT
-        """,
-        """
-        CREATE TABLE seal (
-            number INTEGER PRIMARY KEY CHECK (number > 0),
-            size INTEGER NOT NULL,  -- the last place that it covers
-            at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
-            root BLOB NOT NULL,
-            key BLOB NOT NULL,
-            signature BLOB NOT NULL
-        ) STRICT
-        """,
-        *_append_only("sealed_head", "place"),
-        *_append_only("seal", "number"),
-    ),
+def _never_changed(table: str, what: str) -> str:
+    return f"CREATE TRIGGER {table}_is_final BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, '{what} is never changed'); END"
+
+
+VERSION = 3
+"""Of the tables below: files of a version before it were made before any release."""
+
+TABLES: tuple[str, ...] = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+    """
+    CREATE TABLE run (
+        number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 2147483647),
+        id TEXT NOT NULL UNIQUE,
+        token INTEGER NOT NULL DEFAULT 1  -- the fencing token of the lease under which one may append
+    ) STRICT
+    """,
+    """
+    CREATE TABLE event (
+        -- run.number << 32 | the event's number in its run, from 1
+        key INTEGER PRIMARY KEY CHECK (key & 4294967295 > 0),
+        at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
+        kind TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        content_digest BLOB,  -- stays when the content is erased
+        salt BLOB,
+        body TEXT NOT NULL,
+        content TEXT
+    ) STRICT
+    """,
+    # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
+    """
+    CREATE TRIGGER event_is_final BEFORE UPDATE ON event
+    WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
+              AND NEW.key IS OLD.key AND NEW.at IS OLD.at AND NEW.kind IS OLD.kind AND NEW.hash IS OLD.hash
+              AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
+    BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
+    """,
+    *_kept("event", "key = NEW.key", "a recorded event"),
+    """
+    CREATE TRIGGER run_is_final BEFORE UPDATE OF number, id ON run
+    BEGIN SELECT RAISE(ABORT, 'a run keeps its id'); END
+    """,
+    *_kept("run", "number = NEW.number OR id = NEW.id", "a run"),
+    # For people with nothing but the sqlite3 shell. CROSS JOIN fixes the order of the loops: run by run,
+    # and a run's events by their key.
+    """
+    CREATE VIEW log (run, seq, at, kind, body, content) AS
+    SELECT run.id, event.key & 4294967295, event.at, event.kind, event.body, event.content
+    FROM run CROSS JOIN event
+    ON event.key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295
+    """,
+    # A run has a row here exactly while it has an engine or wants one. No log: rows come and go.
+    """
+    CREATE TABLE claim (
+        number INTEGER PRIMARY KEY,  -- run.number
+        holder TEXT NOT NULL,  -- who drives it; '': nobody, it is to be taken up
+        until INTEGER NOT NULL,  -- when the lease ends, or the run is to be taken up: ms since 1970, UTC
+        length INTEGER NOT NULL,  -- how far away that was when it was written, ms
+        woken INTEGER NOT NULL  -- 1: to be taken up again as soon as its holder lets go
+    ) STRICT
+    """,
+    "CREATE INDEX claim_until ON claim (until)",
+    # A cache: deleting it changes nothing but time.
+    """
+    CREATE TABLE snapshot (
+        number INTEGER PRIMARY KEY,  -- run.number
+        seq INTEGER NOT NULL,
+        hash BLOB NOT NULL,  -- of that event: what the snapshot is a snapshot of
+        version TEXT NOT NULL,
+        data BLOB NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE sealed_head (
+        place INTEGER PRIMARY KEY CHECK (place > 0),
+        run TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE seal (
+        number INTEGER PRIMARY KEY CHECK (number > 0),
+        size INTEGER NOT NULL,  -- the last place that it covers
+        at INTEGER NOT NULL,  -- nanoseconds since 1970, UTC
+        root BLOB NOT NULL,
+        key BLOB NOT NULL,
+        signature BLOB NOT NULL
+    ) STRICT
+    """,
+    _never_changed("sealed_head", "an entry of the log of heads"),
+    *_kept("sealed_head", "place = NEW.place", "an entry of the log of heads"),
+    _never_changed("seal", "a seal"),
+    *_kept("seal", "number = NEW.number", "a seal"),
 )
-
-RELEASED = 3
-"""The version of the first of these: files of a version below were made before any release."""
-VERSION = RELEASED + len(MIGRATIONS) - 1
-
-
-def migrations(old: int, new: int) -> tuple[tuple[str, ...], ...]:
-    """What makes a schema of version `new` of one of version `old`; 0 is none at all."""
-    return MIGRATIONS[max(0, old - RELEASED + 1) : new - RELEASED + 1]
-
 
 # What a store's schema is known by. The tables of ANALYZE are SQLite's own.
 OBJECTS = """

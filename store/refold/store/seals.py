@@ -77,6 +77,11 @@ def is_signed(seal: Seal) -> bool:
     return signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature)
 
 
+def same_head(one: Head, other: Head) -> bool:
+    """Whether both are the same event of a log, whatever else is said of either."""
+    return (one.seq, one.hash) == (other.seq, other.hash)
+
+
 def leaf_of(entry: SealedHead) -> bytes:
     """The entry's leaf in the tree."""
     return leaf_hash(entry.run, entry.seq, entry.hash)
@@ -128,7 +133,7 @@ async def seal(
             problem = await parting(store, run, head, was) if was else _reserved(run, head)
             if problem is not None:
                 parted.append(problem)
-            elif head.seq and head != was:
+            elif head.seq and not (was and same_head(head, was)):
                 new[run] = head
             runs += head.seq > 0
     parted += [_parted(run, head, "the store has no such run") for run, head in rest.items()]
@@ -166,7 +171,7 @@ async def parting(store: Store, run: str, head: Head, sealed: Head) -> Parted | 
     """How the log of a run, which ends at `head`, no longer has what was sealed of it; None: it has."""
     if head.seq < sealed.seq:
         return _parted(run, sealed, f"its log ends at event {head.seq}")
-    if head == sealed:
+    if same_head(head, sealed):
         return None
     for event in await store.read_some(run, [sealed.seq]):
         same = event.hash == sealed.hash
@@ -212,7 +217,7 @@ async def _log_of_heads(
                     else [f"the first {each.size} entries are not those that were signed"]
                 )
             if entry.run != NEWEST:
-                heads[entry.run] = Head(seq=entry.seq, hash=entry.hash)
+                heads[entry.run] = entry
     last = before[-1] if before else None
     size = last.size if last else 0
     if tree.size > size and await last_seal(store) != last:

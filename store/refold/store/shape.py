@@ -31,31 +31,31 @@ def bound(connection: sqlite3.Connection) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MOST_BYTES)
 
 
-def version(path: Path, connection: sqlite3.Connection) -> int:
-    """The version of the file's schema; 0 for an empty one. Raises `NotAStore`."""
+def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
+    """Whether nothing is in the file yet. Raises `NotAStore` for what is no store of this schema."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if (application, found) == (0, 0) and not _has_anything(connection):
-        return 0
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (0, 0) and not _has_anything(connection):
+        return True
     if application != schema.APPLICATION_ID:
         problem = f"is another program's database (its application id is {application}); name another file"
         raise NotAStore(str(path), problem)
-    if 0 < found < schema.RELEASED:
+    if 0 < version < schema.VERSION:
         raise NotAStore(str(path), "was made by an unreleased version of refold: start a new store")
-    if not 0 < found <= schema.VERSION:
+    if version != schema.VERSION:
         problem = (
-            f"has schema {found}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
+            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
         )
         raise NotAStore(str(path), problem)
-    return int(found)
+    return False
 
 
-def check(path: Path, connection: sqlite3.Connection, version: int, *, to_read: bool = False) -> None:
+def check(path: Path, connection: sqlite3.Connection, *, to_read: bool = False) -> None:
     """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
 
     Who only reads fires no trigger, and shall still find what was edited by somebody who had to take one out.
     """
-    made = _objects(version)
+    made = _objects()
     try:
         # One more than can be right is enough to know, however many there are.
         found = connection.execute(schema.OBJECTS).fetchmany(2 * len(made) + 2)
@@ -83,13 +83,12 @@ def _has_anything(connection: sqlite3.Connection) -> bool:
 
 
 @cache
-def _objects(version: int) -> tuple[Row, ...]:
-    """What is in the schema at this version."""
+def _objects() -> tuple[Row, ...]:
+    """What is in the schema of a store."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.text_factory = bytes
-        for statements in schema.migrations(0, version):
-            for statement in statements:
-                fresh.execute(statement)
+        for statement in schema.TABLES:
+            fresh.execute(statement)
         return tuple(fresh.execute(schema.OBJECTS))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
 from refold.store import claims, evidence, forks, integrity, rows, schema
-from refold.store.chain import GENESIS
+from refold.store.chain import START
 from refold.store.checks import (
     check_append,
     check_erasure,
@@ -70,15 +70,15 @@ class SqliteStore:
         durability: Literal["fsync", "process"] = "fsync",
         readonly: bool = False,
     ) -> Self:
-        """Open the store at `path`; make it if there is none, migrate it if it is older.
+        """Open the store at `path`; make it if there is none.
 
             async with await SqliteStore.open("runs.db") as store: ...
 
         With `durability="fsync"` an append that returned survives a power cut, with `"process"` the end of
-        this process but not always a power cut. With `readonly`, for audits, no store is made, migrated or
+        this process but not always a power cut. With `readonly`, for audits, no store is made or
         written; SQLite may still put its `-shm` and `-wal` beside the file.
 
-        Raises `NotAStore` (another kind of file, a newer schema, no folder) with nothing changed,
+        Raises `NotAStore` (another kind of file, another schema, no folder) with nothing changed,
         `StoreUnavailable`, or `DamagedStore`.
         """
         from refold.store.bridge import bridge
@@ -100,7 +100,7 @@ class SqliteStore:
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
         place = await self._find(run)
-        return place.head if place else Head(seq=0, hash=GENESIS)
+        return place.head if place else START
 
     def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
         """See `Store.read`."""

@@ -27,8 +27,6 @@ from hashlib import sha256, sha512
 from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 FORMAT = "refold bundle v1"
-FORMAT_2 = "refold bundle v2"
-"""As the first, and some of its runs are forks: their events are numbered on from those of another run in it."""
 SEAL = "refold seal v1"
 NEWEST = "*"
 """Stands for a run's id in the last entry of each seal, which is over the newest entry of each run."""
@@ -73,7 +71,7 @@ class Member(NamedTuple):
     deflated: bool
 
 
-class Run(NamedTuple):
+class PackedRun(NamedTuple):
     """A run in the bundle: its id, the member with its events, the last one's number and hash."""
 
     id: str
@@ -99,7 +97,7 @@ class Line(NamedTuple):
     body: bytes
     content: bytes | None
     salt: bytes
-    digest: bytes | None
+    content_digest: bytes | None
     hash: bytes
 
 
@@ -181,7 +179,7 @@ def chained(run: str, previous: bytes, line: Line) -> bytes:
     """The hash that an event has after `previous`."""
     fields = ("sha256", run, str(line.seq), str(line.at), line.kind)
     header = b"".join(framed(field.encode()) for field in fields)
-    return sha256(previous + header + sha256(line.body).digest() + (line.digest or b"")).digest()
+    return sha256(previous + header + sha256(line.body).digest() + (line.content_digest or b"")).digest()
 
 
 # --- Ed25519: points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z
@@ -483,7 +481,7 @@ def _line(data: bytes) -> Line:
         body=_text(body).encode(),
         content=None if content is None else _text(content).encode(),
         salt=_hex(salt, None),
-        digest=None if digest is None else _hex(digest),
+        content_digest=None if digest is None else _hex(digest),
         hash=_hex(hashed),
     )
     if not (line.kind.isascii() and line.kind.isidentifier()) or 0 in line.body + (line.content or b""):
@@ -585,16 +583,16 @@ def _member_sum(value: object) -> tuple[str, tuple[int, bytes]]:
     return _text(name), (_int(size), _hex(digest))
 
 
-def _run(value: object) -> Run:
+def _run(value: object) -> PackedRun:
     run, member, events, head = _object(value, "run member events head")
-    return Run(_run_id(run), _text(member), _int(events, 1), _hex(head))
+    return PackedRun(_run_id(run), _text(member), _int(events, 1), _hex(head))
 
 
-def _manifest(data: bytes) -> tuple[str, dict[str, tuple[int, bytes]], list[Run]]:
+def _manifest(data: bytes) -> tuple[str, dict[str, tuple[int, bytes]], list[PackedRun]]:
     value = _decoded(data)
     fields = cast("dict[str, object]", value if isinstance(value, dict) else {})
     named = fields.get("format")
-    if named not in (FORMAT, FORMAT_2):
+    if named != FORMAT:
         return _text(named), {}, []
     version, members, runs = _object(fields, "format members runs")
     return _text(version), _once([_member_sum(each) for each in _list(members)]), [*map(_run, _list(runs))]
@@ -637,11 +635,8 @@ class Bundle:
             lost = any(name.startswith(("runs/", "verify.py")) for name in self.members)
             raise Changed("manifest.json is missing") if lost else NoBundle("is a zip, but no bundle")
         version, self._sums, self.runs = _made(_manifest, self._whole("manifest.json"), "manifest.json")
-        if version not in (FORMAT, FORMAT_2):
-            raise Unjudged(
-                f"is a {version[:40]!a}, and this program knows up to {FORMAT_2}: take a newer one"
-            )
-        self._with_forks = version == FORMAT_2
+        if version != FORMAT:
+            raise Unjudged(f"is a {version[:40]!a}, and this program knows {FORMAT}: take a newer one")
         self._ids = {run.id: place for place, run in enumerate(self.runs)}
         self._forked = dict[str, list[tuple[str, int, bytes]]]()
         self._again = 0
@@ -655,7 +650,7 @@ class Bundle:
         if keys:
             self._trust(keys)
 
-    def lines(self, run: Run) -> Iterator[Line]:
+    def lines(self, run: PackedRun) -> Iterator[Line]:
         """The events of a run in order, each checked, and at the end that these are all. Raises `Changed`."""
         origin = self.origin(run)
         previous, seq = (origin.hash, origin.seq) if origin else (bytes(32), 0)
@@ -670,7 +665,7 @@ class Bundle:
                 problem = "its hash is not the one that was sealed"
             if problem is not None:
                 raise Changed(f"run {run.id} event {line.seq}: {problem}")
-            erased = line.content is None and line.digest is not None
+            erased = line.content is None and line.content_digest is not None
             bare.take(line.seq, line.kind, line.body, bare=erased)
             if line.kind == "child_ended":
                 child, last, hashed = ended_child(line.body)
@@ -691,21 +686,21 @@ class Bundle:
         self.events += seq - before
         self.sealed_events += max(sealed.seq - before, 0) if sealed else 0
 
-    def origin(self, run: Run) -> Origin | None:
+    def origin(self, run: PackedRun) -> Origin | None:
         """Where a fork goes on from: an event of a run that stands before it. None for any other run. Raises `Changed`."""
-        data = next(self._split(run.member), None) if self._with_forks else None
-        origin = forked_from(_made(_line, data, run.member)) if data else None
+        data = next(self._split(run.member), None)
+        origin = forked_from(_made(_line, data, f"{run.member}, line 1")) if data else None
         if origin and not self._ids.get(origin.run, len(self._ids)) < self._ids[run.id]:
             raise Changed(f"run {run.id} goes on from run {origin.run}, which does not stand before it")
         return origin
 
-    def behind(self, run: Run) -> Iterator[tuple[Run, int, Line]]:
+    def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, Line]]:
         """The events of the runs behind a fork, the oldest run first, and up to which event they are the fork's too.
 
         They are read, and not checked: `lines` of their own runs does that. Raises `Changed`, and `Unjudged` where so
         many forks stand on so long runs that it would take for ever.
         """
-        chain = list[tuple[Run, int]]()
+        chain = list[tuple[PackedRun, int]]()
         origin = self.origin(run)
         while origin:
             parent = self.runs[self._ids[origin.run]]
@@ -742,7 +737,7 @@ class Bundle:
         """The SHA-256 of the copy of this file that travels in it, as the manifest has it; `check_rest` compares that."""
         return self._sums["verify.py"][1]
 
-    def _hashes_at(self, run: Run, seqs: set[int]) -> dict[int, bytes]:
+    def _hashes_at(self, run: PackedRun, seqs: set[int]) -> dict[int, bytes]:
         read = (_made(_line, data, run.member) for data in self._split(run.member))
         return {line.seq: line.hash for line in read if line.seq in seqs}
 
@@ -821,7 +816,7 @@ def _problem(run: str, before: int, previous: bytes, line: Line) -> str | None:
         return f"it stands after event {before}"
     if line.content is None and line.salt:
         return "it has a salt but no content"
-    if line.content is not None and sha256(framed(line.salt) + line.content).digest() != line.digest:
+    if line.content is not None and sha256(framed(line.salt) + line.content).digest() != line.content_digest:
         return "its content, salt or digest was changed"
     if chained(run, previous, line) != line.hash:
         return (

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from refold.reducers.errors import WrongUse
+from refold.store.protocol import FileProblem
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = frozenset({2, 3})
@@ -29,12 +30,8 @@ _BLOCKS: Final = MappingProxyType({
 })  # fmt: skip
 
 
-class BadWeights(WrongUse):
+class BadWeights(FileProblem, WrongUse):
     """A file that cannot be run as a GGUF model. `path` is the file, `problem` one sentence."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path, self.problem = path, problem
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}; give a whole GGUF file, or fetch one with `refold model fetch`"

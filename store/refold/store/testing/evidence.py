@@ -5,10 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse
-from refold.store.chain import GENESIS, check, extend
+from refold.store.chain import START, check, extend
 from refold.store.protocol import (
     Conflict,
-    Head,
     LeaseLost,
     Record,
     Seal,
@@ -50,10 +49,10 @@ class EvidencePromises(Promises):
         assert wanted[3:4] == list(some)
         assert (7, "content_erased") == (head.seq, after[6].kind)
         assert head.hash == after[6].hash
-        previous = Head(seq=0, hash=GENESIS)
+        previous = START
         for event in after:
             assert check(event, previous) is None
-            previous = Head(seq=event.seq, hash=event.hash)
+            previous = event
 
     async def test_erasing_again(self) -> None:
         """What is erased may be erased again, with a notice of its own; so may several at once, and one twice."""
@@ -94,7 +93,7 @@ class EvidencePromises(Promises):
     async def test_an_event_that_comes_erased(self) -> None:
         """A record with a digest for its content becomes the event that the whole one became, content and salt apart."""
         whole = record(1, b'"a secret"')
-        (wanted,) = extend("r", Head(seq=0, hash=GENESIS), [whole])
+        (wanted,) = extend("r", START, [whole])
         async with self.open_store() as store:
             await append(
                 store, "r", [replace(whole, content=None, salt=b"", content_digest=wanted.content_digest)]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from refold.reducers.errors import WrongUse
-from refold.store.chain import GENESIS, check
+from refold.store.chain import START, check
 from refold.store.lineage import MOST_ANCESTORS
 from refold.store.protocol import Conflict, Head, LeaseLost, Origin, Record, Snapshot, Store
 from refold.store.testing.helpers import MEGABYTE, Promises, append, events, record, records, said, take
@@ -39,10 +39,10 @@ class ForkPromises(Promises):
             assert head == await store.head("f")
         assert parent[:3] == whole[:3]
         assert [("r", 1), ("r", 2), ("r", 3), ("f", 4), ("f", 5), ("f", 6)] == [(e.run, e.seq) for e in whole]
-        previous = Head(seq=0, hash=GENESIS)
+        previous = START
         for event in whole:
             assert check(event, previous) is None
-            previous = Head(seq=event.seq, hash=event.hash)
+            previous = event
 
     async def test_the_parent_does_not_notice(self) -> None:
         """Its log is as it was, and grows on; of the fork it shows nothing."""
@@ -172,11 +172,11 @@ class ForkPromises(Promises):
             lease = await take(store, "r")
             await store.erase("r", 5, lease, [1], Record(at=9, kind="content_erased", body=b'{"seqs":[1]}'))
             assert await store.snapshot("f", "v") is None
-            whole, previous = await events(store, "f"), Head(seq=0, hash=GENESIS)
+            whole, previous = await events(store, "f"), START
             assert whole[0].content is None
             for event in whole:
                 assert check(event, previous) is None
-                previous = Head(seq=event.seq, hash=event.hash)
+                previous = event
 
     async def test_erasing_through_a_fork(self) -> None:
         """A fork cannot have erased what is its parent's, and can what is its own."""

@@ -5,7 +5,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from refold.store.chain import GENESIS, check
+from refold.store.chain import START, check
 from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Store, StoreError
 from refold.store.testing.helpers import Promises, append, events, records, said, take
 
@@ -36,11 +36,11 @@ class GroupPromises(Promises):
                     for turn in range(TURNS)
                     for each in records(1 + (number + turn) % 4, 100 * turn)
                 ]
-                got, previous = await events(store, f"run-{number}"), Head(seq=0, hash=GENESIS)
+                got, previous = await events(store, f"run-{number}"), START
                 assert wanted == [said(event) for event in got]
                 for event in got:
                     assert check(event, previous) is None
-                    previous = Head(seq=event.seq, hash=event.hash)
+                    previous = event
 
     async def test_bad_appends_among_good_ones(self) -> None:
         """Those that conflict, and those under a lost lease, fail each with its own error; all others are written."""

@@ -8,7 +8,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from refold.reducers.errors import WrongUse
-from refold.store.chain import GENESIS, check
+from refold.store.chain import START, check
 from refold.store.protocol import Conflict, Head, Lease, LeaseLost, Record, Store
 from refold.store.testing.helpers import MEGABYTE, Promises, append, events, record, records, said, take
 
@@ -59,14 +59,14 @@ class LogPromises(Promises):
         assert Head(seq=3, hash=last.hash) == returned == asked
 
     async def test_the_chain_goes_on_over_appends(self) -> None:
-        """Each event's hash follows from the one before it, the first one's from `GENESIS`."""
+        """Each event's hash follows from the one before it, the first one's from `START`."""
         async with self.open_store() as store:
             for first in range(0, 12, 3):
                 await append(store, "r", records(3, first))
-            previous, problems = Head(seq=0, hash=GENESIS), list[str | None]()
+            previous, problems = START, list[str | None]()
             for event in await events(store, "r"):
                 problems.append(check(event, previous))
-                previous = Head(seq=event.seq, hash=event.hash)
+                previous = event
         assert [None] * 12 == problems
 
     async def test_an_empty_run(self) -> None:
@@ -76,7 +76,7 @@ class LogPromises(Promises):
             head, got = await store.head("r"), await events(store, "r")
             some = await store.read_some("r", [1])
             listed = [chunk async for chunk in store.runs()]
-        assert (Head(seq=0, hash=GENESIS), [], [], []) == (head, got, list(some), listed)
+        assert (START, [], [], []) == (head, got, list(some), listed)
 
     @pytest.mark.parametrize("expected", [0, 1, 2, 4, 5, 100])
     async def test_a_wrong_expected_seq_conflicts(self, expected: int) -> None:
