@@ -9,8 +9,8 @@ from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.outcomes import sent_digest
-from refold.engine.world import request_for
+from refold.engine.sent import RunningHead, SentHash
+from refold.engine.world import request_for, sent_of
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
@@ -90,7 +90,8 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     request = request_for(effect, state, await words_of(store, run, state))
     imported = await _imported(store, run)
     answer = await _answer(store, run, state.seq)
-    sent, unknown = _UNASKED if state.unasked else _sent(answer, request)
+    whole = sent_of(effect, state, request, RunningHead())
+    sent, unknown = _UNASKED if state.unasked else _compared(answer, whole)
     return View(
         run=run,
         seq=state.seq,
@@ -141,7 +142,7 @@ async def _answer(store: Store, run: str, seq: int) -> tuple[Stored, ModelRespon
     return None
 
 
-def _sent(answer: tuple[Stored, ModelResponded] | None, request: ModelRequest) -> tuple[Sent, str]:
+def _compared(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
     """How the digest compares, and why it cannot be."""
     if answer is None:
         return "unknown", "no answer came"
@@ -150,7 +151,7 @@ def _sent(answer: tuple[Stored, ModelResponded] | None, request: ModelRequest) -
         return "unknown", "whoever recorded the answer kept none"
     if stored.content is None:
         return "unknown", "the answer's content was erased"
-    return "agrees" if sent_digest(stored.salt, request) == event.sent else "differs", ""
+    return "agrees" if whole.digest(stored.salt) == event.sent else "differs", ""
 
 
 def _tell_view(screen: Screen, found: View) -> None:

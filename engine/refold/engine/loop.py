@@ -328,7 +328,7 @@ class Loop:
         cancelled = True
         await self.journal.tenure.assure()
         try:
-            make = await self._world.ask(effect, self.state, self.journal.contents, scope, publish)
+            make = await self._world.ask(effect, self.state, self.journal, scope, publish)
             cancelled = scope.cancel_called
         finally:
             self._tell(Finished(effect.seq, cancelled))

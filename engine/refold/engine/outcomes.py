@@ -3,13 +3,11 @@
 import hashlib
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from refold.engine.clock import Stopwatch
-from refold.engine.models.protocol import CallDelta, Delta, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.models.protocol import CallDelta, Delta, ModelFailed, Reply, TextDelta
+from refold.engine.sent import SentHash
 from refold.engine.tools.protocol import ToolAnswer
 from refold.reducers import composing
-from refold.reducers.codec import digest
 from refold.reducers.doubts import unseen
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.events import Answer, Fact, ModelResponded, SummaryReturned, ToolReturned
@@ -20,16 +18,10 @@ from refold.reducers.state import RunState
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
 UNHIDDEN = "its output could not be redacted, and is not shown"
 
 Maker = Callable[[RunState, int, bytes], Fact]
 """(state, at, salt) -> the fact, when its turn in the queue has come."""
-
-
-def sent_digest(salt: bytes, request: ModelRequest) -> str:
-    """Hex SHA-256 of a request as it was sent, blinded by the salt of the answer's content."""
-    return digest(salt, _ENCODER.encode(request))
 
 
 def in_doubt(call: str) -> Maker:
@@ -54,7 +46,7 @@ def abandoned(request: int) -> Maker:
     return make
 
 
-def responded(effect: CallModel, reply: Reply, request: ModelRequest, stopwatch: Stopwatch) -> Maker:
+def responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: Stopwatch) -> Maker:
     """The model answered."""
     duration = stopwatch()
 
@@ -70,7 +62,7 @@ def responded(effect: CallModel, reply: Reply, request: ModelRequest, stopwatch:
             adapter=reply.adapter,
             adapter_version=reply.adapter_version,
             response_id=reply.response_id,
-            sent=sent_digest(salt, request),
+            sent=sent.digest(salt),
             duration=duration,
         )
         answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)

@@ -4,7 +4,7 @@
 `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -12,6 +12,7 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
+from refold.engine.journal import Journal
 from refold.engine.late_results import LateMaker
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.replay import Ended, RecordedModel
@@ -199,7 +200,7 @@ class _RecordedWorld(World):
         self,
         effect: CallModel,
         state: RunState,
-        contents: Mapping[int, Event],
+        journal: Journal,
         scope: anyio.CancelScope,
         publish: Publish,
     ) -> Maker:
@@ -207,7 +208,7 @@ class _RecordedWorld(World):
         fact = self._score.known(effect)
         assert not isinstance(fact, ToolReturned)
         self._prompted.fact = fact  # one request is under way at a time
-        make = await super().ask(effect, state, contents, scope, publish)
+        make = await super().ask(effect, state, journal, scope, publish)
         await self._score.turn_of(effect)
         return make
 

@@ -13,6 +13,7 @@ import msgspec
 
 from refold.engine.clock import Clock, Stopwatch, SystemClock
 from refold.engine.faults import somebody_elses, worded
+from refold.engine.journal import Journal
 from refold.engine.late_results import LateMaker
 from refold.engine.listening import listener
 from refold.engine.models.protocol import (
@@ -37,6 +38,7 @@ from refold.engine.outcomes import (
 from refold.engine.presence import RUN
 from refold.engine.reconciliation import Doer, asked, believed, found_out
 from refold.engine.secrets import RedactedStream, redacted_reply
+from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (
     BadArguments,
@@ -96,12 +98,12 @@ class World:
         self,
         effect: CallModel,
         state: RunState,
-        contents: Mapping[int, Event],
+        journal: Journal,
         scope: anyio.CancelScope,
         publish: Publish,
     ) -> Maker:
         """Ask the model. `scope` is cancelled by whoever wants the request settled."""
-        request = request_for(effect, state, contents)
+        request = request_for(effect, state, journal.contents)
         stopwatch = self.clock.stopwatch(effect)
         arrived: list[Delta] = []
         redactor = self.redactor_of(state)
@@ -120,7 +122,7 @@ class World:
                 return failed(effect, error, arrived, stopwatch, redactor)
             reply = redacted_reply(reply, redactor)
             if effect.purpose != "summary":
-                return responded(effect, reply, request, stopwatch)
+                return responded(effect, reply, sent_of(effect, state, request, journal.sent), stopwatch)
             if reply.text.strip():
                 return summed_up(effect, reply, stopwatch)
             empty = ModelFailed(FailureClass.OTHER, "the summary is empty")
@@ -261,6 +263,12 @@ def request_for(effect: CallModel, state: RunState, contents: Mapping[int, Event
         settings=state.setup.settings,
         max_output=effect.max_output,
     )
+
+
+def sent_of(effect: CallModel, state: RunState, request: ModelRequest, running: RunningHead) -> SentHash:
+    """What the digest of an effect's request is made of."""
+    own = len(state.request.texts) if state.request else 0
+    return sent_hash(request, effect.model or state.setup.model, own, running)
 
 
 def _hidden(tool: Tool, text: object, redactor: Redactor) -> str | None:
