@@ -17,6 +17,7 @@ from refold.console.doubts import Tally
 from refold.engine import say
 from refold.replay import DoubtfulCall
 from refold.store import SqliteStore
+from support.wording import not_in_doubt
 
 Scripted = Callable[[list[Any]], None]
 
@@ -167,9 +168,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        pytest.param(
-            ["pay-1", "c9", "happened"], "call 'c9' is not in doubt; in doubt: c1", id="another call"
-        ),
+        pytest.param(["pay-1", "c9", "happened"], not_in_doubt("c9", "c1"), id="another call"),
         pytest.param(["pay-1", "c1", "perhaps"], "perhaps", id="another word"),
         pytest.param(["pay-1@e3", "c1", "happened"], "expected a whole run", id="a place in a run"),
         pytest.param(["nobody", "c1", "happened"], "is no run", id="another run"),

@@ -21,6 +21,7 @@ from refold.replay.importers.transcript import Transcript
 from refold.store import GENESIS
 from refold.store.chain import extend
 from refold.store.protocol import Head, Record
+from support.wording import NAME_RUNS
 
 MARKUP = (
     "# head\n\n<script>alert(1)</script> <b>x</b> [l](javascript:1) ![i](http://x/i.png) ``` ```` ~~~ `a` **b** | c |\n"
@@ -274,8 +275,8 @@ def test_erased_words_stay_erased(refold: Refold, store: Path, finished: str) ->
         pytest.param(
             ["aa11", "--to", "openai", "--no-content"], "nothing of openai", id="messages without words"
         ),
-        pytest.param([], "which runs", id="no run"),
-        pytest.param(["aa11", "--all"], "not both", id="a run and all"),
+        pytest.param([], NAME_RUNS, id="no run"),
+        pytest.param(["aa11", "--all"], NAME_RUNS, id="a run and all"),
         pytest.param(["zz"], "is no run", id="an unknown run"),
         pytest.param(["aa11", "--to", "xml"], "jsonl", id="an unknown shape"),
     ],

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from refold.console.app import app
+from refold.console.app import COMMANDS as TYPED
+from refold.console.app import app, command_of
 from refold.engine.live_machine import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
 from refold.reducers.approvals import Approvals, Approver, Rule
@@ -325,15 +326,7 @@ def test_every_public_name_is_described(package: str) -> None:
     assert [] == lacking("python.md", package, wanted)
 
 
-def typed(command: Any, name: str = "refold") -> Iterator[tuple[str, Any]]:
-    """Every command that can be typed, by its words; the first is `refold` itself."""
-    yield name, command
-    for word, inner in getattr(command, "commands", {}).items():
-        yield from typed(inner, f"{name} {word}")
-
-
-GROUPS = {"refold model", "refold policy"}
-COMMANDS = {name: command for name, command in typed(get_command(app)) if name not in GROUPS}
+COMMANDS = {"refold": get_command(app)} | {f"refold {words}": command_of(words) for words in TYPED}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,7 +11,7 @@ from refold.reducers import advance
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import Event
 from refold.replay.queries.bisect import STRETCH, Seeker, bisect
-from refold.replay.queries.divergence import parting
+from refold.replay.queries.divergence import divergence
 from refold.replay.queries.expressions import Expression, parse
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
@@ -127,7 +127,7 @@ async def test_two_copies_part_where_one_was_changed(long: list[Event]) -> None:
     place = next(n for n in range(699, len(records)) if records[n].kind == "tool_returned")
     forged = changed(place + 1, error="raised")(records)
     await write(other, "r1", forged)
-    found = await parting((one, other), ("r1", "r1"))
+    found = await divergence((one, other), ("r1", "r1"))
     assert ("hashes", place) == (found.by, found.same)
     assert (place + 1, place + 1) == found.seqs
     assert ["error"] == [field.field for field in found.fields]
@@ -138,14 +138,14 @@ async def test_a_copy_that_was_cut_off(store: MemoryStore) -> None:
     """A log that ends before the other parts from it there."""
     cut = MemoryStore()
     await write(cut, runs.RUN, (await records_of(store, runs.RUN))[:20])
-    found = await parting((store, cut), (runs.RUN, runs.RUN))
+    found = await divergence((store, cut), (runs.RUN, runs.RUN))
     assert ("hashes", 20, (21, None)) == (found.by, found.same, found.seqs)
     assert "the log ends" == found.fields[0].right
 
 
 async def test_the_same_log_does_not_part(store: MemoryStore) -> None:
     """A log is the same as itself to its end, and that is one look a bit of its length."""
-    found = await parting((store, store), (runs.RUN, runs.RUN))
+    found = await divergence((store, store), (runs.RUN, runs.RUN))
     assert (28, "hashes", ()) == (found.same, found.by, found.fields)
     assert found.looks <= 6
 
@@ -153,7 +153,7 @@ async def test_the_same_log_does_not_part(store: MemoryStore) -> None:
 async def test_logs_written_apart_agree_by_their_digests(long: list[Event]) -> None:
     """Two runs of other ids share no hash; where their states were digested alike, they agree up to there."""
     longer = await holding(a=long, b=[*long[:-4]])
-    found = await parting((longer, longer), ("a", "b"))
+    found = await divergence((longer, longer), ("a", "b"))
     digests = [seq for seq, event in enumerate(long, 1) if type(event).__name__ == "StateDigested"]
     assert ("digests", digests[-1]) == (found.by, found.same)
     assert (len(long) - 3, None) == found.seqs
@@ -165,9 +165,9 @@ async def test_logs_that_share_nothing_are_compared_event_by_event() -> None:
     for run, path in (("a", "x"), ("b", "x"), ("c", "y")):
         script = (call("look", path=path), say("Done."))
         await runs.agent(script, policy={}, store=made).start("Do it.", run_id=run).result()
-    same = await parting((made, made), ("a", "b"))
+    same = await divergence((made, made), ("a", "b"))
     assert ("nothing", 0, ()) == (same.by, same.same, same.fields)
-    found = await parting((made, made), ("a", "c"))
+    found = await divergence((made, made), ("a", "c"))
     assert ("model_responded", "model_responded") == found.kinds
     assert "arguments" == found.fields[0].field
 
@@ -177,7 +177,7 @@ async def test_a_missing_event_is_seen_by_its_kind(store: MemoryStore) -> None:
     log = await records_of(store, runs.RUN)
     other = MemoryStore()
     await write(other, runs.RUN, dropped(15)(log))
-    found = await parting((store, other), (runs.RUN, runs.RUN))
+    found = await divergence((store, other), (runs.RUN, runs.RUN))
     assert (("message_injected", "history_pruned"), (15, 15)) == (found.kinds, found.seqs)
 
 
@@ -187,8 +187,8 @@ async def test_results_in_another_order_do_not_part(store: MemoryStore) -> None:
     other, wrong = MemoryStore(), MemoryStore()
     swapped = [*log[:9], log[10], log[9], *log[11:]]
     await write(other, runs.RUN, swapped)
-    found = await parting((store, other), (runs.RUN, runs.RUN))
+    found = await divergence((store, other), (runs.RUN, runs.RUN))
     assert (9, ()) == (found.same, found.fields)
     await write(wrong, runs.RUN, changed(10, error="raised")(swapped))
-    found = await parting((store, wrong), (runs.RUN, runs.RUN))
+    found = await divergence((store, wrong), (runs.RUN, runs.RUN))
     assert ((11, 10), ["error"]) == (found.seqs, [field.field for field in found.fields])

@@ -1,39 +1,77 @@
-"""The command line: what can be typed, and which function does it. Nothing else happens here.
+"""The command line: what can be typed, and where it is done.
 
-Each command returns its exit code. `-o` may stand before the command or after it.
+A command is a function of its own module, `NAME_command`: its parameters are the arguments and options, its docstring
+is the help. The module is imported once its command is typed.
 """
 
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Annotated
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Any, get_type_hints
 
 import anyio
+import msgspec
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
-from refold.console import places
-from refold.console.approval_commands import approval_app
-from refold.console.audit_commands import audit_app
-from refold.console.evidence_commands import evidence_app
-from refold.console.export_commands import export_app
-from refold.console.fork_commands import forking_app
-from refold.console.import_commands import import_app
-from refold.console.options import (
-    Address,
-    BaseUrl,
-    Detach,
-    Output,
-    Root,
-    StorePath,
-    Tools,
-    WholeRun,
+from refold.console.options import Output, StorePath
+from refold.console.places import store_place
+from refold.console.screen import Form, Screen
+
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "run": ("runs", "Start an agent on TASK and stay with it to its end."),
+        "resume": ("runs", "Go on with a run where its log ends."),
+        "ls": ("listings", "List the runs of the store, the newest first."),
+        "show": ("listings", "Show what happened in a run."),
+        "state": ("inspection", "Show the state after an event."),
+        "view": ("inspection", "Show what the model saw at a turn."),
+        "why": ("reasons", "Show what limits and guards saw and said."),
+        "graph": ("inspection", "Print the machine of an agent's states."),
+        "approvals": ("approvals", "List the calls that wait for approval."),
+        "approve": ("approvals", "Let calls that wait for approval run."),
+        "reject": ("approvals", "Refuse calls that wait for approval."),
+        "edit": ("approvals", "Let a call run with other arguments."),
+        "verify": ("verification", "Check that logs, or bundles, are whole and unedited."),
+        "audit": ("audits", "Derive every decision again and compare."),
+        "seal": ("evidence", "Sign the heads of all runs."),
+        "keygen": ("evidence", "Make a key to sign with."),
+        "erase": ("erasure", "Erase what an event said."),
+        "pack": ("evidence", "Put runs into a file that verifies offline."),
+        "unpack": ("evidence", "Make a store of a bundle."),
+        "export": ("exports", "Write runs in the shapes that other programs read."),
+        "report": ("reports", "Write a run as one HTML page."),
+        "import": ("imports", "Import transcripts of other agents."),
+        "fork": ("forks", "Go on live from a prefix of a run, differently."),
+        "shrink": ("minimal_logs", "Make the smallest log that still shows something."),
+        "testcase": ("testcases", "Write a pytest file that replays a run."),
+        "grep": ("grep", "Find events in runs."),
+        "bisect": ("bisection", "Find the first event after which something is true."),
+        "blame": ("bisection", "Show which events changed a field of the state."),
+        "diff": ("diffs", "Show where two runs part."),
+        "stats": ("statistics", "Count what was done in runs."),
+        "whatif": ("whatif", "Ask what other policies would have decided."),
+        "worker": ("workers", "Drive the runs that want an engine, many at once."),
+        "doubts": ("doubts", "List the calls whose end nobody knows."),
+        "resolve": ("doubts", "Say how a call ended whose end nobody saw."),
+        "cancel": ("cancellation", "Stop a run at once, whatever drives it."),
+        "model fetch": ("weights", "Fetch a model's weights, and print where they are."),
+        "model list": ("weights", "List the embedded models."),
+        "policy list": ("presets", "List the presets and their variants."),
+        "policy show": ("presets", "Print a policy in full."),
+        "policy check": ("presets", "Check that a policy can work."),
+        "policy schema": ("presets", "Print the JSON Schema of policy files."),
+    }
 )
-from refold.console.options import screen_of as _screen
-from refold.console.policy_commands import policy_app
-from refold.console.query_commands import query_app
-from refold.console.report_commands import report_app
-from refold.console.screen import Screen
-from refold.console.whatif_commands import whatif_app
-from refold.console.worker_commands import worker_app
+"""What can be typed, each with its module and its line in the list of commands."""
+
+_EMPTY = inspect.Parameter.empty
+_GIVEN = ("screen", "place")
+_GROUPS = {"model": "The embedded models' weights.", "policy": "Presets, and policies as files."}
+
 
 app = typer.Typer(
     name="refold",
@@ -46,19 +84,78 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-model_app = typer.Typer(help="The embedded models' weights.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(model_app, name="model")
-app.add_typer(approval_app)
-app.add_typer(evidence_app)
-app.add_typer(audit_app)
-app.add_typer(export_app)
-app.add_typer(forking_app)
-app.add_typer(import_app)
-app.add_typer(report_app)
-app.add_typer(query_app)
-app.add_typer(whatif_app)
-app.add_typer(worker_app)
-app.add_typer(policy_app, name="policy")
+
+
+def command_of(words: str) -> Any:
+    """The command of these words, as typer makes it of the function that does it: see `COMMANDS`."""
+    module = import_module(f"refold.console.{COMMANDS[words][0]}")
+    made = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    made.command(words.rpartition(" ")[2])(_typed(getattr(module, f"{words.replace(' ', '_')}_command")))
+    return get_command(made)
+
+
+class _Late(TyperCommand):
+    """A command whose module is imported once it is typed."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        words = f"{parent.info_name} {info_name}" if parent.parent else f"{info_name}"
+        return command_of(words).make_context(info_name, args, parent, **extra)
+
+
+def _typed(function: Callable[..., Any]) -> Callable[..., int]:
+    """What typer calls for a function whose parameters are what can be typed.
+
+    Its `screen` writes as `-o` says, before the command or after it (where that is no file of the command's own); its
+    `place` is what `--store` names. A parameter that is a Struct stands for the options that its fields are.
+    """
+    own = inspect.signature(function).parameters
+    bundles = {name: each.annotation for name, each in own.items() if name not in _GIVEN and _is_bundle(each)}
+    shown = [option for name, each in own.items() for option in _options(each, bundles.get(name))]
+    if "place" in own:
+        shown.append(_option("store", StorePath, None))
+    if not any(map(_is_output, shown)):
+        shown.append(_option("output", Output, None))
+
+    def call(context: typer.Context, **typed: Any) -> int:
+        form, store = typed.pop("output", None) or context.obj["output"], typed.pop("store", None)
+        given = {"screen": Screen(form or Form.TEXT)} | (
+            {"place": store_place(store)} if "place" in own else {}
+        )
+        for name, kind in bundles.items():
+            given[name] = kind(**{field: typed.pop(field) for field in kind.__struct_fields__})
+        work = partial(function, **given, **typed)
+        code: int = anyio.run(work) if inspect.iscoroutinefunction(function) else work()
+        return code
+
+    vars(call)["__signature__"] = inspect.Signature([_option("context", typer.Context), *shown])
+    call.__annotations__ = {each.name: each.annotation for each in shown}
+    call.__doc__ = function.__doc__
+    return call
+
+
+def _is_output(option: inspect.Parameter) -> bool:
+    infos = getattr(option.annotation, "__metadata__", ())
+    return any("--output" in (getattr(each, "param_decls", None) or ()) for each in infos)
+
+
+def _is_bundle(parameter: inspect.Parameter) -> bool:
+    return inspect.isclass(parameter.annotation) and issubclass(parameter.annotation, msgspec.Struct)
+
+
+def _options(parameter: inspect.Parameter, bundle: Any) -> list[inspect.Parameter]:
+    if parameter.name in _GIVEN:
+        return []
+    if bundle is None:
+        return [_option(parameter.name, parameter.annotation, parameter.default)]
+    kinds = get_type_hints(bundle, include_extras=True)
+    return [
+        _option(each.name, kinds[each.name], _EMPTY if each.default is msgspec.NODEFAULT else each.default)
+        for each in msgspec.structs.fields(bundle)
+    ]
+
+
+def _option(name: str, annotation: Any, default: Any = _EMPTY) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -70,202 +167,32 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 
 
 @app.callback()
-def _options(
+def _options_of_all(
     context: typer.Context,
     *,
     output: Output = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from.")] = False,  # noqa: ARG001 - see main
     version: Annotated[  # noqa: ARG001 - its callback has done it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    context.obj = {"output": output, "debug": debug}
+    context.obj = {"output": output}
 
 
-@app.command("run")
-def _run(
-    context: typer.Context,
-    task: Annotated[str, typer.Argument(help="What the agent is to do.")],
-    *,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", help="Policy file (.toml, .yaml, .json), or a preset.")
-    ] = None,
-    root: Root = None,
-    tools: Tools = None,
-    base_url: BaseUrl = None,
-    system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
-    label: Annotated[
-        list[str] | None, typer.Option("--label", help="name=value, recorded with the run.")
-    ] = None,
-    detach: Detach = False,
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """Start an agent on TASK and stay with it to its end.
-
-    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
-    """
-    from refold.console.runs import RunRequest, labels_of, run_command
-
-    request = RunRequest(
-        task=task,
-        model=places.model_name(model),
-        base_url=places.base_url(base_url, places.model_name(model)),
-        environment=places.environment(model, base_url),
-        policy=policy,
-        root=root,
-        tools=tools,
-        system=system,
-        labels=labels_of(label or []),
-        detach=detach,
-    )
-    return anyio.run(run_command, _screen(context, output), places.store_place(store), request)
+def _listed() -> None:
+    """Stands for a command that is not loaded."""
 
 
-@app.command("resume", short_help="Go on with a run where its log ends.")
-def _resume(
-    context: typer.Context,
-    run: WholeRun,
-    *,
-    message: Annotated[
-        str | None, typer.Option("--message", help="Answer for a run that waits for one.")
-    ] = None,
-    root: Root = None,
-    tools: Tools = None,
-    base_url: BaseUrl = None,
-    detach: Detach = False,
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
-    from refold.console.runs import ResumeRequest, resume_command
-
-    request = ResumeRequest(
-        run=run, message=message, base_url=base_url, root=root, tools=tools, detach=detach
-    )
-    return anyio.run(resume_command, _screen(context, output), places.store_place(store), request)
+def _fill() -> None:
+    groups = {
+        name: typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
+        for name, said in _GROUPS.items()
+    }
+    for words, (_, line) in COMMANDS.items():
+        of, _, name = words.rpartition(" ")
+        (groups[of] if of else app).command(name, cls=_Late, short_help=line)(_listed)
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
 
 
-@app.command("ls")
-def _ls(
-    context: typer.Context,
-    prefix: Annotated[str, typer.Argument(help="Only runs whose id begins so.")] = "",
-    most: Annotated[int, typer.Option("--most", min=1, help="How many at most, the newest first.")] = 20,
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """List the runs of the store, the newest first. With -o json: one array."""
-    from refold.console.listings import ls_command
-
-    return anyio.run(ls_command, _screen(context, output), places.store_place(store), prefix, most)
-
-
-@app.command("show")
-def _show(
-    context: typer.Context,
-    run: Address,
-    *,
-    every: Annotated[bool, typer.Option("--all", help="Every event, a line each.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Every event as it is stored, as JSON lines.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with events to come, until the end.")
-    ] = False,
-    asked: Annotated[
-        str, typer.Option("--filter", help="Only events that fit, a line each: as type:tool error:true.")
-    ] = "",
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """Show what happened in a run: a row a turn, then how it ended.
-
-    With -o json: one document with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
-    """
-    from refold.console.listings import events_command, show_command
-
-    screen, place = _screen(context, output), places.store_place(store)
-    if every or raw or follow or asked:
-        return anyio.run(partial(events_command, raw=raw, follow=follow, asked=asked), screen, place, run)
-    return anyio.run(show_command, screen, place, run)
-
-
-@app.command("state", short_help="Show the state after an event.")
-def _state(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
-    """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
-    from refold.console.inspection import state_command
-
-    return anyio.run(state_command, _screen(context, output), places.store_place(store), run)
-
-
-@app.command("view", short_help="Show what the model saw at a turn.")
-def _view(
-    context: typer.Context,
-    run: Address,
-    *,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", help="Under this policy: file or preset. Told as a diff.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="limits.step=20: change this of the recorded policy, or of --policy."),
-    ] = None,
-    store: StorePath = None,
-    output: Output = None,
-) -> int:
-    """Show exactly what the model saw at a turn, by default the last, checked against what was sent."""
-    screen, place = _screen(context, output), places.store_place(store)
-    if policy is not None or settings:
-        from refold.console.other_policies import WhatIfRequest
-        from refold.console.whatif_view import whatif_view_command
-
-        request = WhatIfRequest(typed=[run], policies=[policy] if policy else [], settings=settings or [])
-        return anyio.run(whatif_view_command, screen, place, request)
-    from refold.console.inspection import view_command
-
-    return anyio.run(view_command, screen, place, run)
-
-
-@app.command("why", short_help="Show what limits and guards saw and said.")
-def _why(context: typer.Context, run: Address, store: StorePath = None, output: Output = None) -> int:
-    """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
-    from refold.console.reasons import why_command
-
-    return anyio.run(why_command, _screen(context, output), places.store_place(store), run)
-
-
-@app.command("graph")
-def _graph(context: typer.Context, output: Output = None) -> int:
-    """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
-    from refold.engine.live_machine import mermaid
-
-    screen = _screen(context, output)
-    if screen.json:
-        screen.document({"mermaid": mermaid()})
-    else:
-        screen.styled(mermaid())
-    return 0
-
-
-@model_app.command("fetch")
-def _fetch(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Which model.")] = "smollm2-135m",
-    *,
-    check: Annotated[bool, typer.Option("--check", help="Check the digest of what is there, too.")] = False,
-    output: Output = None,
-) -> int:
-    """Fetch a model's weights into the user's cache, and print where they are."""
-    from refold.console.weights import fetch_command
-
-    return fetch_command(_screen(context, output), name, check=check)
-
-
-@model_app.command("list")
-def _list(context: typer.Context, output: Output = None) -> int:
-    """List the embedded models, and whether their weights are on this machine."""
-    from refold.console.weights import list_command
-
-    return list_command(_screen(context, output))
+_fill()

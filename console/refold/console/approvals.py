@@ -1,111 +1,137 @@
-"""`refold approvals`, `approve`, `reject`, `escalate` and `edit`: what waits for a person, and what they say."""
+"""`refold approvals`, `approve`, `reject` and `edit`: what waits for a person, and what they say."""
 
-import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Annotated
 
 import msgspec
+import typer
 
 from refold.console import figures, hostile
 from refold.console.detachment import say_and_leave
+from refold.console.options import By, MeansOrWorker, Note, WholeRun
 from refold.console.places import Place
-from refold.console.runs import ResumeRequest, look, overdue, stay, taken_up
+from refold.console.questions import Question, question_of, tell_questions
+from refold.console.runs import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of
 from refold.reducers.composing_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Event, InputReceived, ModelResponded
-from refold.reducers.redaction import redacted
+from refold.reducers.events import InputReceived
 from refold.reducers.state import RunState
 
-_ERASED = "(erased)"
+Calls = Annotated[
+    list[str],
+    typer.Argument(
+        help="Calls, as `refold approvals RUN` lists them.", default_factory=list, show_default=False
+    ),
+]
+EveryCall = Annotated[bool, typer.Option("--all", help="All calls that wait.")]
 
 
-class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for approval. Secrets in its `arguments` (JSON text) are hidden."""
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Who says so, and why."""
 
-    call: str
-    tool: str
-    arguments: str
-
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch."""
-
-    run: str
-    approver: str
-    since: int
-    until: int | None
-    calls: tuple[WaitingCall, ...]
+    note: Note = ""
+    by: By
 
 
-class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold approve` and the like: one answer for these calls, or for all that wait."""
+async def approvals_command(
+    screen: Screen,
+    place: Place,
+    run: Annotated[
+        str | None, typer.Argument(help="RUN or @last; without: all that waits for a person.")
+    ] = None,
+) -> int:
+    """Show which calls of a run wait for approval, or all in the store that waits for a person.
 
-    taking_up: ResumeRequest
-    answer: Answer | Edit
-    calls: Sequence[str] = ()
-    everything: bool = False
-    note: str = ""
-    by: str | None = None
-
-
-async def approvals_command(screen: Screen, place: Place, typed: str) -> int:
-    """Show which calls of a run wait for a person. The exit code."""
-    state, contents = await look(place, typed)
-    waiting = waiting_of(state, contents)
-    if screen.json:
-        screen.document(waiting)
-    elif waiting is None:
-        note(f"run {hostile.line(state.setup.run)} is {state.agent_state}: no call waits for approval")
-    else:
-        _tell(screen, place, waiting)
+    With -o json: one document; of a run of which no call waits, null.
+    """
+    if run is None:
+        return await tell_questions(screen, place)
+    state, contents = await look(place, run)
+    question = question_of(state, contents) if state.approval else None
+    screen.result(question, lambda: _tell(screen, place, state, question))
     return 0
 
 
-async def answer_command(screen: Screen, place: Place, request: AnswerRequest) -> int:
-    """Record what a person says of calls that wait, and go on with the run or leave it to a worker. The exit code.
+async def approve_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    calls: Calls,
+    remark: Remark,
+    means: MeansOrWorker,
+    *,
+    everything: EveryCall = False,
+) -> int:
+    """Let calls that wait for approval run, and go on with the run. Output as `run`."""
+    return await _answer(screen, place, run, "approve", calls, remark, means, everything=everything)
 
-    Raises `NotWaiting`, and `WrongUse` for a call that nobody is asked about, an answer that comes too late, and
-    new arguments that are no JSON object: before anything is written.
-    """
-    state, _ = await look(place, request.taking_up.run, decides=True)
-    answers: Answers = dict.fromkeys(_meant(state, request), request.answer)
-    approved(state, InputReceived(at=state.at), *words_of(answers), request.note, b"")
+
+async def reject_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    calls: Calls,
+    remark: Remark,
+    means: MeansOrWorker,
+    *,
+    everything: EveryCall = False,
+    escalate: Annotated[
+        bool, typer.Option("--escalate", help="Leave it to the next in the chain instead.")
+    ] = False,
+    terminate: Annotated[bool, typer.Option("--terminate", help="And end the run.")] = False,
+) -> int:
+    """Refuse calls that wait for approval, and go on with the run. Output as `run`."""
+    if escalate and terminate:
+        raise WrongUse("--escalate and --terminate: expected one of them")
+    answer: Answer = "escalate" if escalate else "terminate" if terminate else "reject"
+    return await _answer(screen, place, run, answer, calls, remark, means, everything=everything)
+
+
+async def edit_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    call: Annotated[str, typer.Argument(help="The call that is to run otherwise.")],
+    arguments: Annotated[str, typer.Option("--arguments", help="What it runs with: one JSON object.")],
+    remark: Remark,
+    means: MeansOrWorker,
+) -> int:
+    """Let a call that waits for approval run with other arguments, and go on with the run. Output as `run`."""
+    return await _answer(screen, place, run, ("edit", arguments), [call], remark, means)
+
+
+async def _answer(
+    screen: Screen,
+    place: Place,
+    typed: str,
+    answer: Answer | Edit,
+    calls: Sequence[str],
+    remark: Remark,
+    means: MeansOrWorker,
+    *,
+    everything: bool = False,
+) -> int:
+    """Record the answer, and go on with the run or leave it to a worker. What cannot be is refused before anything is written."""
+    state, _ = await look(place, typed, decides=True)
+    answers: Answers = dict.fromkeys(_meant(state, calls, everything=everything), answer)
+    approved(state, InputReceived(at=state.at), *words_of(answers), remark.note, b"")
 
     def say(run: Run) -> None:
-        run.answer(answers, by=request.by or login(), note=request.note)
+        run.answer(answers, by=remark.by, note=remark.note)
 
-    if request.taking_up.detach:
+    if means.detach:
         return await say_and_leave(screen, place, state.setup.run, say)
     async with AsyncExitStack() as stack:
-        run = await taken_up(stack, place, state, request.taking_up)
+        run = await taken_up(stack, place, state, means)
         say(run)
         return await stay(screen, place, run)
 
 
-def waiting_of(state: RunState, contents: Mapping[int, Event]) -> Waiting | None:
-    """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
-    asked, batch = state.approval, state.batch
-    if asked is None or batch is None:
-        return None
-    answer = contents.get(batch.seq)
-    texts = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
-    calls = tuple(
-        WaitingCall(
-            call=call.id, tool=call.name, arguments=redacted(texts[call.position]) if texts else _ERASED
-        )
-        for call in batch.calls
-        if call.id in asked.calls
-    )
-    since = state.at if state.asked_at is None else state.asked_at
-    return Waiting(
-        run=state.setup.run, approver=asked.approver, since=since, until=asked.deadline, calls=calls
-    )
-
-
-def _meant(state: RunState, request: AnswerRequest) -> Sequence[str]:
+def _meant(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequence[str]:
     run, asked = state.setup.run, state.approval
     if asked is None:
         raise NotWaiting(run, state.agent_state, "an answer about calls")
@@ -114,25 +140,20 @@ def _meant(state: RunState, request: AnswerRequest) -> Sequence[str]:
             f"run {run}: too late, an answer was due by {figures.clock(asked.deadline or 0)}; "
             f"`refold resume {run}` goes on with what its policy says of that"
         )
-    if bool(request.calls) == request.everything:
+    if bool(calls) == everything:
         raise WrongUse(f"expected one CALL or more, or --all; {', '.join(asked.calls)} wait for approval")
-    return asked.calls if request.everything else request.calls
+    return asked.calls if everything else calls
 
 
-def _tell(screen: Screen, place: Place, waiting: Waiting) -> None:
-    until = "" if waiting.until is None else f", until {figures.clock(waiting.until)}"
-    screen.heading(f"run {waiting.run} waits for approval since {figures.clock(waiting.since)}{until}")
-    screen.say(hostile.line(f"asked by {waiting.approver} of its policy's approvals"))
-    for call in waiting.calls:
+def _tell(screen: Screen, place: Place, state: RunState, question: Question | None) -> None:
+    if question is None:
+        note(f"run {hostile.line(state.setup.run)} is {state.agent_state}: no call waits for approval")
+        return
+    until = "" if question.until is None else f", until {figures.clock(question.until)}"
+    screen.heading(f"run {question.run} waits for approval since {figures.clock(question.since)}{until}")
+    screen.say(hostile.line(f"asked by {question.approver} of its policy's approvals"))
+    for call in question.calls:
         screen.say(hostile.line(f"{call.call}  {call.tool}  {call.arguments}"))
-    calls = " ".join(call.call for call in waiting.calls)
+    calls = " ".join(call.call for call in question.calls)
     for word in ("approve", "reject"):
-        note(hostile.line(f"next    refold {word} {waiting.run} {calls}{place.option}"))
-
-
-def login() -> str:
-    """Who types here, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a process without a name
-        return "user"
+        note(hostile.line(f"next    refold {word} {question.run} {calls}{place.option}"))

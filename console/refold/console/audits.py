@@ -9,15 +9,19 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import addresses, figures, hostile, places, verdicts
+from refold.console.options import Everything, path_option
 from refold.console.places import Place
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
-from refold.console.verdicts import worst
+from refold.console.selection import check_choice
+from refold.console.verdicts import NotJudged, worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
@@ -40,54 +44,64 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: str
 
 
-class AuditRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold audit`. `jobs` None: as many as there are cores."""
-
-    typed: Sequence[str]
-    everything: bool = False
-    jobs: int | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-
-def audit_command(screen: Screen, place: Place, request: AuditRequest) -> int:
-    """Audit what was named. The exit code: that of the worst verdict; 4 where a part was not checked at all.
-
-    Raises as `judging.judge_command`.
-    """
-    if request.key is not None and request.certificate is None:
+def audit_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="RUN or @last; a prefix of an id will do. Or a bundle's file.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    *,
+    everything: Everything = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Processes for --all and bundles.", show_default="one a core"),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        path_option("--certificate", help="Write what was found as a document; it must not exist."),
+    ] = None,
+    key: Annotated[
+        Path | None, path_option("--key", help="Private Ed25519 key in PEM, to sign the certificate.")
+    ] = None,
+) -> int:
+    """Derive every decision again and compare it with the log. With -o json: one line a run."""
+    if key is not None and certificate is None:
         raise WrongUse("--key signs a certificate: name its file with --certificate")
     bundles = {
         each: path.resolve()
-        for each in request.typed
+        for each in runs
         if (path := places.file_of(each)) is not None and is_bundle(path)
     }
     files = list(dict.fromkeys(bundles.values()))
-    many = request.everything or bool(files) or request.certificate is not None
-    if not many:
-        return anyio.run(_by_name, screen, place, request.typed)
+    certified = certificate is not None
+    if not everything and not files and not certified:
+        return anyio.run(_by_name, screen, place, runs)
     installed_guards()  # what is wrong with them is said once, and of no run
-    key = read_signing_key(request.key) if request.key else None
-    named = [each for each in request.typed if each not in bundles]
+    signing = read_signing_key(key) if key else None
+    named = [each for each in runs if each not in bundles]
     sizes: list[tuple[str, int]] = []
     damage: Damaged | None = None
-    if named or request.everything or not files:
-        sizes, damage = anyio.run(
-            partial(_sizes, everything=request.everything, certified=request.certificate is not None),
-            place,
-            named,
-        )
+    if named or everything or not files:
+        find = partial(_sizes, everything=everything, certified=certified)
+        sizes, damage = anyio.run(find, place, named)
     work = [
-        *shards(place.path, sizes, SHARD_OF_A_STORE, chained=request.certificate is not None),
+        *shards(place.path, sizes, SHARD_OF_A_STORE, chained=certified),
         *(Shard(path=str(path), events=SHARD) for path in files),
     ]
     if not work:
         note(f"{hostile.line(str(place.path))} has no runs")
-    whole = len(sizes) + len(files) <= _TOLD
-    code = _audited(screen, place, request, work, key, whole=whole)
+    teller, heads = _Teller(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
+    totals = _audited(teller, heads, work, jobs)
+    if certificate is not None:
+        _certify(screen, certificate, totals, heads, signing)
     if damage is not None:
         raise damage
-    return code
+    return code_of(totals)
 
 
 async def _by_name(screen: Screen, place: Place, typed: Sequence[str]) -> int:
@@ -98,7 +112,7 @@ async def _sizes(
     place: Place, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
-    verdicts.check_choice(named, everything=everything)
+    check_choice(named, everything=everything)
     async with places.reading(place) as store:
         if certified:
             await store.check()
@@ -108,33 +122,19 @@ async def _sizes(
         return [(run, (await store.head(run)).seq) for run in runs], None
 
 
-def _audited(
-    screen: Screen,
-    place: Place,
-    request: AuditRequest,
-    work: Sequence[Shard],
-    key: SigningKey | None,
-    *,
-    whole: bool,
-) -> int:
-    told, heads, began = _Teller(screen, place, whole=whole), Heads(), time.monotonic()
+def _audited(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
+    began = time.monotonic()
     with progress("auditing", sum(shard.events for shard in work)) as step:
 
         def seen(shard: Shard, judged: Sequence[Judged]) -> None:
             heads.add(judged)
-            told.take(judged)
+            teller.take(judged)
             step(shard.events)
 
-        with _executor(request.jobs, work) as executor:
+        with _executor(jobs, work) as executor:
             totals = audit_all(work, executor, installed_guards, seen, _alone)
-    if screen.json:
-        for each in totals.unchecked:
-            screen.document(Unchecked(part=each.name, unchecked=each.why))
-    else:
-        _tell(screen, totals, time.monotonic() - began)
-    if request.certificate is not None:
-        _certify(screen, request.certificate, totals, heads, key)
-    return code_of(totals)
+    teller.finish(totals, time.monotonic() - began)
+    return totals
 
 
 def code_of(totals: Totals) -> int:
@@ -187,53 +187,53 @@ class _Teller:
     def take(self, judged: Sequence[Judged]) -> None:
         """One shard is done."""
         for each in judged:
+            found = each.audit or NotJudged(run=each.run, cannot_judge=each.unjudged, damaged=each.damaged)
             if self._screen.json:
-                self._screen.document(verdicts.line_of(each))
+                self._screen.document(found)
             elif self._whole or (each.verdict != "clean" and self._told < _TOLD):
                 self._told += 1
-                verdicts.tell_judged(self._screen, self._place, each)
+                if isinstance(found, NotJudged):
+                    verdicts.tell_not_judged(self._screen, found)
+                else:
+                    verdicts.tell_audit(self._screen, self._place, found)
+
+    def finish(self, totals: Totals, seconds: float) -> None:
+        """All are done, or cannot be."""
+        if not self._screen.json:
+            _tell(self._screen, totals, seconds)
+            return
+        for each in totals.unchecked:
+            self._screen.document(Unchecked(part=each.name, unchecked=each.why))
 
 
 def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
     rate = figures.count(int(totals.events / max(seconds, 1e-9)))
+    decisions = f"{figures.count(totals.decisions)} decisions from {figures.count(totals.facts)} facts"
     screen.heading(_verdict(totals))
-    screen.pairs(
-        [
-            (
-                "  derived",
-                f"{figures.count(totals.decisions)} decisions from {figures.count(totals.facts)} facts",
-            ),
-            ("  logs", f"{figures.count(totals.events)} events, {_versions(totals)}"),
-            *imported_row(totals.imported),
-            ("  took", f"{seconds:.1f} s, {rate} events/s"),
-            *(
-                (f"  {title}", f"{each.name}: {each.why}")
-                for title, found in _listed(totals)
-                for each in found
-            ),
-        ]
-    )
+    rows = [
+        ("  derived", decisions),
+        ("  logs", f"{figures.count(totals.events)} events, {_versions(totals)}"),
+        *imported_row(totals.imported),
+        ("  took", f"{seconds:.1f} s, {rate} events/s"),
+    ]
+    screen.pairs([*rows, *named_rows(totals)])
 
 
 def imported_row(runs: int) -> list[tuple[str, str]]:
     """What is to be said where runs were imported."""
-    if not runs:
-        return []
-    return [
-        (
-            "  imported",
-            f"{figures.count(runs)} of the runs: their decisions were derived at import, and nobody was held to them",
-        )
-    ]
+    said = "of the runs: their decisions were derived at import, and no agent was held to them"
+    return [("  imported", f"{figures.count(runs)} {said}")] if runs else []
 
 
-def _listed(totals: Totals) -> list[tuple[str, Sequence[Named]]]:
-    return [
-        ("differs", totals.differing),
-        ("damaged", totals.damaged),
-        ("not judged", totals.unjudged),
-        ("NOT CHECKED", totals.unchecked),
-    ]
+def named_rows(totals: Totals) -> list[tuple[str, str]]:
+    """The runs that are not clean, a row each."""
+    titles = {
+        "differs": totals.differing,
+        "damaged": totals.damaged,
+        "not judged": totals.unjudged,
+        "NOT CHECKED": totals.unchecked,
+    }
+    return [(f"  {title}", f"{each.name}: {each.why}") for title, found in titles.items() for each in found]
 
 
 def _verdict(totals: Totals) -> str:

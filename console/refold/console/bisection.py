@@ -1,9 +1,13 @@
 """`refold bisect` and `refold blame`: which event made it so."""
 
+from typing import Annotated
+
 import msgspec
+import typer
 
 from refold.console import addresses, figures, places
 from refold.console.diffs import rows_of
+from refold.console.options import Address, OtherStore, WholeRun
 from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
@@ -11,19 +15,10 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.state import NEW
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, Change, blame, look_of
-from refold.replay.queries.divergence import Parting, parting
+from refold.replay.queries.divergence import Divergence, divergence
 from refold.replay.queries.expressions import Expression, parse
 
 _VALUE = 120  # characters of a value in a table
-
-
-class BisectRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold bisect`. `other` is the store of the run `versus`."""
-
-    run: str
-    when: str | None
-    versus: str | None
-    other: Place
 
 
 class FirstLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,31 +36,36 @@ class FirstLine(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, tuple[msgspec.Raw, msgspec.Raw]]
 
 
-async def bisect_command(screen: Screen, place: Place, request: BisectRequest) -> int:
-    """Tell the first event. Exit code 1 if there is one, 0 if it never came to that: as `git bisect run` reads it."""
-    if (request.when is None) == (request.versus is None):
+async def bisect_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    *,
+    when: Annotated[
+        str | None, typer.Option("--when", help="A question, as 'spent_usd > 1.0 and steps >= 3'.")
+    ] = None,
+    versus: Annotated[
+        str | None, typer.Option("--versus", help="Another run: find the first event that differs.")
+    ] = None,
+    other_store: OtherStore = None,
+) -> int:
+    """Find the first event after which something is true of a run, or at which it parts from another. Exit code 1 if so."""
+    if (when is None) == (versus is None):
         raise WrongUse("expected --when EXPRESSION or --versus RUN")
-    if request.versus is not None:
-        return await _versus(screen, place, request, request.versus)
-    question = parse(request.when or "")
+    if versus is not None:
+        return await _versus(screen, (place, places.other_place(place, other_store)), (run, versus))
+    question = parse(when or "")
     async with places.reading(place) as store:
-        run = await addresses.run_of(store, request.run)
-        found = await bisect(store, run, question)
-    if screen.json:
-        screen.document(_line(found, question))
-    else:
-        _tell_first(screen, place, found, question)
+        found = await bisect(store, await addresses.run_of(store, run), question)
+    screen.result(_line(found, question), lambda: _tell_first(screen, place, found, question))
     return 1 if found.seq else 0
 
 
-async def _versus(screen: Screen, place: Place, request: BisectRequest, versus: str) -> int:
-    async with places.reading(place) as store, places.reading(request.other) as other:
-        runs = await addresses.run_of(store, request.run), await addresses.run_of(other, versus)
-        found = await parting((store, other), runs)
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_parting(screen, place, request.other, found)
+async def _versus(screen: Screen, stores: tuple[Place, Place], typed: tuple[str, str]) -> int:
+    async with places.reading(stores[0]) as store, places.reading(stores[1]) as other:
+        runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
+        found = await divergence((store, other), runs)
+    screen.result(found, lambda: _tell_divergence(screen, *stores, found))
     return 1 if found.fields else 0
 
 
@@ -117,7 +117,7 @@ def _tell_first(screen: Screen, place: Place, found: FirstTrue, question: Expres
     screen.say(f"  why it came to that: refold why {found.run}@e{found.seq}{place.option}")
 
 
-def _tell_parting(screen: Screen, place: Place, other: Place, found: Parting) -> None:
+def _tell_divergence(screen: Screen, place: Place, other: Place, found: Divergence) -> None:
     same = {
         "hashes": f"equal up to event {found.same}, by the hashes of their chains",
         "digests": f"in equal states up to event {found.same}, by their digests",
@@ -135,22 +135,28 @@ def _tell_parting(screen: Screen, place: Place, other: Place, found: Parting) ->
     screen.say(f"  all that is different: {_diff(place, other, found)}")
 
 
-def _diff(place: Place, other: Place, found: Parting) -> str:
+def _diff(place: Place, other: Place, found: Divergence) -> str:
     there = (
         "" if other == place else Place(other.path, "--store").option.replace("--store", "--other-store", 1)
     )
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 
 
-async def blame_command(screen: Screen, place: Place, typed: str, field: str, most: int) -> int:
-    """Tell what changed a field, the newest first. Exit code 0."""
+async def blame_command(
+    screen: Screen,
+    place: Place,
+    run: Address,
+    field: Annotated[
+        str, typer.Argument(help="As spent_usd, agent_state, or a path into the state: window.ranges.")
+    ],
+    *,
+    most: Annotated[int, typer.Option("--most", min=1, max=10_000, help="How many changes at most.")] = 20,
+) -> int:
+    """Show which event last changed a field of the state, and which did before that."""
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, upto = await addresses.place_of(store, run)
         found = await blame(store, run, field, upto, installed_guards(), most)
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_blame(screen, found)
+    screen.result(found, lambda: _tell_blame(screen, found))
     return 0
 
 

@@ -1,12 +1,17 @@
 """`refold cancel`: stops a run, whoever drives it, with nothing but its log."""
 
+from typing import Annotated
+
 import msgspec
+import typer
 
 from refold.console import addresses, claims, doubts, places
 from refold.console.evidence import changing
+from refold.console.next_steps import standing_of
+from refold.console.options import By, WholeRun
 from refold.console.places import Place
 from refold.console.screen import Screen, note
-from refold.engine import RunResult, halt
+from refold.engine import halt
 from refold.engine.guards import installed_guards
 from refold.replay.doubts import DoubtfulCall
 from refold.replay.family import family_of
@@ -22,33 +27,34 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     in_doubt: list[DoubtfulCall]
 
 
-async def cancel_command(screen: Screen, place: Place, typed: str, why: str, by: str) -> int:
-    """Stop a run and the child runs that it waits for; one that has ended stays so. Exit code 0: it has ended.
+async def cancel_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    *,
+    why: Annotated[str, typer.Option("--why", help="Recorded with the cancellation.")] = "",
+    by: By,
+) -> int:
+    """Stop a run and the runs that its calls started, at once: no model, tool or policy is needed.
 
-    An engine that drives it is fenced out, and can write nothing more.
+    An engine that drives it is fenced out, and can write nothing more. One that has ended stays as it is.
     """
     async with places.reading(place) as store:
-        run = await addresses.run_of(store, typed)
+        run = await addresses.run_of(store, run)
     async with changing(place) as store:
         with claims.told(place):
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
         calls = [call for each in family for call in await doubts.in_doubt(store, each)]
-    _tell(screen, place, result, [call for call in calls if call.standing != "resolved"])
+    left = Cancelled(**standing_of(result), in_doubt=[call for call in calls if doubts.is_unresolved(call)])
+    screen.result(left, lambda: _tell(screen, place, left))
     return 0
 
 
-def _tell(screen: Screen, place: Place, result: RunResult, calls: list[DoubtfulCall]) -> None:
-    ended = result.outcome
-    if screen.json:
-        told = Cancelled(
-            run=result.run, state=str(result.state), code=ended.code, reason=ended.reason, in_doubt=calls
-        )
-        screen.document(told)
-        return
-    screen.heading(f"run {result.run}: {result.state}, {ended.reason} ({ended.code})")
-    if calls:
-        screen.say("in doubt: nobody saw how these calls ended, and nobody will run them again")
-        for call in calls:
+def _tell(screen: Screen, place: Place, left: Cancelled) -> None:
+    screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
+    if left.in_doubt:
+        screen.say("in doubt: how these calls ended is not known, and they are not run again")
+        for call in left.in_doubt:
             screen.say(f"  {call.call}  {call.tool}  run {call.run}")
-    note(f"next    refold show {result.run}{place.option}")
+    note(f"next    refold show {left.run}{place.option}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from refold.console import figures
-from refold.console.audits import code_of, imported_row
+from refold.console.audits import code_of, imported_row, named_rows
 from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay.certificate import BadCertificate, Certificate, Unsigned, is_certificate, read
@@ -46,39 +46,32 @@ def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes]) -> int
         with path.open("rb") as file:
             certificate, key = read(str(path), file.read(_MOST), keys)
     except (BadCertificate, Unsigned) as error:
-        _tell(screen, Checked(certificate=str(path), whole=False, problem=str(error)))
+        checked = Checked(certificate=str(path), whole=False, problem=str(error))
+        screen.result(checked, lambda: _tell(screen, checked))
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
     signer = key_id(bytes.fromhex(key)) if key else ""
     checked = Checked(certificate=str(path), whole=True, key=signer, found=certificate, compared=bool(keys))
-    _tell(screen, checked)
+    screen.result(checked, lambda: _tell(screen, checked))
     return code_of(certificate.totals)
 
 
 def _tell(screen: Screen, checked: Checked) -> None:
     found = checked.found
-    if screen.json:
-        screen.document(checked)
-    elif found is None:
+    if found is None:
         screen.heading(f"certificate {checked.certificate}: NOT TO BE BELIEVED")
         screen.say(f"  {checked.problem}")
-    else:
-        totals = found.totals
-        screen.heading(f"certificate {checked.certificate}: {'clean' if found.clean else 'NOT CLEAN'}")
-        screen.pairs(
-            [
-                ("  signed", _signer(checked)),
-                ("  made", f"{_day(found.at)} by refold {found.refold}, decision rules up to {found.rules}"),
-                ("  runs", f"{figures.count(totals.runs)}, {figures.count(totals.clean)} of them clean"),
-                ("  heads", f"{figures.count(found.logs)} logs, sha256 {found.heads}"),
-                *imported_row(totals.imported),
-                *(("  differs", f"{each.name}: {each.why}") for each in totals.differing),
-                *(("  damaged", f"{each.name}: {each.why}") for each in totals.damaged),
-                *(("  not judged", f"{each.name}: {each.why}") for each in totals.unjudged),
-                *(("  NOT CHECKED", f"{each.name}: {each.why}") for each in totals.unchecked),
-            ]
-        )
+        return
+    totals = found.totals
+    screen.heading(f"certificate {checked.certificate}: {'clean' if found.clean else 'NOT CLEAN'}")
+    rows = [
+        ("  signed", _signer(checked)),
+        ("  made", f"{_day(found.at)} by refold {found.refold}, decision rules up to {found.rules}"),
+        ("  runs", f"{figures.count(totals.runs)}, {figures.count(totals.clean)} of them clean"),
+        ("  heads", f"{figures.count(found.logs)} logs, sha256 {found.heads}"),
+    ]
+    screen.pairs([*rows, *imported_row(totals.imported), *named_rows(totals)])
 
 
 def _signer(checked: Checked) -> str:

@@ -52,18 +52,14 @@ async def wake(screen: Screen, place: Place, state: RunState) -> int:
 
 def tell_left(screen: Screen, place: Place, state: RunState) -> None:
     """Print the id of a run that was left, and beside it who goes on with it."""
-    run = state.setup.run
-    if screen.json:
-        line = Left(
-            run=run,
-            state=str(state.agent_state),
-            events=state.seq,
-            waits_for="" if state.ended else waits_for(state),
-        )
-        screen.document(line)
-        return
-    screen.say(run)
-    stands = f"is {state.agent_state}" if state.ended else f"waits for {waits_for(state)}"
-    note(f"recorded up to event {state.seq}; the run {stands}")
+    waits = "" if state.ended else waits_for(state)
+    line = Left(run=state.setup.run, state=str(state.agent_state), events=state.seq, waits_for=waits)
+    screen.result(line, lambda: _tell(screen, place, state, line))
+
+
+def _tell(screen: Screen, place: Place, state: RunState, left: Left) -> None:
+    screen.say(left.run)
+    stands = f"waits for {left.waits_for}" if left.waits_for else f"is {left.state}"
+    note(f"recorded up to event {left.events}; the run {stands}")
     for words in next_words(state):
         note(f"next    refold {words}{place.option}")

@@ -1,8 +1,12 @@
 """`refold diff`: where two runs part, and what each came to."""
 
 from collections.abc import Iterable
+from typing import Annotated
+
+import typer
 
 from refold.console import addresses, figures, hostile, places
+from refold.console.options import OtherStore, WholeRun
 from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
@@ -20,15 +24,21 @@ _COLUMNS = (
 )
 
 
-async def diff_command(screen: Screen, stores: tuple[Place, Place], typed: tuple[str, str], most: int) -> int:
-    """Tell where two runs part. Exit code 1 if they do, 125 if nobody can know, else 0."""
-    async with places.reading(stores[0]) as store, places.reading(stores[1]) as other:
-        runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
+async def diff_command(
+    screen: Screen,
+    place: Place,
+    left: WholeRun,
+    right: Annotated[str, typer.Argument(help="The other one.")],
+    *,
+    most: Annotated[int, typer.Option("--most", min=1, max=100, help="How many differences at most.")] = 20,
+    other_store: OtherStore = None,
+) -> int:
+    """Show where two runs part, and what they came to. Exit code 1 if they differ, 125 if words are gone on one side."""
+    second = places.other_place(place, other_store)
+    async with places.reading(place) as store, places.reading(second) as other:
+        runs = await addresses.run_of(store, left), await addresses.run_of(other, right)
         found = await diff((store, other), runs)
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell(screen, found, most)
+    screen.result(found, lambda: _tell(screen, found, most))
     return 1 if found.differing else CannotJudge.exit_code if found.unknown else 0
 
 

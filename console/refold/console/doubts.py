@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from typing import Literal
+from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+import typer
 
 from refold.console import addresses, claims, figures, places
-from refold.console.approvals import login
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
+from refold.console.options import By, Note, WholeRun
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
@@ -40,14 +42,21 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     calls: list[DoubtfulCall]
 
 
-class ResolveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold resolve`."""
+class Ending(StrEnum):
+    """How a call ended whose end nobody saw, as it is typed; the log's own word is understood too."""
 
-    run: str
-    call: str
-    doubt: Literal["happened", "did_not", "unknown"]
-    note: str = ""
-    by: str | None = None
+    HAPPENED = "happened"
+    DID_NOT = "did-not"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Ending | None":
+        return cls.DID_NOT if value == Doubt.DID_NOT else None
+
+    @property
+    def doubt(self) -> Doubt:
+        """As the log has it."""
+        return Doubt[self.name]
 
 
 class Tally:
@@ -77,10 +86,21 @@ class Tally:
         )
 
 
-async def doubts_command(screen: Screen, place: Place, typed: Sequence[str], *, everything: bool) -> int:
-    """List the calls whose end nobody knows, of the runs that were named or of all. 1 if there are some, else 0.
+async def doubts_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="RUN or @last; without: all of the store.", default_factory=list, show_default=False
+        ),
+    ],
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="What has been settled, too.")] = False,
+) -> int:
+    """List the calls whose end nobody knows, the oldest first. Exit code 1 if there are some.
 
-    A log that cannot be read is raised after the others are told.
+    The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
     tally = Tally(everything=everything)
     problem: Problem | None = None
@@ -89,40 +109,43 @@ async def doubts_command(screen: Screen, place: Place, typed: Sequence[str], *, 
         async def look(run: str) -> None:
             tally.take(await in_doubt(store, run))
 
-        if typed:
-            for run in dict.fromkeys([await addresses.run_of(store, each) for each in typed]):
+        if runs:
+            for run in dict.fromkeys([await addresses.run_of(store, each) for each in runs]):
                 await look(run)
         else:
             # That a run has ended settles nothing in the world.
             problem = await sweep(store, look, ended=True)
     found = tally.document(time.time_ns())
-    if screen.json:
-        screen.document(found)
-    else:
-        tell(screen, place, found.calls)
-        if tally.shown.count > len(found.calls):
-            note(f"and {figures.count(tally.shown.count - len(found.calls))} newer ones")
-        screen.say(_metric(found))
+    screen.result(found, lambda: _tell(screen, place, found, tally.shown.count))
     if problem is not None:
         raise problem
     return int(found.unresolved > 0)
 
 
-async def resolve_command(screen: Screen, place: Place, request: ResolveRequest) -> int:
-    """Record how a call ended, and leave the run to whoever goes on with it. Exit code 0.
+async def resolve_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    call: Annotated[str, typer.Argument(help="The call, as `refold doubts` lists it.")],
+    ending: Annotated[
+        Ending, typer.Argument(help="How it ended; after did-not a call without a result runs once more.")
+    ],
+    *,
+    why: Note = "",
+    by: By,
+) -> int:
+    """Say how a call ended whose end nobody saw, and leave the run to a worker or `refold resume`.
 
-    Where the log says already that nobody knows, it is a note beside that: nothing follows from it.
-    Raises `WrongUse` for a call that is not in doubt, and `Elsewhere` where an engine has the run.
+    Of a call whose result is that nobody knows it is a note in the log: the model is not told, and nothing runs.
     """
     async with places.reading(place) as store:
-        run = await addresses.run_of(store, request.run)
-        call = _doubted(run, request.call, await doubts(store, run))
-    by = request.by or login()
-    if call.result is not None:
-        return await _note_beside(screen, place, run, call.result, request, by)
-    return await say_and_leave(
-        screen, place, run, lambda told: told.resolve(request.call, request.doubt, by=by, note=request.note)
-    )
+        run = await addresses.run_of(store, run)
+        doubted = _doubted(run, call, await doubts(store, run))
+    if doubted.result is None:
+        return await say_and_leave(
+            screen, place, run, lambda told: told.resolve(call, ending.doubt, by=by, note=why)
+        )
+    return await _note_beside(screen, place, doubted, ending.doubt, why, by)
 
 
 async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
@@ -140,12 +163,13 @@ def is_unresolved(call: DoubtfulCall) -> bool:
     return call.standing != "resolved"
 
 
-def tell(screen: Screen, place: Place, calls: Sequence[DoubtfulCall]) -> None:
-    """Print calls that are or were in doubt, a row each, with what to type about it."""
-    if not calls:
-        return
+def _tell(screen: Screen, place: Place, found: Doubts, count: int) -> None:
     columns = [Column("run"), Column("call"), Column("tool"), Column("since"), Column("stands", elastic=True)]
-    screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in calls])
+    if found.calls:
+        screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in found.calls])
+    if count > len(found.calls):
+        note(f"and {figures.count(count - len(found.calls))} newer ones")
+    screen.say(_metric(found))
 
 
 def _cells(place: Place, call: DoubtfulCall) -> list[str]:
@@ -175,20 +199,21 @@ def _metric(found: Doubts) -> str:
 
 
 async def _note_beside(
-    screen: Screen, place: Place, run: str, result: int, request: ResolveRequest, by: str
+    screen: Screen, place: Place, call: DoubtfulCall, doubt: Doubt, why: str, by: str
 ) -> int:
+    """Say it in a note about the result, which says that the end is not known. Nothing follows from it."""
+
     def make(state: RunState, at: int, salt: bytes) -> NoteAdded:
         redactor = redactor_of().under(state.policy.redact)
-        said = NoteAdded(at=at, by=label(redactor.text(by)), seq=result)
-        text = remark_of(Doubt(request.doubt), redactor.text(request.note))
-        return sealed(said, Remark(text=text), salt)
+        said = NoteAdded(at=at, by=label(redactor.text(by)), seq=call.result)
+        return sealed(said, Remark(text=remark_of(doubt, redactor.text(why))), salt)
 
     async with changing(place) as store:
         with claims.told(place):
-            state = await annotate(store, run, make, registry=installed_guards())
+            state = await annotate(store, call.run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(
-        f"a note about event {result}, the result of {request.call}: the model is not told, and nothing runs"
+        f"a note about event {call.result}, the result of {call.call}: the model is not told, and nothing runs"
     )
     return 0
 
@@ -201,4 +226,4 @@ def _doubted(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall
         return known
     open_ = [each.call for each in calls if is_unresolved(each)]
     problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
-    raise WrongUse(f"run {run}: call {call!r} {problem}; in doubt: {', '.join(open_) or 'none'}")
+    raise WrongUse(f"run {run}: call {call!r} {problem} (calls in doubt: {', '.join(open_) or 'none'})")

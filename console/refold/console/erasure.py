@@ -5,25 +5,27 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Annotated
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import addresses, descriptions, figures
-from refold.console.approvals import login
 from refold.console.evidence import changing
+from refold.console.options import By
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
+from refold.engine.journal import record
 from refold.engine.secrets import redactor_of
-from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ContentErased, RunStarted
 from refold.reducers.secrets import Redactor
 from refold.reducers.views import needed_to_go_on
 from refold.replay import events, state_at
-from refold.store.protocol import Head, Lease, Record, Store, Stored
+from refold.store.protocol import Head, Lease, Store, Stored
 
 STAYS = (
     "that it happened, when and where in the log; sizes, names and numbers; its digest, which without the salt tells "
@@ -34,15 +36,6 @@ UNREACHED = (
     "answers, and runs that calls of this one started"
 )
 _LISTED = 12
-
-
-class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold erase`. `yes`: nobody need be asked any more."""
-
-    typed: str
-    why: str
-    by: str | None = None
-    yes: bool = False
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,36 +50,51 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     notice: int
     again: bool
-    stays: str
-    unreached: str
-    forks: tuple[str, ...] = ()
+    forks: tuple[str, ...]
+    stays: str = STAYS
+    unreached: str = UNREACHED
 
 
-async def erase_command(screen: Screen, place: Place, request: EraseRequest) -> int:
-    """Erase the content of one event, once whoever types has said that it is this one. Exit code 0; 1 for a no.
-
-    Raises `WrongUse` for no reason, no event, or one that never said anything; where nobody can be asked, and where the
-    run would need these words to go on; `Held` for a run that an engine drives.
-    """
-    if not request.why.strip():
+async def erase_command(
+    screen: Screen,
+    place: Place,
+    event: Annotated[str, typer.Argument(help="RUN@e41: whose content is to go.")],
+    *,
+    why: Annotated[str, typer.Option("--why", help="Why: recorded for good, so no word of what is erased.")],
+    by: By,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")
+    ] = False,
+) -> int:
+    """Erase what an event said, for good, once it was shown and you said yes. Place, size and the chain of hashes stay."""
+    if not why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
-    address = addresses.parse(request.typed)
+    address = addresses.parse(event)
     if address.event is None:
         raise addresses.BadAddress(
-            request.typed, "expected an event, as in RUN@e41; `refold show RUN --all` lists them"
+            event, "expected an event, as in RUN@e41; `refold show RUN --all` lists them"
         )
     async with changing(place) as store:
         run, seq = await addresses.resolved(store, address.run), address.event
-        event = await _with_content(store, run, seq, request.typed)
-        forks = await _forks(store, event)
-        if not (request.yes or await _agreed(store, event, forks)):
+        found = await _with_content(store, run, seq, event)
+        forks = await _forks(store, found)
+        if not (yes or await _agreed(store, found, forks)):
             note("nothing was erased")
             return 1
-        async with _held(store, event.run) as lease:  # of a fork's prefix: the run that recorded it
-            for each in (event.run, *forks):
+        async with _held(store, found.run) as lease:  # of a fork's prefix: the run that recorded it
+            for each in (found.run, *forks):
                 await _refuse_needed(store, each, seq)
-            head = await _erase(store, lease, event, request)
-    _tell(screen, _erased(event, head, forks))
+            head = await _erase(store, lease, found, why, by)
+    done = Erased(
+        run=found.run,
+        seq=seq,
+        kind=found.kind,
+        size=len(found.content or b""),
+        notice=head.seq,
+        again=found.content is None,
+        forks=tuple(forks),
+    )
+    screen.result(done, lambda: _tell(screen, done))
     return 0
 
 
@@ -158,16 +166,13 @@ async def _held(store: Store, run: str) -> AsyncGenerator[Lease]:
             await store.release(lease, None if claim is None else max(0.0, claim.seconds))
 
 
-async def _erase(store: Store, lease: Lease, event: Stored, request: EraseRequest) -> Head:
+async def _erase(store: Store, lease: Lease, event: Stored, why: str, by: str) -> Head:
     head = await store.head(event.run)
     (last,) = await store.read_some(event.run, [head.seq])
     at = max(last.at, time.time_ns())
     redactor = await _redactor(store, event.run)
-    by, why = redactor.text(request.by or login()), redactor.text(request.why)
-    notice = ContentErased(at=at, seqs=(event.seq,), by=by, why=why)
-    encoded = codec.encode(notice)
-    record = Record(at=at, kind=encoded.kind, body=encoded.body)
-    return await store.erase(event.run, head.seq, lease, [event.seq], record)
+    notice = ContentErased(at=at, seqs=(event.seq,), by=redactor.text(by), why=redactor.text(why))
+    return await store.erase(event.run, head.seq, lease, [event.seq], record(notice, at, b""))
 
 
 async def _redactor(store: Store, run: str) -> Redactor:
@@ -179,24 +184,7 @@ async def _redactor(store: Store, run: str) -> Redactor:
     return redactor_of()
 
 
-def _erased(event: Stored, head: Head, forks: Sequence[str]) -> Erased:
-    return Erased(
-        run=event.run,
-        seq=event.seq,
-        kind=event.kind,
-        size=len(event.content or b""),
-        notice=head.seq,
-        again=event.content is None,
-        stays=STAYS,
-        unreached=UNREACHED,
-        forks=tuple(forks),
-    )
-
-
 def _tell(screen: Screen, done: Erased) -> None:
-    if screen.json:
-        screen.document(done)
-        return
     what = (
         "was erased before, and now again" if done.again else f"{figures.count(done.size)} bytes are erased"
     )

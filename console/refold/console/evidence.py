@@ -1,13 +1,16 @@
 """`refold seal`, `keygen`, `pack` and `unpack`."""
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
 from refold.console import addresses, figures, places
+from refold.console.options import path_argument, path_option
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
@@ -15,14 +18,6 @@ from refold.replay.family import family_of
 from refold.store import bundles, keys, packer, seals
 from refold.store.protocol import Store
 from refold.store.verify_bundle import key_id
-
-
-class PackRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold pack`."""
-
-    typed: Sequence[str]
-    tree: bool
-    file: Path
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,83 +42,102 @@ async def changing(place: Place) -> AsyncGenerator[Store]:
 
 
 async def seal_command(
-    screen: Screen, place: Place, file: Path, lines: Sequence[str], last: Sequence[Path]
+    screen: Screen,
+    place: Place,
+    *,
+    key: Annotated[Path, path_option("--key", help="Private Ed25519 key in PEM.")],
+    seal: Annotated[
+        list[str],
+        typer.Option(
+            "--seal",
+            help="A line printed before: sign only what begins with it.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    last_key: Annotated[
+        list[Path],
+        path_option(
+            "--last-key",
+            help="Public key of the last seal, after a change of keys.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
 ) -> int:
-    """Seal all runs of the store. Exit code 3 where a run no longer has what was sealed of it.
-
-    `lines` are what was printed before, `last` the files of public keys that sealed before. Raises as `seals.seal`.
-    """
-    key, kept = keys.read_signing_key(file), [*map(seals.kept, lines)]
-    before = [*map(keys.read_public_key, last)]
+    """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
+    signing, kept = keys.read_signing_key(key), [*map(seals.kept, seal)]
+    before = [*map(keys.read_public_key, last_key)]
     async with changing(place) as store:
-        done = await seals.seal(store, key, time.time_ns(), kept, before)
+        done = await seals.seal(store, signing, time.time_ns(), kept, before)
     line = seals.Kept(done.seal.size, done.seal.root).line
-    if screen.json:
-        screen.document(
-            Sealed(
-                line=line,
-                at=done.seal.at,
-                key=key_id(done.seal.key),
-                added=done.added,
-                runs=done.runs,
-                parted=done.parted,
-            )
-        )
-    else:
-        screen.say(line)
-        named = f"key {key_id(done.seal.key)}, {figures.clock(done.seal.at)}"
-        note(f"{figures.count(done.added)} new heads of {figures.count(done.runs)} runs; {named}")
+    id_ = key_id(done.seal.key)
+    sealed = Sealed(line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, parted=done.parted)
+    screen.result(sealed, lambda: _tell_sealed(screen, sealed))
     for each in done.parted:
         note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
     return Damaged.exit_code if done.parted else 0
 
 
-def keygen_command(screen: Screen, file: Path) -> int:
-    """Make a key. Exit code 0."""
-    public = keys.make_key(file)
-    if screen.json:
-        screen.document({"private": str(file), "public": str(keys.public_path(file)), "key": key_id(public)})
-        return 0
-    screen.pairs(
-        [
-            ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
-            ("public", f"{keys.public_path(file)}: to verify with; give it to whoever checks"),
-            ("key", key_id(public)),
-        ]
-    )
+def _tell_sealed(screen: Screen, sealed: Sealed) -> None:
+    screen.say(sealed.line)
+    named = f"key {sealed.key}, {figures.clock(sealed.at)}"
+    note(f"{figures.count(sealed.added)} new heads of {figures.count(sealed.runs)} runs; {named}")
+
+
+def keygen_command(
+    screen: Screen,
+    file: Annotated[Path, path_argument("Where to write the private key; the public one goes to FILE.pub.")],
+) -> int:
+    """Make an Ed25519 key to sign with. No file is ever written over."""
+    key = key_id(keys.make_key(file))
+    rows = [
+        ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
+        ("public", f"{keys.public_path(file)}: to verify with; give it to your auditors"),
+        ("key", key),
+    ]
+    made = {"private": str(file), "public": str(keys.public_path(file)), "key": key}
+    screen.result(made, lambda: screen.pairs(rows))
     return 0
 
 
-async def pack_command(screen: Screen, place: Place, request: PackRequest) -> int:
-    """Put runs into a bundle. Exit code 0."""
+async def pack_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[list[str], typer.Argument(help="RUN or @last; a prefix of an id will do.")],
+    *,
+    file: Annotated[Path, path_option("-o", "--output", help="The bundle's file; it must not exist.")],
+    tree: Annotated[bool, typer.Option("--tree", help="With the runs that their calls started.")] = False,
+) -> int:
+    """Put runs into one file that verifies offline, with the seal that covers them."""
     async with places.reading(place) as store:
-        runs = [await addresses.run_of(store, each) for each in request.typed]
-        if request.tree:
-            runs = [each for run in dict.fromkeys(runs) for each in await family_of(store, run)]
-        packed = await packer.pack(store, runs, request.file)
-    if screen.json:
-        screen.document(packed)
-        return 0
+        named = [await addresses.run_of(store, each) for each in runs]
+        if tree:
+            named = [each for run in dict.fromkeys(named) for each in await family_of(store, run)]
+        packed = await packer.pack(store, named, file)
+    screen.result(packed, lambda: _tell_packed(screen, packed))
+    return 0
+
+
+def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
     screen.heading(f"{packed.path}: {figures.count(packed.size)} bytes")
     sealed = (
         f"{packed.sealed} of them under the store's newest seal" if packed.sealed else "none of them sealed"
     )
-    screen.pairs(
-        [
-            ("  runs", f"{packed.runs}, with {figures.count(packed.events)} events; {sealed}"),
-            ("  sha256", packed.sha256),
-        ]
-    )
-    return 0
+    runs = f"{packed.runs}, with {figures.count(packed.events)} events; {sealed}"
+    screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
 
 
-async def unpack_command(screen: Screen, bundle: Path, file: Path) -> int:
-    """Make a store of a bundle. Exit code 0."""
+async def unpack_command(
+    screen: Screen,
+    bundle: Annotated[Path, path_argument("A bundle, as `refold pack` writes it.")],
+    *,
+    file: Annotated[Path, path_option("-o", "--output", help="The new store's file; it must not exist.")],
+) -> int:
+    """Make a store of a bundle's runs, to show, audit and replay them."""
     unpacked = await bundles.unpack(bundle, file)
-    if screen.json:
-        screen.document(unpacked)
-    else:
-        told = f"{unpacked.runs} runs with {figures.count(unpacked.events)} events, each as it was packed"
-        screen.say(f"{unpacked.path}: {told}")
+    told = f"{unpacked.runs} runs with {figures.count(unpacked.events)} events, each as it was packed"
+    screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
+    if not screen.json:
         note("the seal stays in the bundle: refold verify BUNDLE --key FILE.pub")
     return 0

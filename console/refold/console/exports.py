@@ -1,16 +1,18 @@
 """`refold export`: runs in the shapes that other programs read, into a file or onto stdout, a piece at a time."""
 
 from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum, unique
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
+import typer
 
 from refold.console import addresses, figures, hostile, places
-from refold.console.export_shapes import Shape
+from refold.console.options import Everything, Force, path_option
 from refold.console.places import Place
 from refold.console.screen import Screen
-from refold.console.selection import Trouble
+from refold.console.selection import Trouble, check_choice
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay.exports.lines import json_lines
@@ -24,19 +26,19 @@ from refold.replay.summary import summary
 from refold.store.atomic_files import check_free, written_beside
 from refold.store.protocol import Store
 
+
+@unique
+class Shape(StrEnum):
+    """What an export is: JSON lines of events, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    OPENAI = "openai"
+    OTEL = "otel"
+    PARQUET = "parquet"
+
+
 _WITHOUT = frozenset({Shape.JSONL, Shape.OTEL, Shape.PARQUET})
-
-
-class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be exported, and where to. `file` None: onto stdout."""
-
-    typed: list[str]
-    shape: Shape
-    file: Path | None = None
-    everything: bool = False
-    content: bool = True
-    prompts: bool = False
-    force: bool = False
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,100 +50,124 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written of each run, and how."""
+
+    to: Annotated[Shape, typer.Option("--to", help="In which shape.")] = Shape.JSONL
+    no_content: Annotated[
+        bool, typer.Option("--no-content", help="Without what was said: for jsonl, otel and parquet.")
+    ] = False
+    prompts: Annotated[
+        bool,
+        typer.Option("--prompts", help="For otel: all that each request showed, not only what is new in it."),
+    ] = False
+
+
 Wanted = Sequence[tuple[str, int | None]]
 
 
-async def export_command(screen: Screen, place: Place, request: ExportRequest) -> int:
-    """Write the runs. Exit code 0; 3 for a ticket of a damaged log, which says where it breaks off.
+async def export_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    choice: Choice,
+    *,
+    file: Annotated[
+        Path | None, path_option("-o", "--output", help="The file.", show_default="stdout")
+    ] = None,
+    everything: Everything = False,
+    force: Force = False,
+) -> int:
+    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or Parquet.
 
-    Raises `WrongUse`; of the other shapes, `Damaged` and `NewerLog` for a log that cannot be read to its end.
+    Exit code 3 for a ticket of a damaged log, which says where it breaks off.
     """
-    _check(request)
+    _check(choice, file)
+    check_choice(runs, everything=everything)
+    if file is not None:
+        check_free(file, force=force)
     trouble = Trouble()
     async with places.reading(place) as store:
-        wanted = await _wanted(store, request)
-        if request.file is None:
-            await _onto(screen, _pieces(store, wanted, request, trouble), request)
+        wanted = await _wanted(store, runs)
+        if file is None:
+            await _onto(screen, _pieces(store, wanted, choice, trouble), choice.to)
             return trouble.code
-        size = await _into(request.file, store, wanted, request, trouble)
-    told = Exported(path=str(request.file), shape=str(request.shape), runs=len(wanted), size=size)
-    if screen.json:
-        screen.document(told)
-    else:
-        runs = "1 run" if told.runs == 1 else f"{figures.count(told.runs)} runs"
-        screen.say(f"{told.path}: {told.shape} of {runs}, {figures.size(size)}")
+        size = await _into(file, store, wanted, choice, trouble, force=force)
+    told = Exported(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
+    count = "1 run" if told.runs == 1 else f"{figures.count(told.runs)} runs"
+    screen.result(
+        told, lambda: screen.say(f"{told.path}: {told.shape} of {count}, {figures.size(told.size)}")
+    )
     return trouble.code
 
 
-def _check(request: ExportRequest) -> None:
+def _check(choice: Choice, file: Path | None) -> None:
     # Before any log is read: that may take a while.
-    if request.shape is Shape.PARQUET and request.file is None:
+    if choice.to is Shape.PARQUET and file is None:
         raise WrongUse("--to parquet is no text: name its file by -o")
-    if not request.content and request.shape not in _WITHOUT:
-        raise WrongUse(f"--no-content: there is nothing of {request.shape} without what was said")
-    if request.prompts and (request.shape is not Shape.OTEL or not request.content):
+    if choice.no_content and choice.to not in _WITHOUT:
+        raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
+    if choice.prompts and (choice.to is not Shape.OTEL or choice.no_content):
         raise WrongUse("--prompts is for otel, and for what was said: leave it out, or --no-content")
-    if request.typed and request.everything:
-        raise WrongUse("expected RUN or --all, not both")
-    if not request.typed and not request.everything:
-        raise WrongUse("which runs? Name them, or all by --all; `refold ls` lists them")
-    if request.file is not None:
-        check_free(request.file, force=request.force)
 
 
-async def _wanted(store: Store, request: ExportRequest) -> Wanted:
-    if request.typed:
-        return list(dict.fromkeys([await addresses.place_of(store, each) for each in request.typed]))
-    found: list[tuple[str, int | None]] = []
-    async for chunk in store.runs():
-        found += [(run, None) for run, head in chunk if head.seq]
-    return found
+async def _wanted(store: Store, typed: Sequence[str]) -> Wanted:
+    if typed:
+        return list(dict.fromkeys([await addresses.place_of(store, each) for each in typed]))
+    return [(run, None) async for chunk in store.runs() for run, head in chunk if head.seq]
 
 
-async def _onto(screen: Screen, pieces: AsyncIterator[str], request: ExportRequest) -> None:
+async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> None:
     """Pieces of text onto stdout. What cannot be seen is shown as its escape, in JSON as JSON's own: the same values."""
     async for piece in pieces:
-        screen.text(piece if request.shape is Shape.MARKDOWN else hostile.json_text(piece))
+        screen.text(piece if shape is Shape.MARKDOWN else hostile.json_text(piece))
 
 
-async def _into(file: Path, store: Store, wanted: Wanted, request: ExportRequest, trouble: Trouble) -> int:
+async def _into(
+    file: Path, store: Store, wanted: Wanted, choice: Choice, trouble: Trouble, *, force: bool
+) -> int:
     """The same into a file, beside it first: whoever reads the old one meanwhile sees one of the two. Its size in bytes."""
-    with written_beside(file, force=request.force) as beside:
+    with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
-            if request.shape is Shape.PARQUET:
-                await _table(opened, store, wanted, request)
+            if choice.to is Shape.PARQUET:
+                await _table(opened, store, wanted, choice)
             else:
-                async for piece in _pieces(store, wanted, request, trouble):
+                async for piece in _pieces(store, wanted, choice, trouble):
                     opened.write(piece.encode())
         return beside.stat().st_size
 
 
-async def _table(file: BinaryIO, store: Store, wanted: Wanted, request: ExportRequest) -> None:
+async def _table(file: BinaryIO, store: Store, wanted: Wanted, choice: Choice) -> None:
     with ParquetFile(file) as written:
         for run, upto in wanted:
-            table, trail = Table(content=request.content), Trail()
+            table, trail = Table(content=not choice.no_content), Trail()
             async for step in follow(store, run, upto, trail):
                 written.write(table.row(step))
 
 
-async def _pieces(
-    store: Store, wanted: Wanted, request: ExportRequest, trouble: Trouble
-) -> AsyncIterator[str]:
-    if request.shape is Shape.OTEL:
+async def _pieces(store: Store, wanted: Wanted, choice: Choice, trouble: Trouble) -> AsyncIterator[str]:
+    if choice.to is Shape.OTEL:
         yield '{"resourceSpans":[\n'
     for place, (run, upto) in enumerate(wanted):
-        if place and request.shape is Shape.OTEL:
+        if place and choice.to is Shape.OTEL:
             yield ",\n"
-        async for piece in await _of(store, run, upto, request, trouble):
+        async for piece in await _of(store, run, upto, choice, trouble):
             yield piece
-    if request.shape is Shape.OTEL:
+    if choice.to is Shape.OTEL:
         yield "]}\n"
 
 
 async def _of(
-    store: Store, run: str, upto: int | None, request: ExportRequest, trouble: Trouble
+    store: Store, run: str, upto: int | None, choice: Choice, trouble: Trouble
 ) -> AsyncIterator[str]:
-    match request.shape:
+    match choice.to:
         case Shape.MARKDOWN:
             guards = installed_guards()
             about, _ = await summary(store, run, upto, guards)
@@ -151,6 +177,6 @@ async def _of(
         case Shape.OPENAI:
             return openai_messages(store, run, upto)
         case Shape.OTEL:
-            return otlp_spans(store, run, upto, content=request.content, prompts=request.prompts)
+            return otlp_spans(store, run, upto, content=not choice.no_content, prompts=choice.prompts)
         case _:
-            return json_lines(store, run, upto, content=request.content)
+            return json_lines(store, run, upto, content=not choice.no_content)

@@ -1,11 +1,13 @@
 """`refold grep`: the events that a filter means, a line each, as they are found."""
 
-from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+import typer
 from msgspec.structs import replace
 
 from refold.console import descriptions, hostile, places
+from refold.console.options import Everything, Runs
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
@@ -15,16 +17,6 @@ from refold.replay.queries.grep import Excerpt, Found, excerpt, grep
 from refold.store.protocol import UnknownRun
 
 
-class GrepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold grep`."""
-
-    asked: str
-    typed: Sequence[str]
-    everything: bool
-    most: int | None
-    count: bool
-
-
 class FoundIn(msgspec.Struct, frozen=True, kw_only=True):
     """How many events of a run were found, as JSON."""
 
@@ -32,35 +24,46 @@ class FoundIn(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-async def grep_command(screen: Screen, place: Place, request: GrepRequest) -> int:
-    """Tell what is found. Exit code 0 if anything is, else 1; 3 or 125 if a log could not be read to its end."""
-    asked, trouble, total = parse(request.asked), Trouble(), 0
+async def grep_command(
+    screen: Screen,
+    place: Place,
+    filter: Annotated[  # noqa: A002 - the name that is typed
+        str, typer.Argument(help='As type:tool name:bash error:true tokens>2000 "rm -rf".')
+    ],
+    runs: Runs,
+    *,
+    everything: Everything = False,
+    most: Annotated[int | None, typer.Option("--most", min=1, help="Stop after so many.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how many there are in each run.")] = False,
+) -> int:
+    """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
+
+    3 or 125 if a log could not be read to its end. With -o json: a line an event.
+    """
+    asked, trouble, total = parse(filter), Trouble(), 0
     async with places.reading(place) as store:
-        for run in await chosen(store, request.typed, trouble, everything=request.everything):
-            left = None if request.most is None else request.most - total
+        for run in await chosen(store, runs, trouble, everything=everything):
+            left = None if most is None else most - total
             if left == 0:
                 break
             found = 0
             try:
                 async for each in grep(store, run, asked):
                     found += 1
-                    if not request.count:
-                        _tell(screen, asked, each, alone=len(request.typed) == 1)
+                    if not count:
+                        _tell(screen, asked, each, alone=len(runs) == 1)
                     if found == left:
                         break
             except (Damaged, CannotJudge, UnknownRun) as error:
                 trouble.add(run, error)
-            if request.count and found:
+            if count and found:
                 _tell_count(screen, run, found)
             total += found
     return trouble.code or (0 if total else 1)
 
 
 def _tell_count(screen: Screen, run: str, count: int) -> None:
-    if screen.json:
-        screen.document(FoundIn(run=run, count=count))
-    else:
-        screen.say(f"{count:>6}  {run}")
+    screen.result(FoundIn(run=run, count=count), lambda: screen.say(f"{count:>6}  {run}"))
 
 
 def _tell(screen: Screen, asked: Filter, found: Found, *, alone: bool) -> None:

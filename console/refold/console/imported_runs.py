@@ -41,13 +41,13 @@ class BegunOtherwise(Damaged):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: `added` events are new; `whole`: all of it was there already.
+    """What an import did: `added` events are new (None: nothing was to be written); `whole`: all of it was there already.
 
     Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is not what the
     source gives, and `damaged` says what `verify` finds wrong with it. `related` are other runs of the same conversation.
     """
 
-    added: int = 0
+    added: int | None = None
     whole: bool = False
     erased: tuple[int, ...] = ()
     differs: int = 0

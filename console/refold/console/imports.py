@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
+from msgspec.structs import asdict
 
 from refold.console import figures, places, steady
 from refold.console.import_files import FoundFile, found_files
-from refold.console.import_relations import Conversations, Related, sentence
+from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import Added, add_run
 from refold.console.places import Place
@@ -18,7 +20,7 @@ from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
 from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import MOST_PROBLEMS, Ended, Transcript
+from refold.replay.importers.transcript import MOST_PROBLEMS, Transcript
 from refold.store.protocol import Store
 
 _SHOWN = 5  # problems of a file, in text
@@ -28,33 +30,14 @@ _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  #
 _Into = tuple[Store, Conversations]
 
 
-class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to import. `format`: the format of all files, None: what their content says."""
-
-    paths: Sequence[Path]
-    format: str | None = None
-    dry_run: bool = False
-
-
-class ImportedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a file. `end` is how the source says that it ended, `state` what was derived.
-
-    `added` events are new, of `events`; None: nothing was to be written. `whole`: all of it was there already. Then the
-    content of `erased` is gone, by notice; from event `differs` on (0: nowhere) the run is not what the file gives, and
-    `damaged` is what `verify` finds wrong with it. `related` are other runs of the same conversation that are there.
-    """
+class ImportedRun(Added, frozen=True, kw_only=True):
+    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None: nothing was to be written."""
 
     run: str
     key: str
     end: str
     state: str
     events: int
-    added: int | None = None
-    whole: bool = False
-    erased: tuple[int, ...] = ()
-    differs: int = 0
-    damaged: str = ""
-    related: tuple[Related, ...] = ()
 
     @property
     def code(self) -> int:
@@ -86,20 +69,34 @@ class _Told(msgspec.Struct, frozen=True):
     runs: Sequence[ImportedRun]
 
 
-async def import_command(screen: Screen, place: Place, request: ImportRequest) -> int:
-    """Import files one after the other. The exit code: 0, 1 if something could not be read, or a run that is there is not
-    what its file gives, 2 for a file of no known format, 3 if a file cannot be imported at all, or the run that is there
-    is damaged, 4 if it cannot be read; the worst of them.
+async def import_command(
+    screen: Screen,
+    place: Place,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
+    *,
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option("--format", help="The format of all the files.", show_default="told by their content"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
+) -> int:
+    """Make runs of transcripts of other agents. What is there already is not added again.
+
+    With -o json: one line a file, with its counts, its runs and what was odd in it.
+
+    Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a file of no
+    known format, 3 if a file cannot be imported at all, or the run that is there is damaged, 4 if it cannot be read; the
+    worst of them.
     """
-    if request.format is not None:
-        importer(request.format)
-    files = list(found_files(request.paths))
-    if request.dry_run:
-        done = [await _file(screen, None, file, request) for file in files]
+    if format is not None:
+        importer(format)
+    files = list(found_files(paths))
+    if dry_run:
+        done = [await _file(screen, None, file, format) for file in files]
     else:
         async with places.writing(place) as store:
             into = store, Conversations(store)
-            done = [await _file(screen, into, file, request) for file in files]
+            done = [await _file(screen, into, file, format) for file in files]
     if not files:
         note("there is no file in that folder")
     if not screen.json:
@@ -107,24 +104,20 @@ async def import_command(screen: Screen, place: Place, request: ImportRequest) -
     return max((file.code for file in done), key=_WORST.index, default=0)
 
 
-async def _file(screen: Screen, into: _Into | None, file: FoundFile, request: ImportRequest) -> FileDone:
+async def _file(screen: Screen, into: _Into | None, file: FoundFile, named: str | None) -> FileDone:
     if file.skipped:
-        return _not_imported(screen, NotImported(file=file.name, problem=file.skipped, skipped=True), 0)
+        return _not_imported(screen, file.name, file.skipped, skipped=True)
     try:
         with steady.opened(file.path, file.name) as opened:
             source = Source.opened(file.name, opened)
-            found = _format(source, request.format)
-            told = await _imported(into, source, found, sure=request.format is not None)
+            found = detected(source) if named is None else Candidate(named, 100, "as was said")
+            told = await _imported(into, source, found, sure=named is not None)
     except UnknownFormat as error:
         if file.walked and not error.candidates:
-            return _not_imported(
-                screen, NotImported(file=file.name, problem="no transcript", skipped=True), 0
-            )
-        problem = NotImported(file=file.name, problem=_after(str(error), file.name))
-        return _not_imported(screen, problem, error.exit_code)
+            return _not_imported(screen, file.name, "no transcript", skipped=True)
+        return _not_imported(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, steady.Unreadable) as error:
-        problem = NotImported(file=file.name, problem=_after(str(error), file.name))
-        return _not_imported(screen, problem, error.exit_code)
+        return _not_imported(screen, file.name, str(error), error.exit_code)
     if screen.json:
         screen.document(_document(file.name, told))
     else:
@@ -145,33 +138,28 @@ def _done_with(name: str, told: _Told) -> FileDone:
     )
 
 
-def _format(source: Source, named: str | None) -> Candidate:
-    return detected(source) if named is None else Candidate(named, 100, "as was said")
-
-
 async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
     reading = Transcript(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
-        done: Added | None = None
+        done = Added()
         if into is None:
             for _ in run.derive(entropy.salts(0)):
                 pass
         else:
             done = await add_run(*into, run)
-        runs.append(_run(run.ended, done))
+        ended = run.ended
+        runs.append(
+            ImportedRun(
+                key=ended.key,
+                end=ended.end,
+                state=ended.state,
+                **asdict(done),
+                run=ended.run,
+                events=ended.events,
+            )
+        )
     return _Told(reading, found.why, runs)
-
-
-def _run(ended: Ended, done: Added | None) -> ImportedRun:
-    return ImportedRun(
-        run=ended.run,
-        key=ended.key,
-        end=ended.end,
-        state=ended.state,
-        events=ended.events,
-        **({} if done is None else msgspec.structs.asdict(done)),
-    )
 
 
 def _document(name: str, told: _Told) -> dict[str, Any]:
@@ -188,17 +176,15 @@ def _document(name: str, told: _Told) -> dict[str, Any]:
     }
 
 
-def _not_imported(screen: Screen, problem: NotImported, code: int) -> FileDone:
-    if screen.json:
-        screen.document(problem)
-    else:
-        said = "skipped" if problem.skipped else "not imported"
-        note(f"{problem.file}: {said}: {problem.problem}")
-    return FileDone(name=problem.file, code=code)
-
-
-def _after(message: str, name: str) -> str:
-    return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
+def _not_imported(
+    screen: Screen, name: str, problem: str, code: int = 0, *, skipped: bool = False
+) -> FileDone:
+    said = NotImported(
+        file=name, problem=problem.removeprefix(f"{name}: ").removeprefix(f"{name} "), skipped=skipped
+    )
+    what = "skipped" if skipped else "not imported"
+    screen.result(said, lambda: note(f"{name}: {what}: {said.problem}"))
+    return FileDone(name=name, code=code)
 
 
 def _tell(screen: Screen, name: str, told: _Told) -> None:

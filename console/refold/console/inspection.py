@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import addresses, figures, hostile, places
+from refold.console.options import Address, PolicyFile, Settings
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
@@ -55,29 +56,52 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     counted: int | None = None
 
 
-async def state_command(screen: Screen, place: Place, typed: str) -> int:
-    """Show the state after an event, by default the last. Exit code 0."""
+async def state_command(screen: Screen, place: Place, run: Address) -> int:
+    """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, upto = await addresses.place_of(store, run)
         state, _ = await state_at(store, run, upto, installed_guards())
-    if screen.json:
-        screen.document(state)
-        return 0
-    screen.heading(f"run {run} after event {state.seq}, {figures.clock(state.at)}")
-    screen.pairs(_state_rows(state))
+    heading = f"run {run} after event {state.seq}, {figures.clock(state.at)}"
+
+    def tell() -> None:
+        screen.heading(heading)
+        screen.pairs(_state_rows(state))
+
+    screen.result(state, tell)
     return 0
 
 
-async def view_command(screen: Screen, place: Place, typed: str) -> int:
-    """Show what the model saw at a turn, by default the last. Exit code 1 if that is not what was sent, else 0."""
+async def view_command(
+    screen: Screen,
+    place: Place,
+    run: Address,
+    *,
+    policy: PolicyFile = None,
+    settings: Settings,
+) -> int:
+    """Show exactly what the model saw at a turn, by default the last, checked against what was sent.
+
+    With --policy or --set, as a diff to what it would have seen. Exit code 1 if it is not what was sent, or differs.
+    """
+    if policy is not None or settings:
+        from refold.console.other_policies import OtherPolicies
+        from refold.console.whatif_view import tell_view
+
+        others = OtherPolicies(policy=[policy] if policy else [], settings=settings)
+        return await tell_view(screen, place, [run], others)
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, upto = await addresses.place_of(store, run)
         found = await _view(store, run, upto)
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_view(screen, found)
+    screen.result(found, lambda: _tell_view(screen, found))
     return 1 if found.sent == "differs" else 0
+
+
+def graph_command(screen: Screen) -> int:
+    """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
+    from refold.engine.live_machine import mermaid
+
+    screen.result({"mermaid": mermaid()}, lambda: screen.styled(mermaid()))
+    return 0
 
 
 async def _view(store: Store, run: str, upto: int | None) -> View:

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Annotated
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import addresses, descriptions, figures, hostile, places
 from refold.console.claims import Claimed, claimed
+from refold.console.options import Address
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
@@ -62,8 +65,14 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-async def ls_command(screen: Screen, place: Place, prefix: str, most: int) -> int:
-    """List the newest runs. Exit code 0; a store that nobody made yet has none."""
+async def ls_command(
+    screen: Screen,
+    place: Place,
+    prefix: Annotated[str, typer.Argument(help="Only runs whose id begins so.")] = "",
+    *,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many at most, the newest first.")] = 20,
+) -> int:
+    """List the runs of the store, the newest first. With -o json: one array."""
     if not place.chosen and not place.path.exists():
         return _listed(screen, place, [], others=False)
     async with places.reading(place) as store:
@@ -84,10 +93,28 @@ async def ls_command(screen: Screen, place: Place, prefix: str, most: int) -> in
     return code
 
 
-async def show_command(screen: Screen, place: Place, typed: str) -> int:
-    """Show a run, a row a turn, and how it ended. Exit code 3 if the log is damaged, else 0."""
+async def show_command(
+    screen: Screen,
+    place: Place,
+    run: Address,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every event, a line each.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Every event as it is stored, as JSON lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with events to come, until the end.")
+    ] = False,
+    asked: Annotated[
+        str, typer.Option("--filter", help="Only events that fit, a line each: as type:tool error:true.")
+    ] = "",
+) -> int:
+    """Show what happened in a run: a row a turn, then how it ended. Exit code 3 if the log is damaged.
+
+    With -o json: one document with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
+    """
+    if every or raw or follow or asked:
+        return await _show_events(screen, place, run, raw=raw, follow=follow, asked=asked)
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, upto = await addresses.place_of(store, run)
         told, last = await _show(screen, store, run, upto)
     if screen.live:
         if last is not None:
@@ -112,8 +139,8 @@ async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tup
     return told, await _text(screen, told, rows, ", ".join(figures.spent(state, uncounted=told.uncounted)))
 
 
-async def events_command(
-    screen: Screen, place: Place, typed: str, *, raw: bool, follow: bool, asked: str = ""
+async def _show_events(
+    screen: Screen, place: Place, typed: str, *, raw: bool, follow: bool, asked: str
 ) -> int:
     """Show every event, as a line each; `raw` as it is stored, `follow` also those that are still to come.
 

@@ -6,37 +6,29 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import addresses, figures, places
+from refold.console.options import WholeRun, path_option
 from refold.console.places import STORE, Place
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay.queries.expressions import parse
 from refold.replay.reading import events
-from refold.replay.shrink.rederiving import Log, Told
+from refold.replay.shrink.rederiving import Log
 from refold.replay.shrink.rewriting import write
 from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
-from refold.replay.shrink.shrinking import ShowsNothing, shrinking, told_of
+from refold.replay.shrink.shrinking import ShowsNothing, Shrinking, shrinking, told_of
 from refold.store import SqliteStore
 from refold.store.atomic_files import written_beside
 from refold.store.protocol import Store
 
 Shows = Callable[[Log], bool]
-
-
-class ShrinkRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold shrink`: one of `when`, `audit_differs` and `check` says what is to be shown."""
-
-    run: str
-    file: Path
-    when: str | None = None
-    audit_differs: bool = False
-    check: str | None = None
-    most: int = 10_000
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,30 +42,49 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     tried: int
 
 
-async def shrink_command(screen: Screen, place: Place, request: ShrinkRequest) -> int:
-    """Shrink a run into a new store. Exit code 0; raises `ShowsNothing`, and `WrongUse` where the file is there."""
-    chosen = [request.when is not None, request.audit_differs, request.check is not None]
-    if sum(chosen) != 1:
+async def shrink_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    *,
+    file: Annotated[Path, path_option("-o", "--output", help="The new store's file; it must not exist.")],
+    when: Annotated[
+        str | None, typer.Option("--when", help="That this held of a state: 'spent_usd > 1.0'.")
+    ] = None,
+    audit_differs: Annotated[
+        bool, typer.Option("--audit-differs", help="That the first different decision differs so.")
+    ] = False,
+    check: Annotated[
+        str | None,
+        typer.Option("--check", help="That this command, given REFOLD_STORE, ends with exit code 0."),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many logs are tried at most.")] = 10_000,
+) -> int:
+    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid log.
+
+    It is written into a store of its own. RUN stays as it is.
+    """
+    if [when is not None, audit_differs, check is not None].count(True) != 1:
         raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
     async with places.reading(place) as store:
-        run = await addresses.run_of(store, request.run)
+        run = await addresses.run_of(store, run)
         told = await told_of(store, run)
-        twist = await _twist(store, run) if request.audit_differs else None
-    with written_beside(request.file) as partial:
-        log, tried = await _smallest(run, told, twist, request)
+        twist = await _twist(store, run) if audit_differs else None
+    registry, shows = installed_guards(), None
+    if twist is not None:
+        shows = parts_alike(twist, registry)
+    elif when is not None:
+        shows = ever(parse(when).holds, registry)
+    steps = shrinking(run, told, registry=registry, twist=twist, most=most)
+    with written_beside(file) as partial:
+        log, tried = await _smallest(steps, shows, _words(check))
         async with await SqliteStore.open(partial) as made:
             said = f"made of {len(log.told)} of the {len(told)} facts of run {run}, by refold shrink"
             name = await write(made, log, said)
             events_ = (await made.head(name)).seq
-    done = Shrunk(
-        run=name,
-        path=str(request.file),
-        facts=len(log.told),
-        facts_before=len(told),
-        events=events_,
-        tried=tried,
-    )
-    _tell(screen, done)
+    facts = len(log.told)
+    done = Shrunk(run=name, path=str(file), facts=facts, facts_before=len(told), events=events_, tried=tried)
+    screen.result(done, lambda: _tell(screen, done))
     return 0
 
 
@@ -85,18 +96,9 @@ async def _twist(store: Store, run: str) -> Parted:
     return parted
 
 
-async def _smallest(
-    run: str, told: list[Told], twist: Parted | None, request: ShrinkRequest
-) -> tuple[Log, int]:
-    """The smallest log, and how many were tried."""
-    registry, tried, words = installed_guards(), 0, _words(request.check)
-    steps = shrinking(run, told, registry=registry, twist=twist, most=request.most)
-    shows: Shows | None = None
-    if twist is not None:
-        shows = parts_alike(twist, registry)
-    elif request.when is not None:
-        shows = ever(parse(request.when).holds, registry)
-    code = 0
+async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
+    """The smallest log that shows it, or with which the command ends with 0; and how many were tried."""
+    tried = code = 0
     try:
         log = next(steps)
         while True:
@@ -142,9 +144,6 @@ async def _ended(words: Sequence[str], log: Log) -> int:
 
 
 def _tell(screen: Screen, done: Shrunk) -> None:
-    if screen.json:
-        screen.document(done)
-        return
     left = f"{figures.count(done.facts)} of {figures.count(done.facts_before)} facts"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.count(done.events)} events")
     note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")

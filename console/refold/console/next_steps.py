@@ -1,8 +1,17 @@
 """What a run waits for, and what to type about it."""
 
+from typing import Any
+
+from refold.engine import RunResult
 from refold.reducers.doubts import unknown
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
+
+
+def standing_of(result: RunResult) -> dict[str, Any]:
+    """How a run stands, as every line of JSON about one says it: `run`, `state`, `code` and `reason`."""
+    ended = result.outcome
+    return {"run": result.run, "state": str(result.state), "code": ended.code, "reason": ended.reason}
 
 
 def waits_for(state: RunState) -> str:

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
+from refold.console.options import Settings, path_option
 from refold.console.policies import chosen_policy
 from refold.console.policy_settings import setting
 from refold.reducers.errors import WrongUse
@@ -14,34 +17,50 @@ from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
 
 
-class WhatIfRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
+class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked about. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
 
-    typed: Sequence[str]
-    policies: Sequence[Path]
-    settings: Sequence[str]
-    everything: bool = False
-    only: str | None = None
-    prices: Path | None = None
+    policy: Annotated[
+        list[Path],
+        path_option(
+            "--policy",
+            help="Policy file (.toml, .yaml, .json), or a preset; several side by side.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ] = []
+    settings: Settings = []
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", help="limits,guards,approvals: these rules of --policy, over the run's own policy."
+        ),
+    ] = None
+    prices: Annotated[
+        Path | None,
+        path_option(
+            "--prices", help="genai-prices, or a file: prices for answers of which the record has none."
+        ),
+    ] = None
 
 
-def policies_of(request: WhatIfRequest, registry: Registry) -> Mapping[str, Change]:
+def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change]:
     """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
-    change = setting(request.settings, registry)
-    told = ", ".join(request.settings)
-    if not request.policies:
-        if request.only is not None:
+    change = setting(asked.settings, registry)
+    told = ", ".join(asked.settings)
+    if not asked.policy:
+        if asked.only is not None:
             raise WrongUse(
                 "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
             )
-        if not request.settings:
+        if not asked.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
         return {told: change}
     suffix = f" + {told}" if told else ""
-    chosen = {path: chosen_policy(path, registry, {})[0] for path in request.policies}
-    if request.only is None:
+    chosen = {path: chosen_policy(path, registry, {})[0] for path in asked.policy}
+    if asked.only is None:
         return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
-    kinds = [kind.strip() for kind in request.only.split(",")]
+    kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
     return {

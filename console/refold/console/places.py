@@ -1,5 +1,6 @@
 """Where things are on this machine: the store, and what the environment says of it. Read once, at the edge."""
 
+import getpass
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -53,6 +54,14 @@ def file_of(typed: str) -> Path | None:
     return expanded(path) if path.suffix or os.sep in typed else None
 
 
+def login() -> str:
+    """The name of the user, as far as the system knows it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a process without a name
+        return "user"
+
+
 def store_place(asked: Path | None) -> Place:
     """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
     if asked is not None:
@@ -62,6 +71,11 @@ def store_place(asked: Path | None) -> Place:
     from platformdirs import user_data_path
 
     return Place(user_data_path("refold") / "runs.db")
+
+
+def other_place(place: Place, asked: Path | None) -> Place:
+    """The store of a second run: what was asked for, else that of the first."""
+    return place if asked is None else store_place(asked)
 
 
 def model_name(asked: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`refold approvals` without a run: everything in the store that waits for a person, the oldest first."""
+"""What runs ask a person: of one run, and of all in a store."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -13,26 +13,31 @@ from refold.console.sweeps import Oldest, sweep
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
 from refold.engine.result import result_of
-from refold.reducers.events import Event
+from refold.reducers.events import Event, ModelResponded
 from refold.reducers.machine import AgentState
+from refold.reducers.redaction import redacted
 from refold.reducers.state import RunState
 from refold.replay import state_at
 
 _MOST = 1000
 _TEXT = 200  # characters of what the model said last
+_WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls ended"}
+_ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
 
 class AskedCall(msgspec.Struct, frozen=True):
-    """A call about which a person is asked."""
+    """A call about which a person is asked. Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone."""
 
     call: str
     tool: str
+    arguments: str
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch.
 
-    `text` are the first words of the answer with which the run came to wait, None where they were erased.
+    `text` are the first words of the answer with which the run came to wait, None where they were erased; `approver` is the
+    part of the policy's approvals that asks.
     """
 
     run: str
@@ -41,94 +46,71 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     calls: tuple[AskedCall, ...] = ()
     text: str = ""
+    approver: str = ""
 
 
-class AllAsked(msgspec.Struct, frozen=True, kw_only=True):
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that waits for a person, as JSON: how many runs, and the oldest of them."""
 
     count: int
-    waiting: list[Asked]
+    waiting: list[Question]
 
 
-async def asked_command(screen: Screen, place: Place) -> int:
+async def tell_questions(screen: Screen, place: Place) -> int:
     """List what waits for a person. Exit code 0; a log that cannot be read is raised after the others are told."""
-    found = Oldest[Asked](_MOST)
+    found = Oldest[Question](_MOST)
     async with places.reading(place) as store:
 
         async def look(run: str) -> None:
             if await source_of(store, run):  # what its agent's people said, they said elsewhere
                 return
-            asked = asked_of(*await state_at(store, run, registry=installed_guards()))
-            if asked is not None:
-                found.add(asked.since, asked)
+            question = question_of(*await state_at(store, run, registry=installed_guards()))
+            if question is not None:
+                found.add(question.since, question)
 
         problem = await sweep(store, look)
-    if screen.json:
-        screen.document(AllAsked(count=found.count, waiting=found.rows))
-    else:
-        _tell(screen, place, found)
+    screen.result(Questions(count=found.count, waiting=found.rows), lambda: _tell(screen, place, found))
     if problem is not None:
         raise problem
     return 0
 
 
-def asked_of(state: RunState, contents: Mapping[int, Event]) -> Asked | None:
-    """What a run in this state asks a person; None if nothing."""
+def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | None:
+    """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
     if state.agent_state is not AgentState.WAITING_FOR_INPUT:
         return None
-    doubts, approval = asked_about(state), state.approval
+    doubts, approval, batch = asked_about(state), state.approval, state.batch
+    answer = contents.get(batch.seq) if batch else None
+    said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     names = approval.calls if approval is not None else doubts
-    return Asked(
+    return Question(
         run=state.setup.run,
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
-        until=None if approval is None else approval.deadline,
+        until=approval.deadline if approval else None,
         calls=tuple(
-            AskedCall(call.id, call.name)
-            for call in (state.batch.calls if state.batch else ())
+            AskedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
+            for call in (batch.calls if batch else ())
             if call.id in names
         ),
         text=descriptions.short(result_of(state, dict(contents)).outcome.text, _TEXT),
+        approver=approval.approver if approval else "",
     )
 
 
-def _tell(screen: Screen, place: Place, found: Oldest[Asked]) -> None:
+def _tell(screen: Screen, place: Place, found: Oldest[Question]) -> None:
     if not found.count:
         note(f"nothing in {place.path} waits for a person")
         return
-    columns = [
-        Column("run"),
-        Column("since"),
-        Column("until"),
-        Column("waits for"),
-        Column("what", elastic=True),
-    ]
-    screen.table([*columns, Column("to answer")], [_cells(asked) for asked in found.rows])
+    columns = [Column("run"), Column("since"), Column("until"), Column("waits for")]
+    columns += [Column("what", elastic=True), Column("to answer")]
+    screen.table(columns, [_cells(question) for question in found.rows])
     if found.count > len(found.rows):
         note(f"and {figures.count(found.count - len(found.rows))} newer ones")
 
 
-def _cells(asked: Asked) -> list[str]:
-    until = "" if asked.until is None else figures.clock(asked.until)
-    what = ", ".join(f"{call.call} {call.tool}" for call in asked.calls) or asked.text
-    return [
-        asked.run,
-        figures.clock(asked.since),
-        until,
-        _WHAT[asked.waits_for],
-        what,
-        f"refold {_answer(asked)}",
-    ]
-
-
-_WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls ended"}
-
-
-def _answer(asked: Asked) -> str:
-    match asked.waits_for:
-        case "approval":
-            return f"approvals {asked.run}"
-        case "doubt":
-            return f"doubts {asked.run}"
-        case "message":
-            return f"resume {asked.run} --message TEXT"
+def _cells(question: Question) -> list[str]:
+    until = "" if question.until is None else figures.clock(question.until)
+    what = ", ".join(f"{call.call} {call.tool}" for call in question.calls) or question.text
+    answer = f"refold {_ANSWER[question.waits_for].format(question.run)}"
+    return [question.run, figures.clock(question.since), until, _WHAT[question.waits_for], what, answer]

@@ -1,6 +1,7 @@
 """`refold why`: what every limit and guard saw at an event, and said."""
 
 from refold.console import addresses, places
+from refold.console.options import Address
 from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
@@ -9,15 +10,12 @@ from refold.replay.why import Opinion, Reasons, why
 _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
 
 
-async def why_command(screen: Screen, place: Place, typed: str) -> int:
-    """Show why a run went on as it did at an event, by default the last fact or decision. Exit code 0."""
+async def why_command(screen: Screen, place: Place, run: Address) -> int:
+    """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
     async with places.reading(place) as store:
-        run, seq = await addresses.place_of(store, typed)
+        run, seq = await addresses.place_of(store, run)
         found = await why(store, run, seq, installed_guards())
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell(screen, found)
+    screen.result(found, lambda: _tell(screen, found))
     return 0
 
 

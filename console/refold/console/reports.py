@@ -1,10 +1,12 @@
 """`refold report`: a run as one page that opens from disk."""
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from refold.console import addresses, figures, places
+from refold.console.options import Address, Force, path_option
 from refold.console.places import Place
 from refold.console.report.builder import build
 from refold.console.report.page import page
@@ -26,14 +28,21 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str
 
 
-async def report_command(screen: Screen, place: Place, typed: str, file: Path, *, force: bool) -> int:
-    """Write the page of a run. Exit code 3 if its log is damaged, 125 if a newer refold wrote it: the page says where.
+async def report_command(
+    screen: Screen,
+    place: Place,
+    run: Address,
+    *,
+    file: Annotated[Path, path_option("-o", "--output", help="The page's file.")],
+    force: Force = False,
+) -> int:
+    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw.
 
-    Raises `WrongUse` and `WorldFailed`; whatever stood in the file's place is then as it was.
+    Exit code 3 if its log is damaged, 125 if a newer refold wrote it: the page says where.
     """
     check_free(file, force=force)  # before the log is read: that may take a while
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, upto = await addresses.place_of(store, run)
         report = await build(store, run, upto, installed_guards())
     data = page(report).encode()
     # Whoever reads the old page while the new one is written sees one of the two.
@@ -41,12 +50,8 @@ async def report_command(screen: Screen, place: Place, typed: str, file: Path, *
         beside.write_bytes(data)
     damaged = report.about.damaged or (report.checked.problem.problem if report.checked.problem else "")
     told = Reported(run=run, path=str(file), size=len(data), events=len(report.events), damaged=damaged)
-    if screen.json:
-        screen.document(told)
-    else:
-        screen.say(
-            f"{told.path}: {figures.count(told.events)} events of run {run}, {figures.size(told.size)}"
-        )
+    said = f"{told.path}: {figures.count(told.events)} events of run {run}, {figures.size(told.size)}"
+    screen.result(told, lambda: screen.say(said))
     if damaged:
         note(f"the log could not be followed to its end, and the page says where: {damaged}")
     if told.size > _MUCH:

@@ -3,16 +3,18 @@
 import os
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
+from typing import Annotated
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import addresses, claims, figures, places
 from refold.console.detachment import leave, say_and_leave, wake
 from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.log_lines import follow
-from refold.console.next_steps import asked_about, next_words, waits_for
+from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
+from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
@@ -26,34 +28,9 @@ from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
 from refold.replay import state_at
-
-
-class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold run`."""
-
-    task: str
-    model: str
-    base_url: str | None = None
-    environment: tuple[str, ...] = ()
-    policy: Path | None = None
-    root: Path | None = None
-    tools: str | None = None
-    system: str | None = None
-    labels: dict[str, str] = {}
-    detach: bool = False
-
-
-class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold resume`; `detach`: what was said is recorded, and a worker goes on."""
-
-    run: str
-    message: str | None = None
-    base_url: str | None = None
-    root: Path | None = None
-    tools: str | None = None
-    detach: bool = False
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
@@ -70,50 +47,69 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     exit_code: int
 
 
-async def run_command(screen: Screen, place: Place, request: RunRequest) -> int:
-    """Start a run and stay with it to its end, or leave it to a worker. The exit code."""
+async def run_command(
+    screen: Screen,
+    place: Place,
+    task: Annotated[str, typer.Argument(help="What the agent is to do.")],
+    means: MeansOrWorker,
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
+    ] = None,
+    policy: PolicyFile = None,
+    system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
+    label: Labels,
+) -> int:
+    """Start an agent on TASK and stay with it to its end.
+
+    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
+    """
+    labels, name = labels_of(label), places.model_name(model)
+    environment = places.environment(model, means.base_url)
+    url = places.base_url(means.base_url, name)
     follow(os.environ)
-    registry = installed_guards()
-    policy, chosen = chosen_policy(request.policy, registry, os.environ)
-    tools = chosen_tools(request.tools, request.root)
-    model = resolve_model(request.model, base_url=request.base_url)
+    said, chosen = chosen_policy(policy, installed_guards(), os.environ)
+    tools = chosen_tools(means.tools, means.root)
+    asked = resolve_model(name, base_url=url)
     async with AsyncExitStack() as stack:
-        _closing(stack, model)
-        checking = Agent(
-            model=model, tools=tools, policy=policy
-        )  # refuses what cannot work before a file is made
+        _closing(stack, asked)
+        # Refuses what cannot work before a file is made.
+        checked = Agent(model=asked, tools=tools, policy=said).policy
         store = await stack.enter_async_context(places.writing(place))
-        agent = Agent(model=model, tools=tools, policy=checking.policy, system=request.system, store=store)
-        environment = (*request.environment, *chosen)
-        run = agent.start(request.task, labels=request.labels, environment=environment)
-        if request.detach:
-            return await leave(screen, place, run)
-        return await stay(screen, place, run)
+        agent = Agent(model=asked, tools=tools, policy=checked, system=system, store=store)
+        run = agent.start(task, labels=labels, environment=(*environment, *chosen))
+        return await (leave if means.detach else stay)(screen, place, run)
 
 
-async def resume_command(screen: Screen, place: Place, request: ResumeRequest) -> int:
-    """Take a run up where its log ends, or answer one that waits for a person. The exit code."""
-    state, contents = await look(place, request.run, decides=True)
-    if request.message is not None:
+async def resume_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    means: MeansOrWorker,
+    *,
+    message: Annotated[
+        str | None, typer.Option("--message", help="Answer for a run that waits for one.")
+    ] = None,
+) -> int:
+    """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
+    state, contents = await look(place, run, decides=True)
+    if message is not None:
         _refuse_message(state)
     elif state.ended or _waits(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
         return _told(screen, place, result_of(state, contents), state, interrupted=False)
-    if request.detach:
-        return await _left(screen, place, state, request.message)
+    if means.detach:
+        if message is None:
+            return await wake(screen, place, state)
+        return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message))
     async with AsyncExitStack() as stack:
-        run = await taken_up(stack, place, state, request)
-        if request.message is not None:
+        going_on = await taken_up(stack, place, state, means)
+        if message is not None:
             with claims.told(place):
-                await run.result()  # the log is read; nothing happens before somebody answers
-            run.send(request.message)
-        return await stay(screen, place, run)
-
-
-async def _left(screen: Screen, place: Place, state: RunState, message: str | None) -> int:
-    if message is None:
-        return await wake(screen, place, state)
-    return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message))
+                await going_on.result()  # the log is read; nothing happens before the answer
+            going_on.send(message)
+        return await stay(screen, place, going_on)
 
 
 def _waits(state: RunState) -> bool:
@@ -148,27 +144,32 @@ class Models:
         return self._made[name, base_url]
 
 
-async def taken_up(stack: AsyncExitStack, place: Place, state: RunState, request: ResumeRequest) -> Run:
+async def taken_up(stack: AsyncExitStack, place: Place, state: RunState, means: Means) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
-    tools = offered_tools(state, request.tools, request.root)
-    url = places.base_url(request.base_url, state.setup.model)
+    tools = offered_tools(state, means)
+    url = places.base_url(means.base_url, state.setup.model)
     agent = agent_of(state, Models(stack), tools, url)
     store = await stack.enter_async_context(places.writing(place))
     return agent.resume(state.setup.run, store=store)
 
 
-def offered_tools(state: RunState, words: str | None, root: Path | None) -> list[Tool]:
+def offered_tools(state: RunState, means: Means) -> list[Tool]:
     """The tools that a run was started with. Raises `WrongUse` that says what to add to the command."""
-    return rebuilt_tools(state.setup.run, [tool.name for tool in state.setup.tools], words, root)
+    return rebuilt_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
 
 
 def agent_of(state: RunState, models: Models, tools: list[Tool], base_url: str | None) -> Agent:
     """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
     agent = Agent(model=models.get(state.setup.model, base_url), tools=tools, name=state.setup.agent)
     # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
-    fallback = state.policy.retry.fallback
-    agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
+    add_fallbacks(agent, state.policy, models)
     return agent
+
+
+def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
+    """Give the agent the models that this policy falls back to."""
+    fallback = policy.retry.fallback
+    agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
 
 
 def overdue(state: RunState) -> bool:
@@ -228,9 +229,19 @@ async def stay(screen: Screen, place: Place, run: Run) -> int:
 
 def _told(screen: Screen, place: Place, result: RunResult, state: RunState, *, interrupted: bool) -> int:
     code = INTERRUPTED if interrupted else exit_code(result.state, result.outcome.code)
-    if screen.json:
-        screen.document(_line(result, state, code))
-        return code
+    line = ResultLine(
+        **standing_of(result),
+        text=result.outcome.text,
+        limit=result.limit,
+        spent=result.usage,
+        events=state.seq,
+        exit_code=code,
+    )
+    screen.result(line, lambda: _tell(screen, place, result, state))
+    return code
+
+
+def _tell(screen: Screen, place: Place, result: RunResult, state: RunState) -> None:
     screen.say()
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code})")
     if result.outcome.source == "fallback":
@@ -241,18 +252,3 @@ def _told(screen: Screen, place: Place, result: RunResult, state: RunState, *, i
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
     for command in next_words(state):
         note(f"next    refold {command}{place.option}")
-    return code
-
-
-def _line(result: RunResult, state: RunState, code: int) -> ResultLine:
-    return ResultLine(
-        run=result.run,
-        state=str(result.state),
-        code=result.outcome.code,
-        reason=result.outcome.reason,
-        text=result.outcome.text,
-        limit=result.limit,
-        spent=result.usage,
-        events=state.seq,
-        exit_code=code,
-    )

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum, unique
 from typing import Any, TextIO
 
@@ -71,6 +71,13 @@ class Screen:
         """One JSON document, or one line of a stream of them."""
         _write(sys.stdout, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
 
+    def result(self, value: Any, tell: Callable[[], None]) -> None:
+        """What a command found: as a JSON document, or as `tell` says it."""
+        if self.json:
+            self.document(value)
+        else:
+            tell()
+
     def say(self, text: str = "") -> None:
         """A line of a result. It stays one line, whatever is in it."""
         _write(sys.stdout, hostile.line(text) + "\n")
@@ -95,6 +102,12 @@ class Screen:
             widths = _narrowed(columns, widths, self.rich.width)
         lines = ("  ".join(map(_aligned, row, widths, columns)).rstrip() for row in cells)
         self.heading(next(lines))
+        for each in lines:
+            self.say(each)
+
+    def block(self, heading: str, *lines: str) -> None:
+        """A line that stands out, and others below it."""
+        self.heading(heading)
         for each in lines:
             self.say(each)
 

@@ -25,6 +25,12 @@ class Trouble:
         self.code = code if self.code in (0, CannotJudge.exit_code) else self.code
 
 
+def check_choice(typed: Sequence[str], *, everything: bool) -> None:
+    """Runs are named, or all are meant, and not both. Raises `WrongUse`."""
+    if bool(typed) == everything:
+        raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
+
+
 async def without_grown(store: Store, runs: Sequence[str]) -> list[str]:
     """These runs but for imported ones that another of them has whole, with what came later: each event counts once."""
     here, left = set(runs), list[str]()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from refold.console import figures, hostile, places
+from refold.console.options import Everything, Runs
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
@@ -38,19 +39,17 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, Quantiles]
 
 
-async def stats_command(screen: Screen, place: Place, typed: Sequence[str], everything: bool) -> int:  # noqa: FBT001
-    """Count. Exit code 0; 3 or 125 if a log could not be read to its end: what was read of it counts."""
+async def stats_command(screen: Screen, place: Place, runs: Runs, *, everything: Everything = False) -> int:
+    """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens, cost.
+
+    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts. With -o json: one document.
+    """
     trouble, total, shared = Trouble(), Stats(), dict[str, int]()
     async with places.reading(place) as store:
-        runs = await chosen(store, typed, trouble, everything=everything)
-        for run in runs if typed else await without_grown(store, runs):
+        found = await chosen(store, runs, trouble, everything=everything)
+        for run in found if runs else await without_grown(store, found):
             total = merge((total, await _counted(store, run, trouble, shared)))
-    if screen.json:
-        screen.document(_told(total))
-    elif total.runs:
-        _tell(screen, total)
-    else:
-        note(f"no runs in {place.path}")
+    screen.result(_told(total), lambda: _tell(screen, place, total))
     return trouble.code
 
 
@@ -84,7 +83,10 @@ def _quantiles(latency: Latency) -> Quantiles:
     )
 
 
-def _tell(screen: Screen, total: Stats) -> None:
+def _tell(screen: Screen, place: Place, total: Stats) -> None:
+    if not total.runs:
+        note(f"no runs in {place.path}")
+        return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
     uncounted = _unknown(total.uncounted, "answers that nobody counted, or not whole")

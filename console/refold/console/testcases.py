@@ -4,10 +4,12 @@ import re
 import textwrap
 from pathlib import Path
 from string import Template
+from typing import Annotated
 
 import msgspec
 
 from refold.console import addresses, figures, places
+from refold.console.options import WholeRun, path_option
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine import Recording
@@ -84,11 +86,16 @@ class Testcase(msgspec.Struct, frozen=True, kw_only=True):
     passes: bool
 
 
-async def testcase_command(screen: Screen, place: Place, typed: str, file: Path) -> int:
-    """Write a test of a run and its log. Exit code 0; 1 if the test fails now.
-
-    Raises `WrongUse` for a file that is no test, has no folder, or is there already.
-    """
+async def testcase_command(
+    screen: Screen,
+    place: Place,
+    run: WholeRun,
+    *,
+    file: Annotated[
+        Path, path_option("-o", "--output", help="The test, as in tests/test_x.py; it must not exist.")
+    ],
+) -> int:
+    """Write a test that replays RUN and fails at its first different decision, with the log beside it as a bundle."""
     if not file.parent.is_dir():
         raise WrongUse(f"{file}: there is no folder {file.parent}; make it first, or name another")
     if not re.fullmatch(r"test_\w+\.py|\w+_test\.py", file.name, re.ASCII):
@@ -97,7 +104,7 @@ async def testcase_command(screen: Screen, place: Place, typed: str, file: Path)
         )
     log = file.with_suffix(".zip")
     async with places.reading(place) as store:
-        run = await addresses.run_of(store, typed)
+        run = await addresses.run_of(store, run)
         found = await audit(store, run, installed_guards())
         why = await _unplayable(store, run) if found.clean else "its audit differs"
         head = await store.head(run)
@@ -113,7 +120,7 @@ async def testcase_command(screen: Screen, place: Place, typed: str, file: Path)
         why=why,
         passes=found.clean,
     )
-    _tell(screen, done)
+    screen.result(done, lambda: _tell(screen, done))
     return 0 if done.passes else 1
 
 
@@ -158,9 +165,6 @@ def _text(run: str, head: str, file: Path, *, played: bool) -> str:
 
 
 def _tell(screen: Screen, done: Testcase) -> None:
-    if screen.json:
-        screen.document(done)
-        return
     screen.say(f"{done.test}: replays run {done.run}, {figures.count(done.events)} events, from {done.log}")
     if not done.played:
         note(textwrap.shorten(f"it audits only, and plays nothing through the engine: {done.why}", 300))

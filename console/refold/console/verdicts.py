@@ -5,13 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import addresses, figures, hostile, places
+from refold.console import addresses, figures, hostile, places, selection
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, verify
-from refold.replay.bulk import Judged
 from refold.store.protocol import Store, UnknownRun
 
 _ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst
@@ -20,18 +19,12 @@ _SHOWN = 600
 Judge = Callable[[Screen, Place, Store, str], Awaitable[int]]
 
 
-class Unjudged(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that could not be judged, as JSON: why not."""
+class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is `damaged`."""
 
     run: str
-    cannot_judge: str
-
-
-class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A run so damaged that nothing can be said of its log, as JSON: what is wrong."""
-
-    run: str
-    damaged: str
+    cannot_judge: str = ""
+    damaged: str = ""
 
 
 async def judge_command(
@@ -41,7 +34,7 @@ async def judge_command(
 
     A run that cannot even be listed is told after the others: raises `Damaged`.
     """
-    check_choice(typed, everything=everything)
+    selection.check_choice(typed, everything=everything)
     async with places.reading(place) as store:
         named = [await addresses.run_of(store, each) for each in typed]
         sizes, damage = await all_runs(store) if everything else ([], None)
@@ -52,12 +45,6 @@ async def judge_command(
     if damage is not None:
         raise damage
     return worst(codes)
-
-
-def check_choice(typed: Sequence[str], *, everything: bool) -> None:
-    """Runs are named, or all are meant, and not both. Raises `WrongUse`."""
-    if bool(typed) == everything:
-        raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -72,42 +59,23 @@ async def verify_run(screen: Screen, place: Place, store: Store, run: str) -> in
 
 def tell_verification(screen: Screen, place: Place, found: Verification) -> int:
     """Say what was found. The exit code."""
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_verification(screen, place, found)
+    screen.result(found, lambda: _tell_verification(screen, place, found))
     return 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
 
 
 async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int:
     """Say whether a run's decisions follow from its facts, and where they first do not."""
     found = await audit(store, run, installed_guards())
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_audit(screen, place, found)
+    screen.result(found, lambda: tell_audit(screen, place, found))
     if found.damaged:
         return Damaged.exit_code
     return 1 if found.differences else CannotJudge.exit_code if found.unreplayable else 0
 
 
-def line_of(judged: Judged) -> Audit | Unjudged | Unreadable:
-    """A run that was audited among many, as its line of JSON."""
-    if judged.audit is not None:
-        return judged.audit
-    if judged.damaged:
-        return Unreadable(run=judged.run, damaged=judged.damaged)
-    return Unjudged(run=judged.run, cannot_judge=judged.unjudged)
-
-
-def tell_judged(screen: Screen, place: Place, judged: Judged) -> None:
-    """The same as text."""
-    if judged.audit is not None:
-        _tell_audit(screen, place, judged.audit)
-        return
-    what = "DAMAGED, cannot be read" if judged.damaged else "cannot be judged"
-    screen.heading(f"run {judged.run}: {what}")
-    screen.say(f"  {judged.damaged or judged.unjudged}")
+def tell_not_judged(screen: Screen, found: NotJudged) -> None:
+    """Say as text that there is no verdict, and why."""
+    what = "DAMAGED, cannot be read" if found.damaged else "cannot be judged"
+    screen.block(f"run {found.run}: {what}", f"  {found.damaged or found.cannot_judge}")
 
 
 async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
@@ -126,20 +94,18 @@ async def judged(screen: Screen, place: Place, store: Store, run: str, judge: Ju
     """Judge a run. The exit code; what cannot be read or judged is said, and raises nothing."""
     try:
         return await judge(screen, place, store, run)
-    except CannotJudge as error:
-        if screen.json:
-            screen.document(Unjudged(run=run, cannot_judge=str(error)))
-        else:
-            screen.heading(f"run {run}: cannot be judged")
-            screen.say(f"  {error}")
-        return error.exit_code
-    except (Damaged, UnknownRun) as error:  # unknown: listed, and not one event of it is there
-        if screen.json:
-            screen.document(Unreadable(run=run, damaged=str(error)))
-        else:
-            screen.heading(f"run {run}: DAMAGED, cannot be read")
-            screen.say(f"  {error}")
-        return Damaged.exit_code
+    except (CannotJudge, Damaged, UnknownRun) as error:
+        # Unknown: listed, and not one event of it is there.
+        problem, code = not_judged(run, error)
+        screen.result(problem, lambda: tell_not_judged(screen, problem))
+        return code
+
+
+def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
+    """That a run cannot be judged, or read, and the exit code for it."""
+    if isinstance(error, CannotJudge):
+        return NotJudged(run=run, cannot_judge=str(error)), CannotJudge.exit_code
+    return NotJudged(run=run, damaged=str(error)), Damaged.exit_code
 
 
 def _tell_verification(screen: Screen, place: Place, found: Verification) -> None:
@@ -188,7 +154,8 @@ def _kind(kind: str) -> str:
     return f" ({kind})" if kind else ""  # of an event that cannot be read, nobody knows it
 
 
-def _tell_audit(screen: Screen, place: Place, found: Audit) -> None:
+def tell_audit(screen: Screen, place: Place, found: Audit) -> None:
+    """Say as text what an audit found."""
     verdict = "every decision follows from the facts"
     if found.damaged:
         verdict = "DAMAGED, cannot be followed to its end"

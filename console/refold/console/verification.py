@@ -2,51 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
 from refold.console import addresses, certificates, figures, places, verdicts
 from refold.console.addresses import NoSuchRun
+from refold.console.options import Everything, path_option
 from refold.console.places import Place
 from refold.console.screen import Screen
+from refold.console.selection import check_choice
 from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
+from refold.replay.verification import Prefix
 from refold.store import bundles
 from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.keys import read_public_key
 from refold.store.protocol import Store
 from refold.store.seals import Kept, kept
 from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, told, unproved
-
-
-class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed after `refold verify`: `keys` are public keys' files, `lines` what `refold seal` printed.
-
-    `all_sealed`: what is under no seal cannot be judged.
-    """
-
-    typed: Sequence[str]
-    everything: bool = False
-    keys: Sequence[Path] = ()
-    lines: Sequence[str] = ()
-    all_sealed: bool = False
-
-
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of the store among what was typed."""
-
-    runs: Sequence[str]
-    everything: bool
-
-
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was sealed up to event `seq`, and that the store no longer has."""
-
-    run: str
-    seq: int
 
 
 class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +38,8 @@ class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
     """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are sealed.
 
-    `compared` entries of the log of heads were held against those runs.
+    `compared` entries of the log of heads were held against those runs. `gone` are runs that were sealed up to event `seq`,
+    and that the store no longer has.
     """
 
     seals: Evidence
@@ -69,7 +48,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     sealed_events: int
     compared: int
-    gone: tuple[Gone, ...]
+    gone: tuple[Prefix, ...]
     not_sealed: tuple[Unsealed, ...]
     cannot_prove: tuple[str, ...]
 
@@ -90,36 +69,56 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
-async def verify_command(screen: Screen, place: Place, request: VerifyRequest) -> int:
-    """Verify what was named. The exit code; raises what `judging.judge_command` does."""
-    if request.all_sealed and not request.keys and not request.lines:
+async def verify_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    *,
+    everything: Everything = False,
+    key: Annotated[
+        list[Path],
+        path_option(
+            "--key",
+            help="Public key, by which seals, or certificates, may be signed.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    seal: Annotated[
+        list[str],
+        typer.Option(
+            "--seal", help="A line that `refold seal` printed.", default_factory=list, show_default=False
+        ),
+    ],
+    all_sealed: Annotated[
+        bool, typer.Option("--all-sealed", help="125 if any event of them is under no seal.")
+    ] = False,
+) -> int:
+    """Check that logs, or bundles, are whole and unedited. With -o json: one line a run or bundle, then one of the seals."""
+    if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
-    keys, lines = [*map(read_public_key, request.keys)], [*map(kept, request.lines)]
-    files = _bundles(request.typed)
-    papers = _certificates(request.typed)
-    named = [each for each in request.typed if each not in files and each not in papers]
-    chosen = Chosen(runs=named, everything=request.everything)
-    codes = [_verify_bundle(screen, path, request, keys, lines) for path in files.values()]
+    keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
+    paths = {each: path for each in runs if (path := places.file_of(each)) is not None}
+    # Bundles by what the file begins with, or by their ending if there is no such file.
+    files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
+    papers = {each: at for each, at in paths.items() if certificates.named(at)}
+    named = [each for each in runs if each not in files and each not in papers]
+    codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
     codes += [certificates.verify_certificate(screen, path, keys) for path in papers.values()]
-    if (files or papers) and not chosen.runs and not chosen.everything:
+    if (files or papers) and not named and not everything:
         return worst(codes)
-    if keys or lines:
-        code = await _verify_sealed(screen, place, chosen, keys, lines, whole=request.all_sealed)
+    if not keys and not lines:
+        code = await verdicts.judge_command(screen, place, named, verdicts.verify_run, everything=everything)
         return worst([*codes, code])
-    every, judge = chosen.everything, verdicts.verify_run
-    return worst([*codes, await verdicts.judge_command(screen, place, chosen.runs, judge, everything=every)])
-
-
-def _bundles(typed: Sequence[str]) -> dict[str, Path]:
-    """Those of the words that name bundles: by what the file begins with, or by their ending if there is no such file."""
-    paths = {each: path for each in typed if (path := places.file_of(each)) is not None}
-    return {each: path for each, path in paths.items() if path.suffix == ".zip" or bundles.is_bundle(path)}
-
-
-def _certificates(typed: Sequence[str]) -> dict[str, Path]:
-    """Those of the words that name certificates of audits."""
-    paths = {each: path for each in typed if (path := places.file_of(each)) is not None}
-    return {each: path for each, path in paths.items() if certificates.named(path)}
+    check_choice(named, everything=everything)
+    return worst([*codes, await _verify_sealed(screen, place, named, keys, lines, all_sealed=all_sealed)])
 
 
 # --- runs under seals
@@ -128,35 +127,31 @@ def _certificates(typed: Sequence[str]) -> dict[str, Path]:
 async def _verify_sealed(
     screen: Screen,
     place: Place,
-    request: Chosen,
+    named: Sequence[str],
     keys: Sequence[bytes],
     lines: Sequence[Kept],
     *,
-    whole: bool,
+    all_sealed: bool,
 ) -> int:
-    verdicts.check_choice(request.runs, everything=request.everything)
+    """Verify the runs that were named, or all if none was, under what was sealed of them."""
     async with places.reading(place) as store:
-        sizes, damage = await verdicts.all_runs(store) if request.everything else ([], None)
+        sizes, damage = ([], None) if named else await verdicts.all_runs(store)
         runs = [run for run, _ in sizes]
         lost = dict[str, NoSuchRun]()
-        for each in request.runs:
+        for each in named:
             await _resolve(store, each, runs, lost)
         evidence = await check_seals(store, keys, lines)
         # The words too: one that was a run's whole id may be the beginning of another's now.
-        asked = None if request.everything else {*runs, *request.runs}
-        sealed = await sealed_runs(store, evidence, asked)
+        sealed = await sealed_runs(store, evidence, {*runs, *named} if named else None)
         for each in lost.keys() - sealed.keys():
             raise lost[each]
         judge = _Judge(sealed)
         codes = [await verdicts.judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
     found = judge.result(evidence, sorted(sealed.keys() - set(runs)))
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell_seals(screen, found, whole=whole)
+    screen.result(found, lambda: _tell_seals(screen, found, whole=all_sealed))
     if damage is not None:
         raise damage
-    if not sealed or (whole and found.not_sealed):
+    if not sealed or (all_sealed and found.not_sealed):
         codes.append(CannotJudge.exit_code)
     return worst([*codes, 0 if evidence.holds and not found.gone else Damaged.exit_code])
 
@@ -170,34 +165,29 @@ async def _resolve(store: Store, typed: str, runs: list[str], lost: dict[str, No
 
 
 class _Judge:
-    """Verifies runs one after the other, each under its seals, and adds up what was covered."""
+    """Verifies runs one after the other, each under its seals, and keeps what was covered."""
 
     def __init__(self, sealed: Mapping[str, SealedRun]) -> None:
         self._sealed = sealed
-        self._runs = self._sealed_runs = self._events = self._sealed_events = 0
-        self._not_sealed = list[Unsealed]()
+        self._found: list[Verification] = []
 
     async def __call__(self, screen: Screen, place: Place, store: Store, run: str) -> int:
         sealed = self._sealed.get(run, SealedRun())
         found = with_seals(await verify(store, run, installed_guards(), sealed=sealed.seq), sealed)
-        self._runs += 1
-        self._events += found.events
-        self._not_sealed += _not_sealed(found)
-        if found.whole and found.sealed:
-            self._sealed_runs += 1
-            self._sealed_events += found.sealed
+        self._found.append(found)
         return verdicts.tell_verification(screen, place, found)
 
     def result(self, evidence: Evidence, gone: Sequence[str]) -> Sealing:
+        covered = [each.sealed for each in self._found if each.whole and each.sealed]
         return Sealing(
             seals=evidence,
-            runs=self._runs,
-            sealed_runs=self._sealed_runs,
-            events=self._events,
-            sealed_events=self._sealed_events,
+            runs=len(self._found),
+            sealed_runs=len(covered),
+            events=sum(each.events for each in self._found),
+            sealed_events=sum(covered),
             compared=sum(each.heads for each in self._sealed.values()),
-            gone=tuple(Gone(run=run, seq=self._sealed[run].seq) for run in gone),
-            not_sealed=tuple(self._not_sealed),
+            gone=tuple(Prefix(run=run, seq=self._sealed[run].seq) for run in gone),
+            not_sealed=tuple(each for found in self._found for each in _not_sealed(found)),
             cannot_prove=evidence.cannot_prove,
         )
 
@@ -251,24 +241,39 @@ def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
 
 
 def _verify_bundle(
-    screen: Screen, path: Path, request: VerifyRequest, keys: Sequence[bytes], lines: Sequence[Kept]
+    screen: Screen, path: Path, keys: Sequence[bytes], lines: Sequence[Kept], *, all_sealed: bool
 ) -> int:
     try:
         with bundles.reading(path, keys) as bundle:
             runs = [_run_of(bundle, run) for run in bundle.runs]
             bundle.check_rest()
             _compare(bundle, path, lines)
+        _check_runs(path, runs)
     except (Damaged, CannotJudge) as error:
         return _tell_problem(screen, path, error)
-    wrong = next((run for run in runs if run.problem), None)
-    if wrong is not None and wrong.problem is not None:
-        problem = f"run {wrong.run} event {wrong.problem.seq} ({wrong.problem.kind}): {wrong.problem.problem}"
-        kind = UnjudgedBundle if wrong.newer else DamagedBundle
-        return _tell_problem(screen, path, kind(str(path), problem))
-    unsealed = [each for run in runs for each in _not_sealed(run)] if request.all_sealed else []
-    ours = bundles.verifier_of(bundle) != bundles.UNKNOWN_VERIFIER
-    _tell_bundle(screen, path, bundle, runs, unsealed)
-    return CannotJudge.exit_code if unsealed or not ours else 0
+    unsealed = [each for run in runs for each in _not_sealed(run)] if all_sealed else []
+    seal, verifier = bundle.seal, bundles.verifier_of(bundle)
+    found = CheckedBundle(
+        bundle=str(path),
+        whole=True,
+        runs=tuple(runs),
+        seal=Kept(seal.size, seal.root).line if seal else "",
+        key=key_id(seal.key) if seal else "",
+        sealed_runs=len(bundle.proofs),
+        sealed_events=bundle.sealed_events,
+        not_sealed=tuple(unsealed),
+        verifier=verifier,
+        cannot_prove=tuple(unproved(bundle)),
+    )
+    screen.result(found, lambda: _tell_bundle(screen, bundle, found))
+    return CannotJudge.exit_code if unsealed or verifier == bundles.UNKNOWN_VERIFIER else 0
+
+
+def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
+    for run in runs:
+        if run.problem is not None:
+            problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
+            raise (UnjudgedBundle if run.newer else DamagedBundle)(str(path), problem)
 
 
 def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
@@ -303,42 +308,15 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
 
 
 def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
-    if screen.json:
-        screen.document(CheckedBundle(bundle=str(path), whole=False, problem=str(error)))
-    else:
-        verdict = "DAMAGED" if isinstance(error, Damaged) else "cannot be judged"
-        screen.heading(f"bundle {path}: {verdict}")
-        screen.say(f"  {error}")
+    verdict = "DAMAGED" if isinstance(error, Damaged) else "cannot be judged"
+    found = CheckedBundle(bundle=str(path), whole=False, problem=str(error))
+    screen.result(found, lambda: screen.block(f"bundle {path}: {verdict}", f"  {error}"))
     return error.exit_code
 
 
-def _tell_bundle(
-    screen: Screen, path: Path, bundle: Bundle, runs: Sequence[Verification], unsealed: Sequence[Unsealed]
-) -> None:
-    verifier = bundles.verifier_of(bundle)
-    if not screen.json:
-        screen.heading(f"bundle {path}: whole")
-        screen.pairs(
-            [
-                *((f"  {name}", value) for name, value in told(bundle)),
-                *_unsealed_rows(unsealed),
-                ("  verifier", verifier),
-            ]
-        )
-        for each in runs:
-            screen.say(f"  run {each.run}: whole, {figures.count(each.events)} events, {each.agent_state}")
-        return
-    seal = bundle.seal
-    document = CheckedBundle(
-        bundle=str(path),
-        whole=True,
-        runs=tuple(runs),
-        seal=Kept(seal.size, seal.root).line if seal else "",
-        key=key_id(seal.key) if seal else "",
-        sealed_runs=len(bundle.proofs),
-        sealed_events=bundle.sealed_events,
-        not_sealed=tuple(unsealed),
-        verifier=verifier,
-        cannot_prove=tuple(unproved(bundle)),
-    )
-    screen.document(document)
+def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
+    screen.heading(f"bundle {found.bundle}: whole")
+    rows = [(f"  {name}", value) for name, value in told(bundle)]
+    screen.pairs([*rows, *_unsealed_rows(found.not_sealed), ("  verifier", found.verifier)])
+    for each in found.runs:
+        screen.say(f"  run {each.run}: whole, {figures.count(each.events)} events, {each.agent_state}")

@@ -1,6 +1,9 @@
 """`refold model fetch` and `refold model list`: the embedded models' weights on this machine."""
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from refold.console import figures
 from refold.console.screen import Column, Screen, note
@@ -8,29 +11,29 @@ from refold.engine.models import weights
 from refold.engine.models.weights import Progress
 
 
-def list_command(screen: Screen) -> int:
-    """List the known models. Exit code 0."""
+def model_list_command(screen: Screen) -> int:
+    """List the embedded models, and whether their weights are on this machine."""
     found = weights.available()
-    if screen.json:
-        screen.document(found)
-        return 0
     columns = [Column("model"), Column("size", right=True), Column("fetched"), Column("file")]
     rows = [
         [f"local:{each.name}", figures.size(each.size), "yes" if each.fetched else "no", each.path]
         for each in found
     ]
-    screen.table(columns, rows)
+    screen.result(found, lambda: screen.table(columns, rows))
     return 0
 
 
-def fetch_command(screen: Screen, name: str, *, check: bool) -> int:
-    """Fetch a model's weights, if they are not there; say where they are. Exit code 0."""
+def model_fetch_command(
+    screen: Screen,
+    name: Annotated[str, typer.Argument(help="Which model.")] = "smollm2-135m",
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the digest of what is there, too.")] = False,
+) -> int:
+    """Fetch a model's weights into the user's cache, and print where they are."""
     bare = name.removeprefix("local:")
     path = fetched(bare, check=check)
-    if screen.json:
-        screen.document({"name": bare, "path": str(path), "size": path.stat().st_size})
-    else:
-        screen.say(str(path))
+    made = {"name": bare, "path": str(path), "size": path.stat().st_size}
+    screen.result(made, lambda: screen.say(str(path)))
     return 0
 
 

@@ -1,19 +1,20 @@
 """`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 from msgspec.structs import replace
 
 from refold.console import addresses, figures, hostile, places, verdicts
-from refold.console.other_policies import WhatIfRequest, policies_of
+from refold.console.options import Everything
+from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import Place
 from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import without_grown
-from refold.console.verdicts import Unjudged, Unreadable
+from refold.console.selection import check_choice, without_grown
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
@@ -48,17 +49,39 @@ class Summed(msgspec.Struct, frozen=True, kw_only=True):
     prices: str = ""
 
 
-async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -> int:
-    """Ask of each run what each policy would have decided. The exit code: 0 all agree, 1 something differs.
+async def whatif_command(
+    screen: Screen,
+    place: Place,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="RUN or @last; a prefix of an id will do. With --view RUN@t7.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    others: OtherPolicies,
+    *,
+    everything: Everything = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show what the model would have seen there, as a diff.")
+    ] = False,
+) -> int:
+    """Ask what other policies would have decided over the same facts, and how far the record is evidence.
 
-    125: something could not be judged, and nothing differs. A run that cannot even be listed is told after the others.
+    Exit code 0: all agree; 1: something differs; 125: something could not be judged, and nothing differs. With -o json:
+    a line for each run and policy, then one of totals for each policy.
     """
-    verdicts.check_choice(request.typed, everything=request.everything)
+    if view:
+        from refold.console.whatif_view import tell_view
+
+        return await tell_view(screen, place, [] if everything else runs, others)
+    check_choice(runs, everything=everything)
     registry = installed_guards()
-    asked, prices = policies_of(request, registry), chosen_prices(request.prices)
+    asked, prices = policies_of(others, registry), chosen_prices(others.prices)
     async with places.reading(place) as store:
-        named = [await addresses.run_of(store, each) for each in request.typed]
-        listed, damage = await verdicts.all_runs(store) if request.everything else ([], None)
+        named = [await addresses.run_of(store, each) for each in runs]
+        listed, damage = await verdicts.all_runs(store) if everything else ([], None)
         runs = list(dict.fromkeys([*named, *await without_grown(store, [run for run, _ in listed])]))
         prefixes = Prefixes()
         table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
@@ -66,7 +89,7 @@ async def whatif_command(screen: Screen, place: Place, request: WhatIfRequest) -
             for run in runs:
                 table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes, prices))
                 step(1)
-    if request.everything and not runs:
+    if everything and not runs:
         note(f"{hostile.line(str(place.path))} has no runs")
     table.finish()
     if damage is not None:
@@ -149,19 +172,11 @@ class _Table:
             self._screen.say(f"{'and ' if rows else ''}{agree} under {every}")
 
     def _fail(self, run: str, error: CannotJudge | Damaged) -> None:
-        self.codes.append(error.exit_code)
-        if self._screen.json:
-            damaged = isinstance(error, Damaged)
-            self._screen.document(
-                Unreadable(run=run, damaged=str(error))
-                if damaged
-                else Unjudged(run=run, cannot_judge=str(error))
-            )
-        else:
-            self._rows.append(
-                [run, f"{'DAMAGED' if isinstance(error, Damaged) else 'cannot be judged'}: {error}"]
-            )
-            self._rows[-1] += [""] * (len(self._names) - 1)
+        problem, code = verdicts.not_judged(run, error)
+        self.codes.append(code)
+        said = f"{'DAMAGED' if problem.damaged else 'cannot be judged'}: {error}"
+        row = [run, said, *([""] * (len(self._names) - 1))]
+        self._screen.result(problem, lambda: self._rows.append(row))
 
 
 def code_of(found: WhatIf) -> int:

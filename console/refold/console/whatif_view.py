@@ -1,7 +1,9 @@
 """What the model would have seen at a turn under another policy, as a diff to what it saw."""
 
+from collections.abc import Sequence
+
 from refold.console import addresses, hostile, places
-from refold.console.other_policies import WhatIfRequest, policies_of
+from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import Place
 from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
@@ -14,21 +16,18 @@ _EXCERPT = 100
 _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 
 
-async def whatif_view_command(screen: Screen, place: Place, request: WhatIfRequest) -> int:
+async def tell_view(screen: Screen, place: Place, runs: Sequence[str], others: OtherPolicies) -> int:
     """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
     registry = installed_guards()
-    asked, prices = policies_of(request, registry), chosen_prices(request.prices)
-    if len(request.typed) != 1 or len(asked) != 1 or request.everything:
+    asked, prices = policies_of(others, registry), chosen_prices(others.prices)
+    if len(runs) != 1 or len(asked) != 1:
         raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
     ((name, policy),) = asked.items()
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, request.typed[0])
+        run, upto = await addresses.place_of(store, runs[0])
         at = upto or await request_of(store, run)
         found = await hypothesis(store, run, at, policy, registry, prices=prices)
-    if screen.json:
-        screen.document(found)
-    else:
-        _tell(screen, name, found)
+    screen.result(found, lambda: _tell(screen, name, found))
     same = found.asked and found.tools[0] == found.tools[1] and all(row.where == "both" for row in found.rows)
     return 0 if same else 1
 

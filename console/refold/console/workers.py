@@ -4,16 +4,18 @@ import os
 import signal
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import anyio
 import msgspec
+import typer
 
 from refold.console import figures, places
 from refold.console.evidence import changing
 from refold.console.interrupts import INTERRUPTED, listen
 from refold.console.log_lines import follow
+from refold.console.next_steps import standing_of
+from refold.console.options import Means
 from refold.console.places import Place
 from refold.console.runs import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
@@ -23,17 +25,6 @@ from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
 from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS
-
-
-class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed after `refold worker`. `lease` is in seconds."""
-
-    at_once: int = 8
-    lease: float = LEASE_SECONDS
-    until_idle: bool = False
-    base_url: str | None = None
-    root: Path | None = None
-    tools: str | None = None
 
 
 class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,36 +88,42 @@ class Signals:
         self._stop.cancel()
 
 
-async def worker_command(screen: Screen, place: Place, request: WorkerRequest) -> int:
-    """Drive runs until stopped, or with `until_idle` until none is left. The exit code.
+async def worker_command(
+    screen: Screen,
+    place: Place,
+    means: Means,
+    *,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="How many runs side by side.")] = 8,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease", min=0.5, help="Seconds without a sign of life after which others take a run over."
+        ),
+    ] = LEASE_SECONDS,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when no run is left to drive; 1 if some could not be.")
+    ] = False,
+) -> int:
+    """Drive the runs of the store that want an engine: queued, abandoned or answered ones.
 
-    0 when it was told to stop by SIGTERM, or nothing is left to do; 1 when some run could not be driven; 130 for
-    Ctrl-C. Raises `WrongUse` for tools that are not there, and what the store raises.
+    A line for each that is taken up, put down, failed or lost. With -o json: JSON lines. Exit code 0 after SIGTERM.
     """
     follow(os.environ)
-    if request.tools is not None:
-        chosen_tools(request.tools, request.root)  # what cannot work is told now, and not once a run
+    if means.tools is not None:
+        chosen_tools(means.tools, means.root)  # what cannot work is told now, and not once a run
     async with AsyncExitStack() as stack:
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
         stop = anyio.CancelScope()
         teller, signals = Teller(screen, stop), Signals(stop)
         worker = Worker(
-            store,
-            lambda state: _agent(state, models, request),
-            at_once=request.at_once,
-            lease=request.lease,
-            tell=teller,
+            store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
-        note(
-            f"process {os.getpid()} takes runs from {place.path}, up to {request.at_once} at once; Ctrl-C stops it"
-        )
-        await _work(worker, stop, signals, until_idle=request.until_idle)
+        note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
+        await _work(worker, stop, signals, until_idle=until_idle)
     if teller.closed is not None:
         raise teller.closed
-    return (
-        _code(signals.first) if signals.first is not None else int(request.until_idle and teller.failures > 0)
-    )
+    return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)
 
 
 async def _work(worker: Worker, stop: anyio.CancelScope, signals: Signals, *, until_idle: bool) -> None:
@@ -143,11 +140,11 @@ async def _work(worker: Worker, stop: anyio.CancelScope, signals: Signals, *, un
         raise failure
 
 
-def _agent(state: RunState, models: Models, request: WorkerRequest) -> Agent:
+def _agent(state: RunState, models: Models, means: Means) -> Agent:
     setup = state.setup
     # One worker drives runs of many models: its address is for those that had one.
-    url = places.base_url(request.base_url, setup.model) if setup.address else None
-    return agent_of(state, models, offered_tools(state, request.tools, request.root), url)
+    url = places.base_url(means.base_url, setup.model) if setup.address else None
+    return agent_of(state, models, offered_tools(state, means), url)
 
 
 def _code(heard: signal.Signals) -> int:
@@ -158,11 +155,8 @@ def _line(news: News, at: int) -> NewsLine:
     match news:
         case TakenUp(run=run, events=events):
             return NewsLine(type="taken_up", at=at, run=run, events=events)
-        case PutDown(run=run, result=result):
-            ended = result.outcome
-            return NewsLine(
-                type="put_down", at=at, run=run, state=str(result.state), code=ended.code, reason=ended.reason
-            )
+        case PutDown(result=result):
+            return NewsLine(type="put_down", at=at, **standing_of(result))
         case Failed(run=run, problem=problem, lost=True):
             return NewsLine(type="lost", at=at, run=run, problem=problem)
         case Failed(run=run, problem=problem):

@@ -6,7 +6,7 @@ from refold.replay.doubts import DoubtfulCall, doubts
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, blame
 from refold.replay.queries.diffs import Diff, diff
-from refold.replay.queries.divergence import Parting, parting
+from refold.replay.queries.divergence import Divergence, divergence
 from refold.replay.queries.grep import grep
 from refold.replay.queries.stats import Stats, stats
 from refold.replay.reading import events, state_at
@@ -29,6 +29,7 @@ __all__ = [
     "Comparison",
     "Diff",
     "Difference",
+    "Divergence",
     "DoubtfulCall",
     "Finding",
     "FirstTrue",
@@ -36,7 +37,6 @@ __all__ = [
     "NoCut",
     "NoEvidence",
     "Opinion",
-    "Parting",
     "Prefixes",
     "Prices",
     "Problem",
@@ -53,12 +53,12 @@ __all__ = [
     "blame",
     "cut",
     "diff",
+    "divergence",
     "doubts",
     "events",
     "grep",
     "hypothesis",
     "only",
-    "parting",
     "side_by_side",
     "state_at",
     "stats",

@@ -23,7 +23,7 @@ _DIGESTED, _ANSWERED = kind_of(StateDigested), kind_of(ModelResponded)
 By = Literal["hashes", "digests", "nothing"]
 
 
-class Parting(msgspec.Struct, frozen=True, kw_only=True):
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first events at which two logs say something else.
 
     `seqs` are their numbers, None where that log has ended, `kinds` their kinds, "" there; `fields` is what differs,
@@ -41,7 +41,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[FieldDifference, ...] = ()
 
 
-async def parting(stores: tuple[Store, Store], runs: tuple[str, str]) -> Parting:
+async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Divergence:
     """The first event at which two logs part, one after the other. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
 
     `refold.replay.queries.likeness` says what of an event counts. `stores` may be the same one twice.
@@ -49,7 +49,7 @@ async def parting(stores: tuple[Store, Store], runs: tuple[str, str]) -> Parting
     logs = _Log(stores[0], runs[0]), _Log(stores[1], runs[1])
     halver = _Halver(logs)
     same, by = await halver.same()
-    known = Parting(left=runs[0], right=runs[1], same=same, by=by, looks=halver.looks)
+    known = Divergence(left=runs[0], right=runs[1], same=same, by=by, looks=halver.looks)
     for log in logs:
         await log.go_on_after(same)
     while True:

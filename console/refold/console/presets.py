@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
-from refold.console.options import Output, screen_of
-from refold.console.policy_text import Language
-from refold.console.screen import Column
-
-policy_app = typer.Typer(help="Presets, and policies as files.", no_args_is_help=True, rich_markup_mode=None)
+from refold.console import hostile
+from refold.console.policies import chosen_policy
+from refold.console.policy_text import Language, schema, written
+from refold.console.screen import Column, Screen
+from refold.engine.guards import installed_guards
+from refold.reducers.checking import warnings
+from refold.reducers.presets import PRESETS
 
 SENTENCES = {
     "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",
@@ -32,67 +34,42 @@ PolicyName = Annotated[
 ]
 
 
-@policy_app.command("list")
-def _list(context: typer.Context, output: Output = None) -> int:
+def policy_list_command(screen: Screen) -> int:
     """List the presets and their variants. With -o json: one array."""
-    from refold.reducers.presets import PRESETS
-
-    screen = screen_of(context, output)
     rows = [(name, str(data.get("preset", "")), SENTENCES[name]) for name, data in PRESETS.items()]
-    if screen.json:
-        screen.document([{"name": name, "of": of or None, "is": said} for name, of, said in rows])
-    else:
-        columns = (Column("NAME"), Column("VARIANT OF"), Column("WHAT IT IS", elastic=True))
-        screen.table(columns, rows)
+    columns = (Column("NAME"), Column("VARIANT OF"), Column("WHAT IT IS", elastic=True))
+    listed = [{"name": name, "of": of or None, "is": said} for name, of, said in rows]
+    screen.result(listed, lambda: screen.table(columns, rows))
     return 0
 
 
-@policy_app.command("show")
-def _show(
-    context: typer.Context,
+def policy_show_command(
+    screen: Screen,
     policy: PolicyName,
+    *,
     language: Annotated[
         Language | None,
         typer.Option("--format", help="Which language.", show_default="yaml; json with -o json"),
     ] = None,
-    output: Output = None,
 ) -> int:
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""
-    from refold.console.policies import chosen_policy
-    from refold.console.policy_text import written
-    from refold.engine.guards import installed_guards
-
-    screen = screen_of(context, output)
     found, _ = chosen_policy(policy, installed_guards(), {})
     text = written(found, language or (Language.JSON if screen.json else Language.YAML))
     screen.styled(text.rstrip("\n"))
     return 0
 
 
-@policy_app.command("check")
-def _check(context: typer.Context, policy: PolicyName, output: Output = None) -> int:
+def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     """Check that a policy can work, and say what in it is surely not meant so. With -o json: one document."""
-    from refold.console.policies import chosen_policy
-    from refold.engine.guards import installed_guards
-    from refold.reducers.checking import warnings
-
-    screen = screen_of(context, output)
     found, _ = chosen_policy(policy, installed_guards(), {})
     complaints = warnings(found)
-    if screen.json:
-        screen.document({"policy": str(policy), "warnings": complaints})
-        return 0
-    for complaint in complaints:
-        screen.say(f"warning: {complaint}")
-    screen.say(f"{policy} can be used")
+    lines = [*(f"warning: {complaint}" for complaint in complaints), f"{policy} can be used"]
+    document = {"policy": str(policy), "warnings": complaints}
+    screen.result(document, lambda: screen.text("".join(f"{hostile.line(line)}\n" for line in lines)))
     return 0
 
 
-@policy_app.command("schema")
-def _schema(context: typer.Context, output: Output = None) -> int:
+def policy_schema_command(screen: Screen) -> int:
     """Print the JSON Schema of policy files, with the guards that are installed."""
-    from refold.console.policy_text import schema
-    from refold.engine.guards import installed_guards
-
-    screen_of(context, output).document(schema(installed_guards()))
+    screen.document(schema(installed_guards()))
     return 0
