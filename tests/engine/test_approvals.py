@@ -61,7 +61,7 @@ async def test_a_run_stops_for_a_person_and_goes_on() -> None:
     result = await run.result()
     assert ("WAITING_FOR_INPUT", []) == (result.state, world.done)
     assert run.state.approval is not None
-    assert ("c2",) == run.state.approval.calls
+    assert ("c2",) == run.state.approval.event.calls
     run.answer({"c2": "approve"}, by="ann", note="go ahead")
     assert "COMPLETED" == (await run.result()).state
     assert ["act paint", "look a"] == sorted(world.done)

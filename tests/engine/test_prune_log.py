@@ -8,9 +8,9 @@ import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.prune_log import LOGGER, lines
-from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, StateDigested
+from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
 from refold.reducers.parsing import parse
-from refold.reducers.state import NEW, Request, RunState, Setup, Spent
+from refold.reducers.state import NEW, Pending, RunState, Setup, Spent
 
 
 def state(*passes: dict[str, Any], **more: Any) -> RunState:
@@ -32,6 +32,8 @@ def trimmed(name: str = "trim_messages") -> MessageTrimmed:
     )
 
 
+ASKED = ModelRequested(step=6, attempt=2, view="", messages=(), input_tokens=0)
+REQUEST = Pending(seq=43, at=0, until=None, event=ASKED)
 TAIL = {"do": "tail", "last": 3}
 TRIM = {"do": "trim_messages", "cap": 40}
 AGE = {"do": "age_results", "keep_last": 6, "hard": {"over": 9}}
@@ -43,7 +45,7 @@ ROWS = [
     pytest.param(pruned("age_results"), state(AGE), "refold.prune: reason=window pre=9 post=4 keep_last=6 step=7 seq=41 run=r1 pass=age_results over_budget=0", id="keep_last of another pass"),
     pytest.param(pruned("gone"), state(), "refold.prune: reason=window pre=9 post=4 step=7 seq=41 run=r1 pass=gone over_budget=0", id="a pass that the policy does not have any more"),
     pytest.param(pruned("in", "overflow"), state(inline=[{**TAIL, "name": "in"}]), "refold.prune: reason=overflow pre=9 post=4 keep_last=3 step=7 seq=41 run=r1 pass=in over_budget=0", id="one of an overflow"),
-    pytest.param(pruned(), state(TAIL, request=Request(seq=43, step=6, attempt=2)), "refold.prune: reason=window pre=9 post=4 keep_last=3 step=6 seq=41 run=r1 pass=tail over_budget=0", id="the step whose request follows"),
+    pytest.param(pruned(), state(TAIL, request=REQUEST), "refold.prune: reason=window pre=9 post=4 keep_last=3 step=6 seq=41 run=r1 pass=tail over_budget=0", id="the step whose request follows"),
     pytest.param(pruned("my own"), state({**TAIL, "name": "my own"}), 'refold.prune: reason=window pre=9 post=4 keep_last=3 step=7 seq=41 run=r1 pass="my\\u0020own" over_budget=0', id="a name of two words is one value"),
     pytest.param(trimmed(), state(TRIM), "refold.trim: reason=threshold pre=90 post=40 cap=40 message=3 step=7 seq=41 run=r1 pass=trim_messages", id="a message cut"),
     pytest.param(trimmed("age_results"), state(AGE), "refold.trim: reason=threshold pre=90 post=40 message=3 step=7 seq=41 run=r1 pass=age_results", id="by a pass without a cap"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from refold.reducers.batches import find
 from refold.reducers.effects import RunTool, next_effects
 from refold.reducers.errors import PolicyError, RefoldError, UnexpectedEvent
 from refold.reducers.events import (
@@ -37,7 +38,7 @@ def test_arguments_that_come_too_late_do_not_run() -> None:
     scenario.answer("", ("act", '{"a": 1}'))
     scenario.approve(after=6, c1="edit")
     scenario.approve(c1="approve")
-    assert [0] == [call.edited for call in running(scenario)]
+    assert [0] == [find(scenario.state, "", effect.call).edited for effect in running(scenario)]
 
 
 def test_what_a_person_rejected_does_not_run_under_a_new_policy() -> None:
@@ -166,7 +167,7 @@ def test_a_grace_answer_that_no_limit_granted() -> None:
     scenario = Scenario({"limits": [{"type": "step", "value": 1}], "grace": {"on": ["step"]}})
     scenario.step("look")
     ungranted = replace(scenario.state, limit=None)
-    assert "grace" == (ungranted.request.purpose if ungranted.request else "")
+    assert "grace" == (ungranted.request.event.purpose if ungranted.request else "")
     probe = Scenario({"limits": [{"type": "step", "value": 1}], "grace": {"on": ["step"]}})
     probe.step("look")
     probe.answer("done")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.approvals import SENSITIVE, Approvals, Gate, resolved
+from refold.reducers.batches import find
 from refold.reducers.composing_approvals import approved
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
 from refold.reducers.errors import PolicyError, UnexpectedEvent, WrongUse
@@ -26,8 +27,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards.approvals import Approval, Asked, is_sensitive
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
-from refold.reducers.state import Approval as Question
-from refold.reducers.state import Batch, CallState, RunState, Setup
+from refold.reducers.state import Batch, CallState, Pending, RunState, Setup
 from refold.reducers.vocabulary import Refusal, StopReason
 from support.scenario import SALT, SECOND, START, Scenario
 
@@ -333,7 +333,12 @@ def test_approvals_that_say_nothing(plain: dict[str, Any], says: str) -> None:
         resolved(msgspec.convert(plain, Approvals))
 
 
-WAITING = RunState(setup=Setup(run="r1"), approval=Question(seq=4, calls=("c1", "c2"), approver="chain[0]"))
+WAITING = RunState(
+    setup=Setup(run="r1"),
+    approval=Pending(
+        seq=4, at=0, until=None, event=ApprovalRequested(calls=("c1", "c2"), approver="chain[0]")
+    ),
+)
 
 
 def test_an_answer_becomes_a_fact() -> None:
@@ -435,11 +440,12 @@ def test_an_edited_call_runs_with_the_new_arguments() -> None:
     answer(run, {"c1": "edit"}, c1='{"what": "clean"}')
     (effect,) = next_effects(run.state)
     assert isinstance(effect, RunTool)
-    edited = run.log[effect.edited - 1]
+    edited = run.log[find(run.state, "", effect.call).edited - 1]
     assert isinstance(edited, InputReceived)
     assert edited.content is not None
     assert {"c1": '{"what": "clean"}'} == edited.content.arguments
-    said = run.log[effect.answer - 1]
+    assert run.state.batch is not None
+    said = run.log[run.state.batch.seq - 1]
     assert isinstance(said, ModelResponded)
     assert said.content is not None
     assert (ACT[1],) == said.content.arguments

@@ -18,7 +18,7 @@ from support.clocks import SECOND
 
 
 def parent(*limits: Limit, spent: Spent | None = None, deadline: int | None = None) -> RunState:
-    batch = Batch(seq=3, calls=(), open=1, deadline=deadline)
+    batch = Batch(seq=3, calls=(), open=1, until=deadline)
     return RunState(
         setup=Setup(policy=Policy(limits=limits)), at=1000 * SECOND, spent=spent or Spent(), batch=batch
     )

@@ -176,8 +176,8 @@ def test_a_call_that_did_not_happen_runs_as_before() -> None:
     (again, *_) = next_effects(run.state)
     assert isinstance(first, RunTool)
     assert isinstance(again, RunTool)
-    assert first.deadline is not None
-    assert replace(first, deadline=first.deadline + 1010 * SECOND) == again
+    assert first.until is not None
+    assert replace(first, until=first.until + 1010 * SECOND) == again
 
 
 def test_a_call_that_did_not_happen_can_be_in_doubt_again() -> None:

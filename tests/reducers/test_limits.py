@@ -216,7 +216,7 @@ def test_the_deadline_is_the_first_instant_at_which_a_time_limit_trips(
     call, wait = next_effects(scenario.state)
     assert isinstance(call, CallModel)
     assert WaitUntil(at=START + when) == wait
-    assert START + when == call.deadline
+    assert START + when == call.until
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_call_timeout(minimum: float, left: float, deadline: float) -> None:
         assert scenario.log[1].deadline == START + int(deadline * SECOND)  # type: ignore[attr-defined]
     effect = next_effects(scenario.state)[0]
     assert isinstance(effect, RunTool)
-    assert START + int(deadline * SECOND) == effect.deadline
+    assert START + int(deadline * SECOND) == effect.until
 
 
 def test_the_tightest_time_limit_is_the_deadline() -> None:
@@ -282,7 +282,7 @@ def test_without_a_time_limit_nothing_has_a_deadline() -> None:
     """No time limit, no deadline: neither for the call nor for the clock."""
     (call,) = next_effects(Scenario().state)
     assert isinstance(call, CallModel)
-    assert call.deadline is None
+    assert call.until is None
 
 
 @pytest.mark.parametrize(
@@ -581,7 +581,7 @@ def test_the_clock_of_the_first_response(after: float, state: str) -> None:
     scenario = Scenario({"limits": [limit]})
     (effect,) = next_effects(scenario.state)
     assert isinstance(effect, CallModel)
-    assert effect.deadline is None
+    assert effect.until is None
     scenario.answer("", ("look", "{}"), after=1000)
     assert WaitUntil(at=START + 1002 * SECOND) in next_effects(scenario.state)
     scenario.result("c1", after=after)
@@ -676,7 +676,7 @@ def test_whole_seconds(op: str, left: float, whole: bool, timeout: float) -> Non
     scenario.step()
     call = next_effects(scenario.state)[0]
     assert isinstance(call, CallModel)
-    assert int(timeout * SECOND) == (call.deadline or 0) - scenario.state.at
+    assert int(timeout * SECOND) == (call.until or 0) - scenario.state.at
 
 
 def near(scenario: Scenario) -> list[tuple[str, Any, Any]]:

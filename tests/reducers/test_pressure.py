@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import CallRefused, MessageInjected, ModelRequested
 from refold.reducers.vocabulary import Role
@@ -192,12 +191,11 @@ def test_two_tiers_that_are_shown_once_have_each_their_own_time() -> None:
     ],
 )
 def test_tools(tools: Any, offered: tuple[str, ...] | None) -> None:
-    """The request records what it offered, and so does its effect."""
+    """The request records what it offered, and so does what waits."""
     scenario = pressed({**tier(fraction=0.1), "tools": tools})
     assert offered == scenario.events(ModelRequested)[-1].tools
-    call = next_effects(scenario.state)[0]
-    assert isinstance(call, CallModel)
-    assert offered == call.tools
+    assert scenario.state.request is not None
+    assert offered == scenario.state.request.event.tools
 
 
 def test_a_call_of_a_tool_that_was_not_offered_is_refused() -> None:

@@ -22,7 +22,7 @@ def fail(scenario: Scenario, *failures: FailureClass) -> bool:
     for failure in failures:
         scenario.fail(failure)
         if scenario.state.backoff is not None:
-            scenario.clock((scenario.state.backoff.until - scenario.at) / SECOND)
+            scenario.clock((scenario.state.backoff.event.until - scenario.at) / SECOND)
     return scenario.state.request is not None
 
 
@@ -206,7 +206,8 @@ def test_after_a_success(sticky: bool, next_model: str) -> None:
     fail(scenario, AUTH)
     call = next_effects(scenario.state)[0]
     assert isinstance(call, CallModel)
-    assert "m2" == call.model
+    assert scenario.state.request is not None
+    assert (call.seq, "m2") == (scenario.state.request.seq, scenario.state.request.event.model)
     scenario.step()
     assert next_model == models(scenario)[-1]
 

@@ -221,15 +221,15 @@ def test_pending_effects() -> None:
     """What is pending is exactly what the log decided and has no fact of yet."""
     run = asking()
     assert (
-        CallModel(seq=2, step=1, attempt=1, deadline=START + 10 * SECOND),
+        CallModel(seq=2, until=START + 10 * SECOND),
         WaitUntil(at=START + 10 * SECOND),
     ) == next_effects(run.state)
     run.answer("", ("look", "{}"), ("act", "{}"))
     first, second, clock = next_effects(run.state)
     assert isinstance(first, RunTool)
-    assert ("c1", "look", 3, 4, 0) == (first.call, first.name, first.answer, first.seq, first.position)
+    assert ("c1", "look", 4) == (first.call, first.name, first.seq)
     assert isinstance(second, RunTool)
-    assert ("c2", 1) == (second.call, second.position)
+    assert "c2" == second.call
     assert WaitUntil(at=START + 10 * SECOND) == clock
     run.result("c2")
     assert (first, clock) == next_effects(run.state)
@@ -350,7 +350,7 @@ def test_a_fork_goes_on_where_the_prefix_stood() -> None:
     assert [] == run.fork(seed=9)
     (after,) = next_effects(run.state)
     assert isinstance(after, RunTool)
-    assert (before.call, before.answer, before.seq) == (after.call, after.answer, after.seq)
+    assert (before.call, before.key, before.seq) == (after.call, after.key, after.seq)
     setup = run.state.setup
     assert ("r2", 9, "m", TOOLS) == (setup.run, setup.seed, setup.model, setup.tools)
     assert [

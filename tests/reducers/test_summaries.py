@@ -6,9 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.effects import CallModel, Settle, WaitUntil, next_effects
-from refold.reducers.events import ClockRead, HistoryPruned, MessageInjected, ModelRequested, SummaryRequested
+from refold.reducers.events import (
+    ClockRead,
+    HistoryPruned,
+    MessageInjected,
+    ModelRequested,
+    RetryScheduled,
+    SummaryRequested,
+)
 from refold.reducers.folding import advance
-from refold.reducers.state import Backoff
+from refold.reducers.pending import asked_of
+from refold.reducers.state import Pending
 from refold.reducers.views import summary_view
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.reducers.window import refs
@@ -36,12 +44,8 @@ def test_the_summary_is_asked_for_before_the_request() -> None:
     assert ["state_changed", "summary_requested"] == scenario.kinds()
     (effect,) = next_effects(scenario.state)
     assert isinstance(effect, CallModel)
-    assert ("summary", asked(scenario) and scenario.state.seq, (), None) == (
-        effect.purpose,
-        effect.seq,
-        effect.tools,
-        effect.deadline,
-    )
+    assert (scenario.state.seq, None) == (effect.seq, effect.until)
+    assert asked(scenario) == asked_of(scenario.state, effect.seq).event
 
 
 def test_what_the_summarising_model_sees() -> None:
@@ -150,7 +154,7 @@ def test_max_output_and_deadline_are_in_the_request() -> None:
     scenario = summarising(policy={"limits": [{"type": "time", "value": 60}]}, max_output=77)
     call, wait = next_effects(scenario.state)
     assert isinstance(call, CallModel)
-    assert (77, START + 60 * SECOND) == (call.max_output, call.deadline)
+    assert (77, START + 60 * SECOND) == (asked_of(scenario.state, call.seq).event.max_output, call.until)
     assert WaitUntil(at=START + 60 * SECOND) == wait
 
 
@@ -219,7 +223,7 @@ def test_a_summary_that_is_begun_again_has_as_long_as_it_had() -> None:
     scenario.resume(downtime=100)
     call = next_effects(scenario.state)[0]
     assert isinstance(call, CallModel)
-    assert START + 160 * SECOND == call.deadline
+    assert START + 160 * SECOND == call.until
 
 
 def test_two_different_summaries_give_two_views() -> None:
@@ -278,9 +282,9 @@ def test_a_limit_that_passes_while_a_summary_is_under_way_after_a_back_off_ends_
     """The clock of a time limit is not lost on a run that waited before, and now sums up: it would ring for ever."""
     limit = {"type": "time", "value": 100, "check": "response"}
     scenario = summarising(policy={"limits": [limit]})
-    state = replace(
-        scenario.state, backoff=Backoff(until=scenario.at, since=scenario.at, attempt=1, passed=True)
-    )
+    waited = RetryScheduled(attempt=1, delay=1, until=scenario.at, failure=FailureClass.NETWORK)
+    backoff = Pending(seq=2, at=scenario.at, until=None, event=waited)
+    state = replace(scenario.state, backoff=backoff)
     at = START + 101 * SECOND
     after, _ = advance(state, ClockRead(at=at, due=at))
     assert after.stopping is not None

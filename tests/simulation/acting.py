@@ -271,7 +271,7 @@ class Person:
             run.send(self._chance.choice(("Go on.", "And now?")))
             return
         words: dict[str, Any] = {}
-        for call in state.approval.calls:
+        for call in state.approval.event.calls:
             word = self._chance.choice(self._words)
             words[call] = ("edit", json.dumps({"takes": 1})) if word == "edit" else word
         some = len(words) > 1 and self._chance.random() < 0.3

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from refold.reducers import composing
+from refold.reducers.batches import find
 from refold.reducers.children import bounded
 from refold.reducers.composing_approvals import approved
 from refold.reducers.doubts import may_be_said, underway, unseen
@@ -39,12 +40,14 @@ from refold.reducers.events import (
     ModelResponded,
     RunResumed,
     RunStarted,
+    SummaryRequested,
     SummaryReturned,
     ToolReturned,
 )
 from refold.reducers.folding import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
+from refold.reducers.pending import asked_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.order import RULES
 from refold.reducers.secrets import Redactor
@@ -159,14 +162,16 @@ class Life:
         keys = {_key(effect) for effect in effects}
         self._flying = {key: value for key, value in self._flying.items() if key in keys}
         backoff = self.state.backoff
-        if backoff is not None and not backoff.passed and ("wait", backoff.until) not in self._known:
+        if backoff is not None and backoff.until and ("wait", backoff.until) not in self._known:
             self._known.add(("wait", backoff.until))
             self._tell("wait", backoff.until)
         asked, approval = self.state.asked_at, self.state.approval
         if asked is not None and not self.state.ended and asked != self._asked:
             self._asked = asked
             self._patience = asked + self._lasts(self._chance("person", self._said, approval is None))
-            self._tell("ask", approval and (approval.calls, approval.approver), self.state.batch is None)
+            self._tell(
+                "ask", approval and (approval.event.calls, approval.event.approver), self.state.batch is None
+            )
 
     def _begin(self, effect: Effect) -> None:
         key = _key(effect)
@@ -184,7 +189,7 @@ class Life:
             self._tell(type(effect).__name__, *shown)
             chance = self._chance(type(effect).__name__, *shown)
             due += self._lasts(chance)
-        bounds = [getattr(effect, "deadline", None)]
+        bounds = [getattr(effect, "until", None)]
         if isinstance(effect, RunTool):
             bounds += [self.at + tool.timeout for tool in TOOLS if tool.name == effect.name and tool.timeout]
         bound = min((each for each in bounds if each is not None), default=None)
@@ -204,18 +209,21 @@ class Life:
         return random.Random(hashlib.sha256(said + bytes(self._times[said])).digest())
 
     def _shown(self, effect: CallModel) -> Any:
-        summary = effect.purpose == "summary"
-        messages = summary_view(self.state, self._contents) if summary else view(self.state, self._contents)
-        offered = [tool.name for tool in TOOLS if effect.tools is None or tool.name in effect.tools]
-        return messages, offered, effect.max_output, effect.model
+        asked = asked_of(self.state, effect.seq).event
+        if isinstance(asked, SummaryRequested):
+            return summary_view(self.state, self._contents), [], asked.max_output, ""
+        offered = [tool.name for tool in TOOLS if asked.tools is None or tool.name in asked.tools]
+        return view(self.state, self._contents), offered, asked.max_output, asked.model
 
     def _call(self, effect: RunTool | Reconcile) -> tuple[Any, ...]:
-        answer = self._contents[effect.answer]
+        call = find(self.state, "", effect.call)
+        assert self.state.batch is not None
+        answer = self._contents[self.state.batch.seq]
         assert isinstance(answer, ModelResponded)
         assert answer.content is not None
-        arguments = answer.content.arguments[effect.position]
-        if effect.edited:
-            edited = self._contents[effect.edited]
+        arguments = answer.content.arguments[call.position]
+        if call.edited:
+            edited = self._contents[call.edited]
             assert isinstance(edited, InputReceived)
             assert edited.content is not None
             arguments = edited.content.arguments[effect.call]
@@ -284,7 +292,7 @@ class Life:
             self._fail(effect.seq, FailureClass.TIMEOUT, chance)
         elif not self.temper.faultless and chance.random() < 0.2:
             self._fail(effect.seq, chance.choice(_FAILURES), chance)
-        elif effect.purpose == "summary":
+        elif self.state.summary is not None:
             text = chance.choice([text for text in _TEXTS if text.strip()])
             fact = SummaryReturned(
                 at=self.at, request=effect.seq, usage=_usage(chance), cost_nanousd=_cost(chance)
@@ -367,7 +375,7 @@ class Life:
 
     def _person(self) -> None:
         approval = self.state.approval
-        chance = self._chance("says", self._said, approval and approval.calls)
+        chance = self._chance("says", self._said, approval and approval.event.calls)
         if self.state.batch is not None and approval is None:
             self._resolve(next(call.id for call in underway(self.state) if call.in_doubt), chance, by="ann")
             return
@@ -375,7 +383,7 @@ class Life:
         if approval is None:
             self._feed(composing.received(self.state, fact, chance.choice(_TEXTS), SALT))
             return
-        said: Any = {call: chance.choice(_WORDS) for call in approval.calls}
+        said: Any = {call: chance.choice(_WORDS) for call in approval.event.calls}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
         self._feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
 

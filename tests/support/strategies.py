@@ -127,8 +127,8 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
 
 def _plain(info: Any) -> st.SearchStrategy[Any]:
     match info:
-        case msgspec.inspect.IntType(ge=least):
-            return st.integers(least or 0, 2**53)
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return st.integers(least or 0, most or 2**53)
         case msgspec.inspect.FloatType():
             return st.floats(0, 1e6)
         case msgspec.inspect.BoolType():
@@ -197,7 +197,7 @@ class Driver:
 
     def _carry_out(self, effect: Any, choice: int) -> None:
         match effect:
-            case CallModel(purpose="summary") if choice % 5 < 4:
+            case CallModel() if self.state.summary is not None and choice % 5 < 4:
                 self.feed(self._summary(effect.seq, choice))
             case CallModel() | Settle(call=None):
                 failed = isinstance(effect, Settle) or choice % 5 == 4
@@ -323,7 +323,7 @@ class Driver:
         asked = self.state.approval
         if asked is None:
             return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 7], self.salt)
-        answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.calls)}
+        answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.event.calls)}
         edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
         fact = InputReceived(at=self.at, by="ann")
         return approved(self.state, fact, answers, edited, MARKER, self.salt)

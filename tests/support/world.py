@@ -298,7 +298,7 @@ class World:
         if self.state.approval is None:
             self.feed(composing.received(self.state, fact, data.draw(_TEXT), SALT))
             return
-        asked = self.state.approval.calls
+        asked = self.state.approval.event.calls
         about = data.draw(st.lists(st.sampled_from(asked), unique=True, min_size=1))
         words = st.sampled_from([*["approve"] * 5, "reject", "edit", "escalate", "terminate"])
         said = {call: data.draw(words) for call in about}

@@ -137,12 +137,14 @@ def _meant(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequen
         raise NotWaiting(run, state.agent_state, "an answer about calls")
     if overdue(state):
         raise WrongUse(
-            f"run {run}: too late, an answer was due by {figures.clock(asked.deadline or 0)}; "
+            f"run {run}: too late, an answer was due by {figures.clock(asked.until or 0)}; "
             f"`refold resume {run}` goes on with what its policy says of that"
         )
     if bool(calls) == everything:
-        raise WrongUse(f"expected one CALL or more, or --all; {', '.join(asked.calls)} wait for approval")
-    return asked.calls if everything else calls
+        raise WrongUse(
+            f"expected one CALL or more, or --all; {', '.join(asked.event.calls)} wait for approval"
+        )
+    return asked.event.calls if everything else calls
 
 
 def _tell(screen: Screen, place: Place, state: RunState, question: Question | None) -> None:

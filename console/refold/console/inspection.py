@@ -12,7 +12,6 @@ from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.sent import RunningHead, SentHash
 from refold.engine.world import request_for, sent_of
-from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
 from refold.reducers.messages import Message
@@ -106,21 +105,19 @@ def graph_command(screen: Screen) -> int:
 
 async def _view(store: Store, run: str, upto: int | None) -> View:
     state = await _asked(store, run, upto)
-    effect = next((each for each in next_effects(state) if isinstance(each, CallModel)), None)
-    if effect is None and state.unasked:
-        effect = CallModel(seq=state.seq, step=state.spent.steps + 1, attempt=1)
-    if effect is None:
+    asked = _request(state)
+    if asked is None:
         raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
-    request = request_for(effect, state, await words_of(store, run, state))
+    request = request_for(asked, state, await words_of(store, run, state))
     imported = await _imported(store, run)
     answer = await _answer(store, run, state.seq)
-    whole = sent_of(effect, state, request, RunningHead())
+    whole = sent_of(asked, state, request, RunningHead())
     sent, unknown = _UNASKED if state.unasked else _compared(answer, whole)
     return View(
         run=run,
         seq=state.seq,
-        step=effect.step,
-        attempt=effect.attempt,
+        step=asked.step,
+        attempt=asked.attempt,
         model=state.setup.model,
         request=request,
         sent=sent,
@@ -131,6 +128,13 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
         estimated=state.window.tokens,
         counted=answer[1].usage.input or None if answer and answer[1].adapter == ADAPTER else None,
     )
+
+
+def _request(state: RunState) -> ModelRequested | None:
+    """What the model is asked after this event; of an imported run whose source shows no request, what it would be."""
+    if state.unasked:
+        return ModelRequested(step=state.spent.steps + 1, attempt=1, view="", messages=(), input_tokens=0)
+    return None if state.request is None else state.request.event
 
 
 async def _asked(store: Store, run: str, upto: int | None) -> RunState:
@@ -239,12 +243,17 @@ def _state_rows(state: RunState) -> list[tuple[str, str]]:
         )
     ]
     if request is not None:
-        rows.append(("asked", f"turn {request.step}, attempt {request.attempt}, at event {request.seq}"))
+        rows.append(
+            ("asked", f"turn {request.event.step}, attempt {request.event.attempt}, at event {request.seq}")
+        )
     for call in batch.calls if batch else ():
         rows.append(("call", f"{call.id} {call.name}: {call.error or ('done' if call.result else 'open')}"))
     if state.backoff is not None:
         rows.append(
-            ("waits", f"until {figures.clock(state.backoff.until)}, for attempt {state.backoff.attempt}")
+            (
+                "waits",
+                f"until {figures.clock(state.backoff.event.until)}, for attempt {state.backoff.event.attempt}",
+            )
         )
     if state.stopping is not None:
         rows.append(("stopping", f"{state.stopping.code}: {state.stopping.reason}"))

@@ -17,7 +17,7 @@ def standing_of(result: RunResult) -> dict[str, Any]:
 def waits_for(state: RunState) -> str:
     """For whom a run in this state waits that nobody drives: a person, and for what of them, or a worker."""
     if state.approval is not None:
-        return f"approval of {', '.join(state.approval.calls)}"
+        return f"approval of {', '.join(state.approval.event.calls)}"
     if calls := asked_about(state):
         return f"a person to say how {', '.join(calls)} ended"
     if state.agent_state is AgentState.WAITING_FOR_INPUT:
@@ -36,7 +36,7 @@ def next_words(state: RunState) -> list[str]:
     if state.ended:
         return [f"show {run}", f"audit {run}"]
     if state.approval is not None:
-        asked = " ".join(state.approval.calls)
+        asked = " ".join(state.approval.event.calls)
         return [f"approve {run} {asked}", f"reject {run} {asked}", f"approvals {run}"]
     if calls := asked_about(state):
         return [f"resolve {run} {call} ENDING" for call in calls]

@@ -82,19 +82,19 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     doubts, approval, batch = asked_about(state), state.approval, state.batch
     answer = contents.get(batch.seq) if batch else None
     said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
-    names = approval.calls if approval is not None else doubts
+    names = approval.event.calls if approval is not None else doubts
     return Question(
         run=state.setup.run,
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
-        until=approval.deadline if approval else None,
+        until=approval.until if approval else None,
         calls=tuple(
             AskedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
             for call in (batch.calls if batch else ())
             if call.id in names
         ),
         text=descriptions.short(result_of(state, dict(contents)).outcome.text, _TEXT),
-        approver=approval.approver if approval else "",
+        approver=approval.event.approver if approval else "",
     )
 
 

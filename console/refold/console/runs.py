@@ -120,7 +120,7 @@ def _refuse_message(state: RunState) -> None:
     run = state.setup.run
     if state.agent_state is not AgentState.WAITING_FOR_INPUT:
         raise NotWaiting(run, state.agent_state)
-    calls = state.approval.calls if state.approval is not None else asked_about(state)
+    calls = state.approval.event.calls if state.approval is not None else asked_about(state)
     if calls:
         asks = "whether they may run" if state.approval is not None else "how they ended"
         raise WrongUse(
@@ -175,7 +175,7 @@ def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
 def overdue(state: RunState) -> bool:
     """Whether a person was asked about calls and did not answer in time: going on applies what the policy says."""
     asked = state.approval
-    return asked is not None and asked.deadline is not None and time.time_ns() >= asked.deadline
+    return asked is not None and asked.until is not None and time.time_ns() >= asked.until
 
 
 def exit_code(state: AgentState, code: str) -> int:

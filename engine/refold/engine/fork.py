@@ -143,7 +143,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _refuse_message(state: RunState) -> None:
-    asked: Sequence[str] = state.approval.calls if state.approval else ()
+    asked: Sequence[str] = state.approval.event.calls if state.approval else ()
     if asked or state.batch is not None:
         raise WrongUse(
             f"run {state.setup.run} asks about calls at event {state.seq}, and no message answers that: fork it there "

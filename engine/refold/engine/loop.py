@@ -21,6 +21,7 @@ from refold.engine.reconciliation import doer
 from refold.engine.schedule import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
 from refold.engine.world import World
+from refold.reducers.batches import find
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
@@ -378,13 +379,16 @@ class Loop:
 
     def _arguments(self, effect: RunTool | Reconcile) -> str:
         """The model's arguments, or those that a person put in their place."""
-        match self.journal.contents.get(effect.edited or effect.answer):
+        batch, call = self.state.batch, find(self.state, "run_tool", effect.call)
+        assert batch is not None
+        seq = call.edited or batch.seq
+        match self.journal.contents.get(seq):
             case ModelResponded(content=Answer(arguments=arguments)):
-                return arguments[effect.position]
+                return arguments[call.position]
             case InputReceived(content=Input(arguments=edits)) if effect.call in edits:
                 return edits[effect.call]
             case _:
-                raise MissingContent(self.state.setup.run, effect.edited or effect.answer)
+                raise MissingContent(self.state.setup.run, seq)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:
         with scope:

@@ -26,7 +26,7 @@ from refold.engine.tools.replay import RecordedTools
 from refold.engine.updates import Recorded
 from refold.engine.world import Publish, World, request_for
 from refold.reducers import codec
-from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, next_effects
+from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, RefoldError
 from refold.reducers.events import (
     ClockRead,
@@ -156,8 +156,7 @@ class Recording:
             seen[seq] = event
             state = evolve(state, event, self.registry)
             if isinstance(event, ModelRequested):
-                effect = next(one for one in next_effects(state) if isinstance(one, CallModel))
-                asked = {seq: request_for(effect, state, seen)}
+                asked = {seq: request_for(event, state, seen)}
             elif isinstance(event, ModelResponded | ModelFailed) and event.request in asked:
                 yield asked[event.request], event
 

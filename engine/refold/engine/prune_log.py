@@ -35,7 +35,7 @@ def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
     """The line of event number `seq`, None if it has none. `state` is any after it and before the next fact."""
     if not isinstance(event, HistoryPruned | MessageTrimmed):
         return None
-    step = state.request.step if state.request is not None else state.spent.steps + 1
+    step = state.request.event.step if state.request is not None else state.spent.steps + 1
     behind = {"step": step, "seq": seq, "run": run, "pass": event.name}
     by = _pass(state.policy, event.name)
     if isinstance(event, MessageTrimmed):

@@ -130,7 +130,7 @@ def _words(contents: dict[int, Event], seqs: tuple[int, ...]) -> str:
 
 def _waits(state: RunState) -> str:
     if state.approval is not None:
-        return f"the run waits for approval of {', '.join(state.approval.calls)}"
+        return f"the run waits for approval of {', '.join(state.approval.event.calls)}"
     if doubted := unknown(state):
         return f"the run waits for a person to say how {', '.join(doubted)} ended"
     children = ", ".join(open_children(state))

@@ -231,7 +231,7 @@ class Run:
         if state.asked_at is None:
             raise NotWaiting(self.id, state.agent_state)
         if state.approval is not None:
-            calls = ", ".join(state.approval.calls)
+            calls = ", ".join(state.approval.event.calls)
             raise WrongUse(
                 f"run {self.id} asks whether calls {calls} may run: answer() says so, not a message"
             )

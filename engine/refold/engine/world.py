@@ -57,8 +57,11 @@ from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import (
     Event,
+    ModelRequested,
+    SummaryRequested,
 )
 from refold.reducers.messages import ToolSchema
+from refold.reducers.pending import asked_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import summary_view, view
@@ -103,7 +106,11 @@ class World:
         publish: Publish,
     ) -> Maker:
         """Ask the model. `scope` is cancelled by whoever wants the request settled."""
-        request = request_for(effect, state, journal.contents)
+        wanted = asked_of(state, effect.seq).event
+        request = request_for(wanted, state, journal.contents)
+        model = (
+            self.models.get(wanted.model, self.model) if isinstance(wanted, ModelRequested) else self.model
+        )
         stopwatch = self.clock.stopwatch(effect)
         arrived: list[Delta] = []
         redactor = self.redactor_of(state)
@@ -111,18 +118,18 @@ class World:
 
         def seen(delta: Delta) -> None:
             arrived.append(delta)
-            if effect.purpose != "summary":  # it is no answer: nobody waits to read it
+            if isinstance(wanted, ModelRequested):  # a summary is no answer: nobody waits to read it
                 shown.put(delta)
 
         with closing(shown), scope, anyio.CancelScope() as bound:
-            bound.deadline = self._bound(effect.deadline)
+            bound.deadline = self._bound(effect.until)
             try:
-                reply = await self._reply(self.models.get(effect.model, self.model), request, seen)
+                reply = await self._reply(model, request, seen)
             except ModelFailed as error:
                 return failed(effect, error, arrived, stopwatch, redactor)
             reply = redacted_reply(reply, redactor)
-            if effect.purpose != "summary":
-                return responded(effect, reply, sent_of(effect, state, request, journal.sent), stopwatch)
+            if isinstance(wanted, ModelRequested):
+                return responded(effect, reply, sent_of(wanted, state, request, journal.sent), stopwatch)
             if reply.text.strip():
                 return summed_up(effect, reply, stopwatch)
             empty = ModelFailed(FailureClass.OTHER, "the summary is empty")
@@ -156,7 +163,7 @@ class World:
         RUN.set(state.setup.run)
         LISTENER.set(listener(effect, stopwatch, partial(_said_late, tool, redactor), late))
         with scope, anyio.CancelScope() as bound:
-            bound.deadline = self._bound(effect.deadline, tool.timeout)
+            bound.deadline = self._bound(effect.until, tool.timeout)
             return await self._outcome(tool, effect, arguments or "{}", context, stopwatch, redactor)
         if not scope.cancelled_caught:
             return told(effect, ToolError.TIMEOUT, {}, stopwatch)
@@ -188,7 +195,7 @@ class World:
         else:
             context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
             with scope, anyio.CancelScope() as bound:
-                bound.deadline = self._bound(effect.deadline, tool.timeout)
+                bound.deadline = self._bound(effect.until, tool.timeout)
                 found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
         redactor = self.redactor_of(state)
         note = found.note if tool is None else _hidden(tool, found.note, redactor)
@@ -252,23 +259,26 @@ class World:
         return anyio.current_time() + min(left, default=float("inf"))
 
 
-def request_for(effect: CallModel, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
-    """The request of an effect: exactly what the log says that the model is to see."""
-    offered = [tool for tool in state.setup.tools if effect.tools is None or tool.name in effect.tools]
+def request_for(
+    wanted: ModelRequested | SummaryRequested, state: RunState, contents: Mapping[int, Event]
+) -> ModelRequest:
+    """What was decided to ask, as a request: exactly what the log says that the model is to see."""
+    summary = isinstance(wanted, SummaryRequested)
+    names = () if isinstance(wanted, SummaryRequested) else wanted.tools
+    offered = [tool for tool in state.setup.tools if names is None or tool.name in names]
     return ModelRequest(
-        messages=summary_view(state, contents) if effect.purpose == "summary" else view(state, contents),
+        messages=summary_view(state, contents) if summary else view(state, contents),
         tools=tuple(
             ToolSchema(name=tool.name, description=tool.description, schema=tool.schema) for tool in offered
         ),
         settings=state.setup.settings,
-        max_output=effect.max_output,
+        max_output=wanted.max_output,
     )
 
 
-def sent_of(effect: CallModel, state: RunState, request: ModelRequest, running: RunningHead) -> SentHash:
-    """What the digest of an effect's request is made of."""
-    own = len(state.request.texts) if state.request else 0
-    return sent_hash(request, effect.model or state.setup.model, own, running)
+def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest, running: RunningHead) -> SentHash:
+    """What the digest of a request is made of."""
+    return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only), running)
 
 
 def _hidden(tool: Tool, text: object, redactor: Redactor) -> str | None:

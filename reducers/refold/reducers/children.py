@@ -40,7 +40,7 @@ def bounded(policy: Policy, parent: RunState) -> Policy:
     all that is left each: what they spend counts in the parent when they end.
     """
     limits: list[Limit] = []
-    instant = parent.batch.deadline if parent.batch else None
+    instant = parent.batch.until if parent.batch else None
     if instant is not None:
         limits.append(TimeLimit(name="parent:time", value=max(0, instant - parent.at) / NANO))
     tokens, cost = _left(TokenLimit, parent), _left(CostLimit, parent)

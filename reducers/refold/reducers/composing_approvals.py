@@ -31,7 +31,7 @@ def approved(
     The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is asked
     about, and for new arguments that are no JSON object, or belong to a call that is not edited.
     """
-    asked = state.approval.calls if state.approval else ()
+    asked = state.approval.event.calls if state.approval else ()
     _refuse_unasked(asked, answers)
     edited = {call for call, answer in answers.items() if answer == "edit"}
     for call in sorted(edited ^ set(arguments)):

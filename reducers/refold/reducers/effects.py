@@ -9,42 +9,28 @@ import hashlib
 import msgspec
 
 from refold.reducers.doubts import course, repeatable, underway
-from refold.reducers.state import Batch, CallState, RunState, Summarising
+from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.usage import next_deadline
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
-    """Ask the model, as decided at event `seq`. `deadline` is an instant, nanoseconds since the epoch.
-
-    `purpose`: `step`, `grace`, or `summary`, of messages that are to leave the window. `model` is asked instead of
-    the run's, "" if it is that one; `tools` are the names offered, None for all.
-    """
+    """Ask the model what was decided at event `seq`, until the instant `until`: see `pending.asked_of`."""
 
     seq: int
-    step: int
-    attempt: int
-    deadline: int | None = None
-    tools: tuple[str, ...] | None = None
-    max_output: int | None = None
-    model: str = ""
-    purpose: str = "step"
+    until: int | None = None
 
 
 class _OfCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What an effect of a call needs, dispatched at event `seq`: its arguments are in the answer at event `answer`, at `position`.
+    """What an effect of a call needs, dispatched at event `seq`; what else is known of it, the open batch has.
 
-    If a person put others in their place, they are in the content of event `edited`. `key` is the idempotency key: the
-    same whenever this call is run again.
+    `key` is the idempotency key: the same whenever this call is run again. `until` is the instant at which its time is over.
     """
 
     seq: int
     call: str
     name: str
-    answer: int
-    position: int
     key: str
-    edited: int = 0
-    deadline: int | None = None
+    until: int | None = None
 
 
 class RunTool(_OfCall, frozen=True, kw_only=True, tag="run_tool"):
@@ -84,16 +70,14 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     if state.stopping is not None:
         return _settling(state)
     effects: list[Effect] = []
-    if state.request is not None:
-        effects.append(_ask(state))
-    if state.summary is not None:
-        effects.append(_sum_up(state, state.summary))
+    for asks in (state.request, state.summary):
+        if asks is not None:
+            effects.append(CallModel(seq=asks.seq, until=asks.until))
     if state.batch is not None:
         effects += _run(state, state.batch)
-    if state.approval is not None and state.approval.deadline is not None:
-        effects.append(WaitUntil(at=state.approval.deadline))
-    if state.backoff is not None and not state.backoff.passed:
-        effects.append(WaitUntil(at=state.backoff.until))
+    for waiting in (state.approval, state.backoff):
+        if waiting is not None and waiting.until is not None:
+            effects.append(WaitUntil(at=waiting.until))
     instant = next_deadline(state)
     if instant is not None:
         effects.append(WaitUntil(at=instant))
@@ -120,33 +104,6 @@ def idempotency_key(run: str, call: str) -> str:
     return hashlib.sha256(f"{run}|{call}".encode()).hexdigest()[:32]
 
 
-def _ask(state: RunState) -> CallModel:
-    request = state.request
-    assert request is not None
-    return CallModel(
-        seq=request.seq,
-        step=request.step,
-        attempt=request.attempt,
-        deadline=request.deadline,
-        tools=request.tools,
-        max_output=request.max_output,
-        model=request.model,
-        purpose=request.purpose,
-    )
-
-
-def _sum_up(state: RunState, summary: Summarising) -> CallModel:
-    return CallModel(
-        seq=summary.seq,
-        step=state.spent.steps,
-        attempt=1,
-        deadline=summary.deadline,
-        tools=(),
-        max_output=summary.max_output,
-        purpose="summary",
-    )
-
-
 def _run(state: RunState, batch: Batch) -> list[Effect]:
     if state.asked_at is not None:
         return []  # what was found out about one call waits until all is, and the run goes on
@@ -161,16 +118,8 @@ def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect | None:
     if way == "tell":
         return Settle(seq=call.dispatched, call=call.id)
     kind = RunTool if way == "run" else Reconcile
-    return kind(
-        seq=call.dispatched,
-        call=call.id,
-        name=call.name,
-        answer=batch.seq,
-        position=call.position,
-        key=idempotency_key(call.begun_in or state.setup.run, call.id),
-        edited=call.edited,
-        deadline=batch.deadline,
-    )
+    key = idempotency_key(call.begun_in or state.setup.run, call.id)
+    return kind(seq=call.dispatched, call=call.id, name=call.name, key=key, until=batch.until)
 
 
 def _settling(state: RunState) -> tuple[Effect, ...]:

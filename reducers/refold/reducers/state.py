@@ -3,16 +3,27 @@
 Numbers are integers: nanoseconds, nano-dollars, tokens.
 """
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from refold.reducers.events import Manifest, Parent, RequestText
+from refold.reducers.events import (
+    ApprovalRequested,
+    Decision,
+    Fact,
+    Manifest,
+    ModelFailed,
+    ModelRequested,
+    Parent,
+    RetryScheduled,
+    SummaryRequested,
+    SummaryReturned,
+)
 from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
 
 
@@ -75,44 +86,28 @@ class Mark(_Value, frozen=True, kw_only=True):
     first_response: int | None = None
 
 
-class Request(_Value, frozen=True, kw_only=True):
-    """A model request that has no answer yet, made at event `seq`. `deadline` is an instant."""
+DecisionT = TypeVar("DecisionT", bound=Decision)
+FactT = TypeVar("FactT", bound=Fact)
+
+
+class Pending(_Value, Generic[DecisionT], frozen=True, kw_only=True):
+    """A decision that waits for its fact: event `seq`, decided at the instant `at`; `event` is without its content.
+
+    `until` is the instant at which its time is over, None where there is none, or it is over: it is moved by the time
+    that no engine had the run.
+    """
 
     seq: int
-    step: int
-    attempt: int
-    deadline: int | None = None
-    purpose: str = "step"
-    tools: tuple[str, ...] | None = None
-    max_output: int | None = None
-    model: str = ""
-    texts: tuple[RequestText, ...] = ()
+    at: int
+    until: int | None
+    event: DecisionT
 
 
-class Summarising(_Value, frozen=True, kw_only=True):
-    """A summary that was asked for at event `seq`, by the pass `name`, of these messages."""
+class Remembered(_Value, Generic[FactT], frozen=True, kw_only=True):
+    """A fact that a later decision goes by: event `seq`, without its content."""
 
     seq: int
-    name: str
-    messages: tuple[tuple[int, int], ...]
-    after: int
-    role: Role
-    deadline: int | None = None
-    max_output: int | None = None
-    returned: int = 0
-    failed: FailureClass | None = None
-    digest: str = ""
-    tokens: int = 0
-    chars: int = 0
-
-
-class Approval(_Value, frozen=True, kw_only=True):
-    """A question to a person about these calls, asked at event `seq`, until the instant `deadline`."""
-
-    seq: int
-    calls: tuple[str, ...]
-    approver: str
-    deadline: int | None = None
+    event: FactT
 
 
 class CallState(_Value, frozen=True, kw_only=True):
@@ -143,22 +138,12 @@ class CallState(_Value, frozen=True, kw_only=True):
 
 
 class Batch(_Value, frozen=True, kw_only=True):
-    """The calls of the answer at event `seq`, in call order, until each has its result."""
+    """The calls of the answer at event `seq`, in call order, until each has its result. `until` as in `Pending`."""
 
     seq: int
     calls: tuple[CallState, ...]
     open: int
-    deadline: int | None = None
-
-
-class Backoff(_Value, frozen=True, kw_only=True):
-    """A wait before the next attempt, until the instant `until`. `fresh`: a new step follows, not another attempt."""
-
-    until: int
-    since: int
-    attempt: int
-    passed: bool = False
-    fresh: bool = False
+    until: int | None = None
 
 
 class Joining(_Value, frozen=True, kw_only=True):
@@ -229,7 +214,7 @@ class LastFailure(_Value, frozen=True, kw_only=True):
     partial_tokens: int = 0
     partial_calls: int = 0
     digest: str = ""
-    request: Request | None = None
+    request: Pending[ModelRequested] | None = None
 
 
 class Outcome(_Value, frozen=True, kw_only=True):
@@ -267,7 +252,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers that the
     next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
     request that follows is not made yet, `eased` that its window was cut since; `pruned_by`: the pass whose summary came back since the last request.
-    `deferred`: a limit that ends the run once the batch is done. `unattended`: who wrote last began nothing of it.
+    `summed_up`: what came of the summary that was asked for. `deferred`: a limit that ends the run once the batch is done. `unattended`: who wrote last began nothing of it.
     `unasked`: the source of an imported run ends here, with a request that it does not show.
     """
 
@@ -292,12 +277,13 @@ class RunState(_Value, frozen=True, kw_only=True):
     eased: bool = False
     pruned_by: str = ""
     deferred: LimitHit | None = None
-    summary: Summarising | None = None
-    approval: Approval | None = None
+    summary: Pending[SummaryRequested] | None = None
+    summed_up: Remembered[SummaryReturned | ModelFailed] | None = None
+    approval: Pending[ApprovalRequested] | None = None
     observed: Observed | None = None
-    request: Request | None = None
+    request: Pending[ModelRequested] | None = None
     batch: Batch | None = None
-    backoff: Backoff | None = None
+    backoff: Pending[RetryScheduled] | None = None
     asked_at: int | None = None
     stopping: Stopping | None = None
     answer: LastAnswer | None = None

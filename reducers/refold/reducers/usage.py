@@ -81,8 +81,8 @@ def promised(state: RunState) -> int:
     if state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
     asked = state.request or (state.failure.request if state.failure else None)
-    until = asked.deadline if asked else state.batch.deadline if state.batch else None
-    return until or 0
+    waiting = asked or state.batch
+    return (waiting.until if waiting else None) or 0
 
 
 def next_deadline(state: RunState) -> int | None:

@@ -93,7 +93,7 @@ def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
         if message.call is not None and message.name is None:
             message = replace(message, name=names.get(message.call))
         messages.append(message)
-    texts = state.request.texts if state.request else ()
+    texts = state.request.event.request_only if state.request else ()
     return (
         *messages,
         *(Message(role=text.role, text=_worded(state, text.text, text.values)) for text in texts),
@@ -110,7 +110,7 @@ def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Messag
     covered = [
         ref
         for ref in refs(state.window)
-        if any(first <= ref.number <= last for first, last in pending.messages)
+        if any(first <= ref.number <= last for first, last in pending.event.messages)
     ]
     said = [_transcribed(message_of(state, ref, contents)) for ref in covered]
     return (

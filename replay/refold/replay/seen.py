@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.events import Event
 from refold.reducers.limits import TokenLimit, threshold
 from refold.reducers.messages import Message
@@ -85,9 +84,9 @@ class Views:
 
         `contents` has the events that said something, by their number, with their content where it is still there.
         """
-        request = next((each for each in next_effects(state) if isinstance(each, CallModel)), None)
-        if request is None or state.request is None:
+        if state.request is None or state.ended or state.stopping is not None:
             return None
+        request = state.request.event
         common, old, new = self._parted(state.window.chunks)
         self._meet(new)
         splices = spliced(
@@ -96,16 +95,15 @@ class Views:
             [self._place(state, ref, contents) for ref in new],
         )
         self._chunks = state.window.chunks
-        offered = state.request.tools
         return Call(
             seq=state.seq,
             step=request.step,
             attempt=request.attempt,
-            purpose=state.request.purpose,
-            model=state.request.model or state.setup.model,
+            purpose=request.purpose,
+            model=request.model or state.setup.model,
             context=state.setup.context,
             allowed=allowed(state),
-            tools=tuple(tool.name for tool in state.setup.tools) if offered is None else offered,
+            tools=tuple(tool.name for tool in state.setup.tools) if request.tools is None else request.tools,
             splices=tuple(splices),
             once=tuple(self._once(state)),
         )
@@ -163,7 +161,7 @@ class Views:
         return message
 
     def _once(self, state: RunState) -> Iterator[int]:
-        for text in state.request.texts if state.request else ():
+        for text in state.request.event.request_only if state.request else ():
             said = render(text_of(state.policy, text.text), text.values)
             message = Message(role=text.role, text=said)
             self.shown.append(

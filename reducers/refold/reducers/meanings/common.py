@@ -1,5 +1,7 @@
 """What the meanings of facts and of decisions share."""
 
+from typing import Any, TypeVar
+
 from msgspec.structs import replace
 
 from refold.reducers.doubts import unknown
@@ -7,9 +9,11 @@ from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import Manifest
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
-from refold.reducers.state import RunState
+from refold.reducers.state import Batch, Pending, RunState
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, append
+
+Waiting = TypeVar("Waiting", bound=Pending[Any] | Batch)
 
 
 def where(state: RunState) -> str:
@@ -66,14 +70,16 @@ def found_out(state: RunState) -> RunState:
 
 def postponed(state: RunState, downtime: int) -> RunState:
     """What is begun again has as long as it had before. Whether the run has is the time limit's affair."""
-    request, batch, summary = state.request, state.batch, state.summary
-    if summary is not None and summary.deadline is not None:
-        return replace(state, summary=replace(summary, deadline=summary.deadline + downtime))
-    if request is not None and request.deadline is not None:
-        return replace(state, request=replace(request, deadline=request.deadline + downtime))
-    if batch is not None and batch.deadline is not None:
-        return replace(state, batch=replace(batch, deadline=batch.deadline + downtime))
-    return state
+    if state.summary is not None:
+        return replace(state, summary=later(state.summary, downtime))
+    if state.request is not None:
+        return replace(state, request=later(state.request, downtime))
+    return state if state.batch is None else replace(state, batch=later(state.batch, downtime))
+
+
+def later(waiting: Waiting, by: int) -> Waiting:
+    """What waits, with so much more time; where there is no end to it, as it is."""
+    return waiting if waiting.until is None else replace(waiting, until=waiting.until + by)
 
 
 def weight(estimator: str, tools: tuple[Manifest, ...]) -> int:

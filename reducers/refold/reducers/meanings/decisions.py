@@ -22,16 +22,8 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import AgentState, Trigger, target
 from refold.reducers.meanings.common import said, tallied, where
-from refold.reducers.state import (
-    Approval,
-    Backoff,
-    Mark,
-    Outcome,
-    Request,
-    RunState,
-    Stopping,
-    Summarising,
-)
+from refold.reducers.pending import is_fresh, pending, summary_done, summary_of
+from refold.reducers.state import Mark, Outcome, RunState, Stopping
 from refold.reducers.vocabulary import Role, Verdict
 from refold.reducers.window import MessageRef, Shown, append, insert, only, refs, resized
 
@@ -42,23 +34,12 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
         raise UnexpectedEvent("model_requested", "a request, a summary or a batch of calls is still open")
     if event.step not in (state.spent.steps, state.spent.steps + 1):
         raise UnexpectedEvent("model_requested", f"step {event.step} after step {state.spent.steps}")
-    request = Request(
-        seq=state.seq,
-        step=event.step,
-        attempt=event.attempt,
-        deadline=event.deadline,
-        purpose=event.purpose,
-        tools=event.tools,
-        max_output=event.max_output,
-        model=event.model,
-        texts=event.request_only,
-    )
-    fresh = state.backoff is None or state.backoff.fresh
+    fresh = state.backoff is None or is_fresh(state.backoff)
     state = tallied(state, *(f"pressure:{text.tier}" for text in event.request_only if text.tier))
     spent = replace(state.spent, steps=event.step, requests=state.spent.requests + 1)
     state = replace(
         state,
-        request=request,
+        request=pending(state, event, event.deadline),
         backoff=None,
         failure=None,
         spent=spent,
@@ -79,7 +60,7 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
         replace(call, dispatched=state.seq) if call.position in started else call
         for call in state.batch.calls
     )
-    batch = replace(state.batch, calls=calls, deadline=event.deadline)
+    batch = replace(state.batch, calls=calls, until=event.deadline)
     answer = replace(state.answer, ran=True) if state.answer else None
     return replace(state, batch=batch, answer=answer, parts=())
 
@@ -97,8 +78,7 @@ def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:
     for call in event.calls:
         if find(state, "approval_requested", call).dispatched:
             raise UnexpectedEvent("approval_requested", f"call {call} was started already")
-    approval = Approval(seq=state.seq, calls=event.calls, approver=event.approver, deadline=event.deadline)
-    return replace(state, approval=approval)
+    return replace(state, approval=pending(state, event, event.deadline))
 
 
 def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
@@ -107,16 +87,7 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
         raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
     if not _spelt_out("summary_requested", event.messages, state.messages):
         raise UnexpectedEvent("summary_requested", "it names no message")
-    pending = Summarising(
-        seq=state.seq,
-        name=event.name,
-        messages=event.messages,
-        after=event.after,
-        role=event.role,
-        deadline=event.deadline,
-        max_output=event.max_output,
-    )
-    return replace(state, summary=pending)
+    return replace(state, summary=pending(state, event, event.deadline))
 
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
@@ -168,7 +139,7 @@ def _stitched(state: RunState) -> tuple[int, ...]:
 
 
 def _placed(state: RunState, event: MessageInjected) -> RunState:
-    number, pending, words = state.messages + 1, state.summary, event.digest
+    number, summary, words = state.messages + 1, summary_of(state), event.digest
     _spelt_out("message_injected", event.sources, state.messages)
     # In the order of the window, as they are said. A digest of a digest quotes what that one did, which is gone.
     known = {old.number: old for ref in refs(state.window) for old in (*ref.sources, ref)}
@@ -176,12 +147,12 @@ def _placed(state: RunState, event: MessageInjected) -> RunState:
     sources = tuple(known[number] for number in numbers if number in known)
     if any(source.sources for source in sources) or (sources and (event.source or not _digest_of(event))):
         raise UnexpectedEvent("message_injected", "it is no digest of messages, and says that it is")
-    if event.source and (pending is None or pending.returned != event.source):
+    if event.source and (summary is None or summary.seq != event.source):
         raise UnexpectedEvent(
             "message_injected", f"event {event.source} is no summary that waits for its place"
         )
-    if pending is not None and pending.returned == event.source:
-        state, words = replace(state, summary=None, pruned_by=pending.name), pending.digest
+    if summary is not None and summary.seq == event.source:
+        state, words = summary_done(state), summary.event.digest
     elif sources:
         words = sha256("".join(source.digest for source in sources).encode()).hexdigest()
     ref = MessageRef(
@@ -233,17 +204,17 @@ def _warned(state: RunState, event: GuardTripped) -> RunState:
     if event.guard == "overflow":
         return replace(state, overflowed=True, eased=False)
     if event.code == "summary_failed" and event.guard.startswith("history:") and state.summary is not None:
-        return replace(state, summary=None, pruned_by=state.summary.name)
+        return summary_done(state)
     return state
 
 
 def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
-    backoff = Backoff(until=event.until, since=state.at, attempt=event.attempt, fresh=event.cause == "stream")
     state = tallied(state, event.cause)
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
     failed = state.failure
     kept = event.keeps and failed is not None
+    backoff = pending(state, event, event.until)
     state = replace(state, backoff=backoff, spent=spent, model=event.model)
     if not kept or failed is None:
         return state

@@ -16,6 +16,7 @@ from refold.reducers.events import (
     DoubtResolved,
     InputReceived,
     ModelFailed,
+    ModelRequested,
     ModelResponded,
     PolicyAmended,
     RunResumed,
@@ -35,11 +36,13 @@ from refold.reducers.meanings.common import (
     worded,
 )
 from refold.reducers.messages import Usage
+from refold.reducers.pending import bare
 from refold.reducers.state import (
     LastAnswer,
     LastFailure,
     Mark,
-    Request,
+    Pending,
+    Remembered,
     RunState,
     Setup,
     Spent,
@@ -100,7 +103,7 @@ def started_setup(event: RunStarted) -> Setup:
 
 def model_responded(state: RunState, event: ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
-    request = _open_request(state, "model_responded", event.request)
+    request = _open_request(state, "model_responded", event.request).event
     number = state.messages + 1
     calls = len(event.calls)
     spent = _charged(state.spent, event.usage, event.cost_nanousd, calls)
@@ -108,7 +111,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     grace = request.purpose == "grace"
     # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
     empty = not calls and (event.blank or (grace and event.hollow))
-    silent, told = empty and event.usage == _NOTHING, any(text.tier for text in request.texts)
+    silent, told = empty and event.usage == _NOTHING, any(text.tier for text in request.request_only)
     before = state.answer
     answer = LastAnswer(
         seq=state.seq,
@@ -155,13 +158,13 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
     if event.usage != _NOTHING or event.cost_nanousd is not None:
         state = replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
     if state.summary is not None and state.summary.seq == event.request:
-        return replace(state, summary=replace(state.summary, failed=event.failure))
+        return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)))
     request = _open_request(state, "model_failed", event.request)
-    state = tallied(state, f"failed:{event.failure}", f"failed:{event.failure}:{request.model}")
+    state = tallied(state, f"failed:{event.failure}", f"failed:{event.failure}:{request.event.model}")
     failure = LastFailure(
         seq=state.seq,
-        step=request.step,
-        attempt=request.attempt,
+        step=request.event.step,
+        attempt=request.event.attempt,
         failure=event.failure,
         retry_after=event.retry_after,
         single=event.single,
@@ -208,9 +211,9 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
         asked = "whether calls may run" if state.approval else "a message"
         raise UnexpectedEvent("input_received", f"what was asked for is {asked}")
     pending = state.approval
-    asked_about = pending.calls if pending else ()
+    asked_about = pending.event.calls if pending else ()
     # What comes after its time counts as nothing said, here and for the chain.
-    late = pending is not None and pending.deadline is not None and state.at >= pending.deadline
+    late = pending is not None and pending.until is not None and state.at >= pending.until
     state = no_longer_asked(state)
     for answer in event.approvals:
         if answer.call not in asked_about:
@@ -231,11 +234,10 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
 def summary_returned(state: RunState, event: SummaryReturned) -> RunState:
     """A summary came back. It is no message yet: the pass that asked for it puts it in its place."""
     pending = state.summary
-    if pending is None or pending.seq != event.request or pending.returned:
+    if pending is None or pending.seq != event.request or state.summed_up is not None:
         raise UnexpectedEvent("summary_returned", f"no summary was asked for at event {event.request}")
-    came = replace(pending, returned=state.seq, tokens=event.tokens, chars=event.chars, digest=event.digest)
     spent = _charged(state.spent, event.usage, event.cost_nanousd)
-    return replace(state, summary=came, spent=spent)
+    return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)), spent=spent)
 
 
 def child_ended(state: RunState, event: ChildEnded) -> RunState:
@@ -258,15 +260,13 @@ def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
     """Time passed: a wait that is over is known to be, for a back-off or for a person."""
     asked = state.approval
     waits = state.asked_at is not None  # a forged log may ask and not wait
-    if waits and asked is not None and asked.deadline is not None and state.at >= asked.deadline:
+    if waits and asked is not None and asked.until is not None and state.at >= asked.until:
         return no_longer_asked(state)
     backoff = state.backoff
-    if backoff is None or backoff.passed or state.at < backoff.until:
+    if backoff is None or backoff.until is None or state.at < backoff.until:
         return state
-    waited = state.spent.retry_wait + state.at - backoff.since
-    return replace(
-        state, backoff=replace(backoff, passed=True), spent=replace(state.spent, retry_wait=waited)
-    )
+    waited = state.spent.retry_wait + state.at - backoff.at
+    return replace(state, backoff=replace(backoff, until=None), spent=replace(state.spent, retry_wait=waited))
 
 
 def run_resumed(state: RunState, event: RunResumed) -> RunState:
@@ -310,7 +310,7 @@ def _succeeded(state: RunState) -> RunState:
     return replace(state, **first)
 
 
-def _open_request(state: RunState, kind: str, seq: int) -> Request:
+def _open_request(state: RunState, kind: str, seq: int) -> Pending[ModelRequested]:
     if state.request is None or state.request.seq != seq:
         raise UnexpectedEvent(kind, f"no request made at event {seq} is open")
     return state.request

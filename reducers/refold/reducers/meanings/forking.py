@@ -7,7 +7,7 @@ from refold.reducers.checkpoint import offer_digest
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, no_longer_asked, postponed, said, weight, worded
+from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said, weight, worded
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -58,9 +58,8 @@ def _later(state: RunState, downtime: int) -> RunState:
     """The state, so much later: what is still asked for or under way has as long as it had when the parent went on."""
     if not downtime:
         return state
-    approval = state.approval
-    if approval is not None and approval.deadline is not None:
-        state = replace(state, approval=replace(approval, deadline=approval.deadline + downtime))
+    if state.approval is not None:
+        state = replace(state, approval=later(state.approval, downtime))
     if state.asked_at is not None:
         state = replace(state, asked_at=state.asked_at + downtime)
     state = postponed(state, downtime)
@@ -82,7 +81,7 @@ def _withdrawn(state: RunState) -> RunState:
     """What the parent was about to ask the model was never asked here; nor was the step taken that it began."""
     request = state.request
     if request is not None:
-        steps = state.spent.steps - (request.purpose == "step")
+        steps = state.spent.steps - (request.event.purpose == "step")
         spent = replace(state.spent, steps=steps, requests=state.spent.requests - 1)
         state = replace(state, request=None, spent=spent)
-    return state if state.summary is None else replace(state, summary=None, pruned_by="")
+    return state if state.summary is None else replace(state, summary=None, summed_up=None, pruned_by="")

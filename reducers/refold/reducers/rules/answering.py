@@ -35,7 +35,7 @@ def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
     if state.policy.batch == "in_order":
         calls = calls[:1]
     begun = any(call.dispatched for call in batch.calls)
-    return ToolsDispatched(calls=calls, deadline=call_deadline(state, batch.deadline if begun else None))
+    return ToolsDispatched(calls=calls, deadline=call_deadline(state, batch.until if begun else None))
 
 
 def provider_refusal(state: RunState, fact: Fact) -> Flow | None:

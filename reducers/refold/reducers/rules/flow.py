@@ -6,6 +6,7 @@ import msgspec
 
 from refold.reducers.doubts import underway
 from refold.reducers.events import Decision, Fact
+from refold.reducers.pending import waits
 from refold.reducers.state import RunState
 
 Flow = Generator[Decision, RunState, RunState]
@@ -46,14 +47,13 @@ def settled(state: RunState) -> bool:
     """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
     if state.ended or state.asked_at is not None:
         return True
-    return busy(state) or (state.backoff is not None and not state.backoff.passed)
+    return busy(state) or waits(state)
 
 
 def busy(state: RunState) -> bool:
     """Whether something is under way that must report: a request, a summary, a call."""
-    summary = state.summary
-    waits = summary is not None and not summary.returned and summary.failed is None
-    return state.request is not None or waits or in_flight(state)
+    summing_up = state.summary is not None and state.summed_up is None
+    return state.request is not None or summing_up or in_flight(state)
 
 
 def in_flight(state: RunState) -> bool:

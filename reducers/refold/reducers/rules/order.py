@@ -32,6 +32,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.guards.protocol import Place
 from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.pending import is_fresh, waits
 from refold.reducers.rules.answering import (
     dispatch,
     dispatch_next,
@@ -261,9 +262,9 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
 def _after_a_wait(state: RunState) -> Phase:
     if state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is None:
         return Phase.APPROVAL
-    if state.backoff is None or not state.backoff.passed or state.summary:
+    if state.backoff is None or waits(state) or state.summary:
         return Phase.ASIDE
-    return Phase.REQUEST if state.backoff.fresh else Phase.AGAIN
+    return Phase.REQUEST if is_fresh(state.backoff) else Phase.AGAIN
 
 
 def _next(phase: Phase, state: RunState) -> Phase | None:

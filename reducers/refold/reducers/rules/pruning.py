@@ -12,6 +12,7 @@ from refold.reducers.events import (
     MessageInjected,
     MessageTrimmed,
     SummaryRequested,
+    SummaryReturned,
 )
 from refold.reducers.history import Marker, Pass, Plan, Scene, Shortening, cutting, planned
 from refold.reducers.history.observed import Observed
@@ -19,11 +20,12 @@ from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
+from refold.reducers.pending import failed_summary, summary_of
 from refold.reducers.policy import text_of
 from refold.reducers.rules.ending import injected, move, warned
 from refold.reducers.rules.flow import Flow, one, settled
 from refold.reducers.rules.requesting import model_next
-from refold.reducers.state import RunState, Summarising
+from refold.reducers.state import Remembered, RunState
 from refold.reducers.texts import render
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Role
@@ -218,39 +220,41 @@ def _weight(state: RunState, role: Role, chars: int, reasoning: int) -> int:
 
 def summarised(state: RunState, fact: Fact) -> Flow | None:
     """When a summary came back, or failed to: it takes the place of what it sums up, or nothing does."""
-    pending = state.summary
-    if pending is None:
+    asked, came = state.summary, summary_of(state)
+    if asked is None:
         return None
-    return _failed(state, pending) if pending.failed is not None else _replaced(state, pending)
+    return _failed(state, asked.event) if came is None else _replaced(state, asked.event, came)
 
 
-def _replaced(state: RunState, pending: Summarising) -> Flow:
+def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[SummaryReturned]) -> Flow:
     covered = {
         ref.number: ref
         for ref in refs(state.window)
-        if any(first <= ref.number <= last for first, last in pending.messages)
+        if any(first <= ref.number <= last for first, last in asked.messages)
     }
     before = state.window
     state = yield MessageInjected(
-        role=pending.role,
+        role=asked.role,
         text="summary",
         cause="summary",
-        after=pending.after,
+        after=asked.after,
         covers=sum(ref.covers or 1 for ref in covered.values()),
         covered_tokens=sum(ref.covered_tokens or ref.tokens for ref in covered.values()),
-        source=pending.returned,
-        chars=pending.chars,
-        tokens=pending.tokens,
+        source=came.seq,
+        chars=came.event.chars,
+        tokens=came.event.tokens,
     )
     kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
-    return (yield _pruned(pending.name, "summary", before, only(state.window, kept), over=False))
+    return (yield _pruned(asked.name, "summary", before, only(state.window, kept), over=False))
 
 
-def _failed(state: RunState, pending: Summarising) -> Flow:
-    failure = pending.failed
+def _failed(state: RunState, asked: SummaryRequested) -> Flow | None:
+    failed = failed_summary(state)
+    if failed is None:
+        return None
     named = {step.name: step for step in (*state.policy.history, *_forced(state))}
-    asked = named.get(pending.name)
-    if isinstance(asked, Summarise) and asked.on_failure == "fail":
-        reason = f"the summary for the pass {pending.name!r} failed ({failure})"
-        return one(move(state, Trigger.FAIL, f"provider:{failure}", reason))
-    return one(warned(f"history:{pending.name}", "summary_failed", {"failure": str(failure)}))
+    step = named.get(asked.name)
+    if isinstance(step, Summarise) and step.on_failure == "fail":
+        reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
+        return one(move(state, Trigger.FAIL, f"provider:{failed.failure}", reason))
+    return one(warned(f"history:{asked.name}", "summary_failed", {"failure": str(failed.failure)}))

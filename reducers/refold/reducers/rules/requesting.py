@@ -11,7 +11,7 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.rules.ending import reminder
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.reminding import offered, reminders
-from refold.reducers.state import Request, RunState
+from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
 
 
@@ -25,18 +25,18 @@ def request(state: RunState, fact: Fact) -> Flow:
 def request_again(state: RunState, fact: Fact) -> Flow:
     """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts."""
     assert state.backoff is not None
-    failed = state.failure
-    before = failed.request if failed and failed.request else Request(seq=0, step=0, attempt=0)
+    before = state.failure.request if state.failure else None
+    asked = before.event if before else None
     return one(
         _requested(
             state,
             state.spent.steps,
-            state.backoff.attempt,
-            before.texts,
-            tools=before.tools,
+            state.backoff.event.attempt,
+            asked.request_only if asked else (),
+            tools=asked.tools if asked else None,
             model=state.model,
-            purpose=before.purpose,
-            promised=before.deadline,
+            purpose=asked.purpose if asked else "step",
+            promised=before.until if before else None,
         )
     )
 

@@ -138,7 +138,9 @@ class Spans:
 
     def _prompt(self, step: Step) -> Attributes:
         setup = step.state.setup
-        own: Attributes = {"gen_ai.request.model": step.state.request.model if step.state.request else ""}
+        own: Attributes = {
+            "gen_ai.request.model": step.state.request.event.model if step.state.request else ""
+        }
         own["gen_ai.request.model"] = own["gen_ai.request.model"] or setup.model
         if not self._content:
             return own

@@ -92,7 +92,7 @@ class Trail:
         request, policy = self.state.request, self.state.policy
         return tuple(
             Message(role=text.role, text=render(text_of(policy, text.text), text.values))
-            for text in (request.texts if request else ())
+            for text in (request.event.request_only if request else ())
         )
 
     def joined(self) -> list[Message]:

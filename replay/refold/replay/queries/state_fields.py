@@ -118,7 +118,7 @@ _NUMBERS = (
     NumberField(
         "attempt",
         "the attempt of the request that is open, 0 if none is",
-        lambda state: state.request.attempt if state.request else 0,
+        lambda state: state.request.event.attempt if state.request else 0,
     ),
 )
 _TEXTS = (

@@ -78,7 +78,7 @@ def _timed_out(fact: Fact | None) -> bool:
 
 def _deadline(state: RunState) -> int | None:
     under_way = state.request or state.summary or (state.batch if state.asked_at is None else None)
-    return under_way.deadline if under_way else None
+    return under_way.until if under_way else None
 
 
 def _waits(state: RunState) -> set[int]:

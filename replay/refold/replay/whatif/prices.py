@@ -44,7 +44,7 @@ def cost_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
     """
     if not isinstance(fact, ModelResponded | SummaryReturned) or fact.cost_nanousd is not None:
         return None
-    asked = state.request.model if state.request is not None else ""
+    asked = state.request.event.model if state.request is not None else ""
     answered = Answered(
         model=fact.model or asked or state.setup.model,
         address=state.setup.address,

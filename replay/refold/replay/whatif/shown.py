@@ -11,12 +11,12 @@ import msgspec
 
 from refold.reducers.children import bounded
 from refold.reducers.doubts import course, underway
-from refold.reducers.events import CallRefused, Event, MessageInjected
+from refold.reducers.events import CallRefused, Event, MessageInjected, ModelRequested, SummaryRequested
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.messages import TextCut
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.state import Request, RunState, Summarising
+from refold.reducers.state import RunState
 from refold.reducers.texts import render
 from refold.reducers.window import MessageRef, refs
 
@@ -142,15 +142,13 @@ def _partings(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parte
     yield from _summaries(recorded, derived)
     yield from _calls(recorded, derived)
     yield from _questions(one, other)
-    waits = [
-        state.backoff.until if state.backoff and not state.backoff.passed else None for state in (one, other)
-    ]
+    waits = [state.backoff and state.backoff.until for state in (one, other)]
     if waits[0] != waits[1]:
         yield Parted("wait", "the pause before the next attempt would have been another, or none")
 
 
 def _requests(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parted]:
-    one, other = recorded.state.request, derived.state.request
+    one, other = _request(recorded.state), _request(derived.state)
     if one is None and other is None:
         return
     if one is None or other is None:
@@ -170,11 +168,17 @@ def _requests(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parte
         yield Parted("output_limit", "the answer would have had another limit")
 
 
-def _texts(state: RunState, request: Request) -> list[tuple[str, str]]:
-    return [(text.role, render(text_of(state.policy, text.text), text.values)) for text in request.texts]
+def _request(state: RunState) -> ModelRequested | None:
+    return None if state.request is None else state.request.event
 
 
-def _offered(state: RunState, request: Request) -> list[str]:
+def _texts(state: RunState, request: ModelRequested) -> list[tuple[str, str]]:
+    return [
+        (text.role, render(text_of(state.policy, text.text), text.values)) for text in request.request_only
+    ]
+
+
+def _offered(state: RunState, request: ModelRequested) -> list[str]:
     return [tool.name for tool in state.setup.tools if request.tools is None or tool.name in request.tools]
 
 
@@ -182,11 +186,11 @@ def _summaries(recorded: Side, derived: Side) -> Iterator[Parted]:
     one, other = recorded.state.summary, derived.state.summary
     if one is None and other is None:
         return
-    if one is None or other is None or _summed_up(recorded, one) != _summed_up(derived, other):
+    if one is None or other is None or _summed_up(recorded, one.event) != _summed_up(derived, other.event):
         yield Parted("summary", "a summary would have been asked for, or not, or of other messages")
 
 
-def _summed_up(side: Side, pending: Summarising) -> tuple[Any, ...]:
+def _summed_up(side: Side, pending: SummaryRequested) -> tuple[Any, ...]:
     numbers = {number for first, last in pending.messages for number in range(first, last + 1)}
     covered = [side.looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
     return text_of(side.state.policy, "summarise"), covered, pending.max_output
@@ -231,11 +235,11 @@ def _questions(one: RunState, other: RunState) -> Iterator[Parted]:
 def _about(state: RunState) -> str:
     if state.approval is None:
         return " here"
-    calls = state.approval.calls
+    calls = state.approval.event.calls
     more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
     return f" about {', '.join(calls[:_NAMED])}{more}"
 
 
 def _asked(state: RunState) -> tuple[Any, ...]:
-    approval = state.approval
+    approval = state.approval and state.approval.event
     return (state.asked_at is not None, approval and (approval.calls, approval.approver), state.batch is None)

@@ -212,15 +212,13 @@ def _once(one: RunState, other: RunState) -> Iterator[Row]:
 
 
 def _texts(state: RunState) -> Iterator[tuple[Message, int]]:
-    for text in state.request.texts if state.request else ():
+    for text in state.request.event.request_only if state.request else ():
         said = render(text_of(state.policy, text.text), text.values)
         yield Message(role=text.role, text=said), text.tokens
 
 
 def _offered(state: RunState) -> tuple[str, ...]:
-    request = state.request
-    if request is None:
+    if state.request is None:
         return ()
-    return tuple(
-        tool.name for tool in state.setup.tools if request.tools is None or tool.name in request.tools
-    )
+    names = state.request.event.tools
+    return tuple(tool.name for tool in state.setup.tools if names is None or tool.name in names)

@@ -174,7 +174,7 @@ def waited(log: Writer, item: Item) -> None:
     """The model was asked again after a failure."""
     backoff = log.state.backoff
     if backoff is not None:
-        until = backoff.until
+        until = backoff.event.until
         seq = log.tell(lambda _, at, __: ClockRead(at=max(at, until), due=until), item)
         log.record(_place(item), seq, "implied")
 

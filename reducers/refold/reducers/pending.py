@@ -1,0 +1,67 @@
+"""What waits for its fact, and what is known of it: read off the state."""
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from refold.reducers.events import (
+    Decision,
+    Event,
+    ModelFailed,
+    ModelRequested,
+    RetryScheduled,
+    SummaryRequested,
+    SummaryReturned,
+)
+from refold.reducers.state import Pending, Remembered, RunState
+
+DecisionT = TypeVar("DecisionT", bound=Decision)
+EventT = TypeVar("EventT", bound=Event)
+
+
+def bare(event: EventT) -> EventT:
+    """The event without its content: a state holds no text that was said."""
+    return event if getattr(event, "content", None) is None else replace(event, content=None)
+
+
+def pending(state: RunState, event: DecisionT, until: int | None) -> Pending[DecisionT]:
+    """The decision at which the state stands, as one that waits."""
+    return Pending(seq=state.seq, at=state.at, until=until, event=bare(event))
+
+
+def asked_of(state: RunState, seq: int) -> Pending[ModelRequested] | Pending[SummaryRequested]:
+    """What the model is asked, as decided at event `seq`. Raises `LookupError` if that does not wait any more."""
+    for asks in (state.request, state.summary):
+        if asks is not None and asks.seq == seq:
+            return asks
+    raise LookupError(f"event {seq} asks no model, or has its answer")
+
+
+def is_fresh(backoff: Pending[RetryScheduled]) -> bool:
+    """Whether a new step follows the wait, and not another attempt at the same."""
+    return backoff.event.cause == "stream"
+
+
+def waits(state: RunState) -> bool:
+    """Whether the run waits before another try, and its time is not over."""
+    return state.backoff is not None and state.backoff.until is not None
+
+
+def summary_of(state: RunState) -> Remembered[SummaryReturned] | None:
+    """The summary that came back and has no place in the window yet."""
+    found = state.summed_up
+    if found is None or not isinstance(found.event, SummaryReturned):
+        return None
+    return Remembered(seq=found.seq, event=found.event)
+
+
+def failed_summary(state: RunState) -> ModelFailed | None:
+    """Why the summary that was asked for did not come."""
+    found = state.summed_up
+    return found.event if found is not None and isinstance(found.event, ModelFailed) else None
+
+
+def summary_done(state: RunState) -> RunState:
+    """The state after the pass that asked for a summary has it in its place, or does without."""
+    assert state.summary is not None
+    return replace(state, summary=None, summed_up=None, pruned_by=state.summary.event.name)
