@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from refold.reducers import composing
-from refold.reducers.batches import find
 from refold.reducers.children import bounded
 from refold.reducers.composing_approvals import approved
 from refold.reducers.doubts import may_be_said, underway, unseen
@@ -53,7 +52,7 @@ from refold.reducers.rules.order import RULES
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW
 from refold.reducers.texts import render
-from refold.reducers.views import summary_view, view
+from refold.reducers.views import arguments_of, summary_view, view
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
 
 SECOND = 1_000_000_000
@@ -216,17 +215,7 @@ class Life:
         return view(self.state, self._contents), offered, asked.max_output, asked.model
 
     def _call(self, effect: RunTool | Reconcile) -> tuple[Any, ...]:
-        call = find(self.state, "", effect.call)
-        assert self.state.batch is not None
-        answer = self._contents[self.state.batch.seq]
-        assert isinstance(answer, ModelResponded)
-        assert answer.content is not None
-        arguments = answer.content.arguments[call.position]
-        if call.edited:
-            edited = self._contents[call.edited]
-            assert isinstance(edited, InputReceived)
-            assert edited.content is not None
-            arguments = edited.content.arguments[effect.call]
+        arguments = arguments_of(self.state, effect.call, self._contents)
         bounds = bounded(Policy(limits=()), self.state).limits if effect.name == "transfer_to_bob" else ()
         return effect.call, effect.name, arguments, bounds
 

@@ -21,24 +21,19 @@ from refold.engine.reconciliation import doer
 from refold.engine.schedule import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
 from refold.engine.world import World
-from refold.reducers.batches import find
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
     Annotation,
-    Answer,
     ClockRead,
     Event,
     Fact,
-    Input,
-    InputReceived,
-    ModelResponded,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
 from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
-from refold.reducers.views import MissingContent
+from refold.reducers.views import arguments_of
 from refold.store.protocol import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -178,9 +173,9 @@ class Loop:
                 case CallModel():
                     tasks.start_soon(self._ask, effect, scope)
                 case RunTool():
-                    tasks.start_soon(self._run, effect, scope)
+                    tasks.start_soon(self._run, effect, self.state, scope)
                 case Reconcile():
-                    tasks.start_soon(self._reconcile, effect, scope)
+                    tasks.start_soon(self._reconcile, effect, self.state, scope)
                 case WaitUntil():
                     tasks.start_soon(self._wait, effect, scope)
                 case Settle():
@@ -335,21 +330,21 @@ class Loop:
             self._tell(Finished(effect.seq, cancelled))
         self.put(make, effect)
 
-    async def _run(self, effect: RunTool, scope: anyio.CancelScope) -> None:
+    async def _run(self, effect: RunTool, begun: RunState, scope: anyio.CancelScope) -> None:
         lease = await self.journal.tenure.assure()
         tool = self._hands_on(effect)
         if tool is not None:
             await self._hand_on(effect, effect, tool, scope)
         else:
-            arguments = self._arguments(effect)
+            arguments = arguments_of(begun, effect.call, self.journal.contents)
             make = await self._world.run(effect, arguments, self.state, scope, self.late, lease.token)
             self.put(make, effect)
 
-    async def _reconcile(self, effect: Reconcile, scope: anyio.CancelScope) -> None:
+    async def _reconcile(self, effect: Reconcile, begun: RunState, scope: anyio.CancelScope) -> None:
         lease = await self.journal.tenure.assure()
         # Before the tool looks: who is gone only afterwards may have done it in between.
         other = await doer(self.journal, self.state, effect)
-        arguments = self._arguments(effect)
+        arguments = arguments_of(begun, effect.call, self.journal.contents)
         facts = await self._world.reconcile(effect, arguments, self.state, scope, lease.token, other)
         for make in facts[:-1]:
             self.put(make, effect, ends=False)
@@ -372,23 +367,12 @@ class Loop:
         delegation = Delegation(
             tool, call, self._world, scope, aside, self.children, self._tell, self.journal.tenure
         )
-        facts = await delegation.outcome(self._arguments(call), self.state, self.journal.store)
+        facts = await delegation.outcome(
+            arguments_of(self.state, call.call, self.journal.contents), self.state, self.journal.store
+        )
         for make in facts[:-1]:
             self.put(make)
         self.put(facts[-1], effect)
-
-    def _arguments(self, effect: RunTool | Reconcile) -> str:
-        """The model's arguments, or those that a person put in their place."""
-        batch, call = self.state.batch, find(self.state, "run_tool", effect.call)
-        assert batch is not None
-        seq = call.edited or batch.seq
-        match self.journal.contents.get(seq):
-            case ModelResponded(content=Answer(arguments=arguments)):
-                return arguments[call.position]
-            case InputReceived(content=Input(arguments=edits)) if effect.call in edits:
-                return edits[effect.call]
-            case _:
-                raise MissingContent(self.state.setup.run, seq)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:
         with scope:

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from refold.reducers.batches import find
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import (
     Answer,
     CallRefused,
     ContextObserved,
     Event,
+    Input,
     InputReceived,
     MessageInjected,
     ModelFailed,
@@ -98,6 +100,23 @@ def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
         *messages,
         *(Message(role=text.role, text=_worded(state, text.text, text.values)) for text in texts),
     )
+
+
+def arguments_of(state: RunState, call: str, contents: Mapping[int, Event]) -> str:
+    """The arguments of an open call as JSON text: the model's, or those that a person put in their place.
+
+    Raises `MissingContent` as `view`, and `UnexpectedEvent` if no such call is open.
+    """
+    found = find(state, "run_tool", call)
+    assert state.batch is not None
+    seq = found.edited or state.batch.seq
+    match contents.get(seq):
+        case ModelResponded(content=Answer(arguments=arguments)):
+            return arguments[found.position]
+        case InputReceived(content=Input(arguments=edits)) if call in edits:
+            return edits[call]
+        case _:
+            raise MissingContent(state.setup.run, seq)
 
 
 def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
