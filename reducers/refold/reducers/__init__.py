@@ -3,7 +3,8 @@
 Nothing here touches the world: no I/O, clock, environment, randomness or event loop.
 """
 
-from refold.reducers.composing import CallMade
+from typing import TYPE_CHECKING
+
 from refold.reducers.effects import (
     CallModel,
     Effect,
@@ -33,11 +34,27 @@ from refold.reducers.folding import advance, awaited, fold
 from refold.reducers.guards import BUILTIN, Guard, Registry
 from refold.reducers.machine import LIVE, MOVES, TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Message, MessageCall, ToolSchema, Usage
-from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES, decide
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
+
+if TYPE_CHECKING:
+    from refold.reducers.composing import CallMade
+    from refold.reducers.parsing import parse
+else:
+    # Folding needs neither, and they load a quarter of the package: the redaction of secrets, the keys of policies.
+    def __getattr__(name: str) -> object:
+        if name == "CallMade":
+            from refold.reducers.composing import CallMade
+
+            return CallMade
+        if name == "parse":
+            from refold.reducers.parsing import parse
+
+            return parse
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "BUILTIN",
