@@ -33,7 +33,7 @@ def run(request: pytest.FixtureRequest, refold: Refold, store: Path, tmp_path: P
     file = tmp_path / "a.jsonl"
     file.write_text(ENDS[request.param])
     assert 0 == refold("import", file, "--store", store).code
-    assert "WAITING_FOR_INPUT" == newest(refold, store)["state"]
+    assert "WAITING_FOR_INPUT" == newest(refold, store)["agent_state"]
     return str(newest(refold, store)["run"])
 
 
@@ -84,7 +84,7 @@ def test_a_smaller_log_of_such_a_run(refold: Refold, store: Path, run: str, tmp_
     ran = refold("shrink", run, "--when", 'agent_state == "WAITING_FOR_INPUT"', "-o", small, "--store", store)
     assert 0 == ran.code, ran.err
     assert 0 == refold("audit", run, "--store", small).code
-    assert "WAITING_FOR_INPUT" == newest(refold, small)["state"]
+    assert "WAITING_FOR_INPUT" == newest(refold, small)["agent_state"]
 
 
 def test_no_request_in_what_is_written_of_it(refold: Refold, store: Path, run: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from console.conftest import Refold
 from console.report.conftest import reported
+from refold.reducers.messages import Usage
 from refold.replay.importers.source import Source
 from support.transcripts import path_of
 
@@ -133,8 +134,8 @@ def test_calls_without_a_result_are_named(
 
 def test_what_nobody_recorded_is_no_number(refold: Refold, store: Path, untold: str) -> None:
     """No times, tokens and prices are not shown as 0 or as 1970, wherever they stand."""
-    about = reported(store, untold).about
-    assert (False, "-", "0") == (about.counted, about.duration, about.started)
+    report = reported(store, untold)
+    assert (Usage(), "-", 0) == (report.about.usage, report.figures.duration, report.about.started)
     (line,) = [line for line in refold("ls", "--store", store).out.splitlines() if untold in line]
     assert ["finished", "2", "-", "-"] == line.split()[2:6]
     shown = refold("show", untold, "--store", store).out

@@ -94,7 +94,7 @@ def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) ->
 def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> None:
     """Of a run whose content was erased in part an import says at which events, and that the rest is equal."""
     run = imported(refold, store, file)["run"]
-    assert "CANCELLED" == listed(refold, store)[run]["state"]
+    assert "CANCELLED" == listed(refold, store)[run]["agent_state"]
     for seq in (1, 5):
         ran = refold("erase", f"{run}@e{seq}", "--why", "a name", "--yes", "--store", store)
         assert 0 == ran.code, ran.err

@@ -110,7 +110,7 @@ def test_two_workers(started: Started, refold: Refold, store: Path, tmp_path: Pa
     news = [json.loads(line) for line in "".join(told).splitlines() if line.startswith("{")]
     assert set(runs) == {line["run"] for line in news if line["type"] == "put_down"}
     assert dict.fromkeys(runs, 1) == takings(store)
-    assert {"COMPLETED"} == {each["state"] for each in listed(refold, store).values()}
+    assert {"COMPLETED"} == {each["agent_state"] for each in listed(refold, store).values()}
     assert whole(refold, store)
 
 
@@ -130,7 +130,7 @@ def test_a_worker_is_killed(started: Started, refold: Refold, store: Path, tmp_p
     assert 0 == second.wait(10)
     assert [("taken_up", "run-1"), ("put_down", "run-1")] == [(line["type"], line["run"]) for line in news]
     assert [(first.pid, "run-1")] == laborious.effects()
-    assert "COMPLETED" == listed(refold, store)["run-1"]["state"]
+    assert "COMPLETED" == listed(refold, store)["run-1"]["agent_state"]
     assert whole(refold, store)
 
 
@@ -197,7 +197,7 @@ def test_nobody_reads(started: Started, refold: Refold, store: Path, tmp_path: P
     (tmp_path / "gate").touch()
     assert 4 == worker.wait(10)
     runs = listed(refold, store)
-    assert ["COMPLETED", "RUNNING"] == [runs[run]["state"] for run in ("run-1", "run-2")]
+    assert ["COMPLETED", "RUNNING"] == [runs[run]["agent_state"] for run in ("run-1", "run-2")]
     assert "queued" == runs["run-2"]["engine"]["standing"]
 
 
@@ -300,7 +300,7 @@ def test_answers_left_to_a_worker(refold: Refold, scripted: Scripted, store: Pat
     assert "the run waits for a worker" in ran.err
     scripted([say("Planned.")])
     assert 0 == refold("worker", "--until-idle", "--store", store).code
-    assert "COMPLETED" == listed(refold, store)[asking]["state"]
+    assert "COMPLETED" == listed(refold, store)[asking]["agent_state"]
     assert whole(refold, store)
     assert set() == dangerous(ran.out + ran.err)
 
@@ -353,5 +353,5 @@ def test_cancel_fences_a_worker_out(started: Started, refold: Refold, store: Pat
     assert [("taken_up", "run-1"), ("lost", "run-1")] == [(line["type"], line["run"]) for line in news]
     worker.send_signal(signal.SIGTERM)
     assert 0 == worker.wait(10)
-    assert "CANCELLED" == listed(refold, store)["run-1"]["state"]
+    assert "CANCELLED" == listed(refold, store)["run-1"]["agent_state"]
     assert whole(refold, store)

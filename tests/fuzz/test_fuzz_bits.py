@@ -204,7 +204,7 @@ def asked(words: Sequence[str], path: Path) -> Told | None:
     if words[0] == "ls":
         listed = json.loads(ran.out)
         return (
-            None if any(row["problem"] for row in listed) else {row["run"]: row["events"] for row in listed}
+            None if any(row["damaged"] for row in listed) else {row["run"]: row["events"] for row in listed}
         )
     if words[0] == "show" and "--raw" not in words:
         return {(row := json.loads(ran.out))["run"]: row["events"]}

@@ -1,12 +1,12 @@
 """`refold ls` and `refold show`: the runs of a store, and what happened in one."""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Annotated
 
 import anyio
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from refold.console import addresses, descriptions, figures, hostile, places
 from refold.console.claims import Claimed, claimed
@@ -18,6 +18,7 @@ from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
 from refold.replay import known
+from refold.replay.exports.lines import line_of
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.reading import NO_GUARDS, event_of
@@ -34,35 +35,15 @@ _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in `ls` as JSON. Instants are nanoseconds since the epoch, `tokens` input and output together.
+class RunLine(Summary, frozen=True, kw_only=True):
+    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and its `engine`.
 
-    `tokens` and cost are None where nobody counted. `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known; `source_end` is how an imported run ended by its source, `source_says` that as a sentence, `goes_on_in` the run that has the rest, `unanswered` names calls without a result; `started` is 0 where the source told no times.
-    `engine` says who drives it, or that it waits for a worker. A fork goes on from event `forked_at` of `forked_from`. `problem` says why the rest may be wrong: a damaged log, or one of a newer refold.
+    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a damaged log, or
+    one of a newer refold.
     """
 
-    run: str
-    started: int = 0
-    at: int = 0
-    state: str = ""
-    code: str | None = None
-    model: str = ""
-    task: str | None = None
-    labels: dict[str, str] = {}
-    events: int = 0
-    steps: int = 0
     tokens: int | None = None
-    cost_nanousd: int | None = None
-    unpriced: int = 0
-    uncounted: int = 0
-    source_end: str = ""
-    source_says: str = ""
-    goes_on_in: str = ""
-    unanswered: tuple[str, ...] = ()
     engine: Claimed | None = None
-    forked_from: str = ""
-    forked_at: int = 0
-    problem: str = ""
 
 
 async def ls_command(
@@ -284,7 +265,7 @@ def _event(
     if isinstance(event, ModelRequested):
         turn = event.step
     if raw and shown:
-        screen.document(_raw(stored))
+        screen.text(hostile.json_text(line_of(stored)))
     elif shown:
         said = descriptions.described(event) if event else problem
         side = descriptions.side(event) if event else "?"
@@ -294,59 +275,13 @@ def _event(
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL
 
 
-def _raw(stored: Stored) -> dict[str, object]:
-    """A record as JSON: header, hash and salt in hex, body and content as they stand."""
-    return {
-        "run": stored.run,
-        "seq": stored.seq,
-        "at": stored.at,
-        "kind": stored.kind,
-        "body": _as_json(stored.body),
-        "content": None if stored.content is None else _as_json(stored.content),
-        "content_digest": stored.content_digest.hex() if stored.content_digest is not None else None,
-        "salt": stored.salt.hex(),
-        "hash": stored.hash.hex(),
-    }
-
-
-def _as_json(data: bytes) -> object:
-    """JSON text as it stands; what somebody made of it that is none, as a text."""
-    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        data.decode()
-        msgspec.json.decode(data)
-        return msgspec.Raw(data) if b"\n" not in data else msgspec.json.decode(data)
-    return data.decode(errors="backslashreplace")
-
-
 async def _run_line(store: Store, run: str) -> RunLine:
     try:
         told, _ = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
-        return RunLine(run=run, problem=str(error))
-    return RunLine(
-        run=run,
-        started=told.started,
-        at=told.at,
-        state=told.agent_state,
-        code=told.code,
-        model=told.model,
-        task=told.task,
-        labels=told.labels,
-        events=told.events,
-        steps=told.steps,
-        tokens=known.tokens(told.usage),
-        cost_nanousd=told.cost_nanousd,
-        unpriced=told.unpriced,
-        uncounted=told.uncounted,
-        source_end=told.source_end,
-        source_says=told.source_says,
-        goes_on_in=told.goes_on_in,
-        unanswered=told.unanswered,
-        engine=None if told.code else await claimed(store, run),
-        forked_from=told.forked_from,
-        forked_at=told.forked_at,
-        problem=told.damaged,
-    )
+        return RunLine(run=run, damaged=str(error))
+    engine = None if told.code else await claimed(store, run)
+    return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
 
 
 def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = "", others: bool) -> int:
@@ -371,20 +306,20 @@ def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = 
 
 
 def _cells(run: RunLine) -> list[str]:
-    state = descriptions.standing(run.state, run.code if run.state != "COMPLETED" else None)
+    state = descriptions.standing(run.agent_state, run.code if run.agent_state != "COMPLETED" else None)
     if run.source_end:
         brief = SourceEnd(end=run.source_end, run=run.goes_on_in).brief(len(run.unanswered))
         state = hostile.line(
-            f"{brief} ({run.state})" if run.code else brief
+            f"{brief} ({run.agent_state})" if run.code else brief
         )  # an end of ours is never hidden
     if run.engine is not None:
         state = f"{state}, {run.engine}"
     if run.forked_from:
         state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
-    if run.problem:
+    if run.damaged:
         state = "cannot be read whole"
     tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
     numbers = [str(run.steps), tokens, cost]
-    task = descriptions.task(run.task, _TEXT) if not run.problem else run.problem
+    task = descriptions.task(run.task, _TEXT) if not run.damaged else run.damaged
     return [run.run, figures.clock(run.started), state, *numbers, run.model, task]

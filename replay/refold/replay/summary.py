@@ -1,10 +1,11 @@
 """How a run stands, without its turns: what was asked, what it used, how it ended and how its source says so."""
 
+from typing import Any
+
 import msgspec
-from msgspec.structs import replace
 
 from refold.reducers.errors import Damaged
-from refold.reducers.events import Parent, RunForked, RunStarted
+from refold.reducers.events import Event, Parent, RunForked, RunStarted
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
@@ -39,20 +40,20 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run: str
-    model: str
-    task: str | None
-    labels: dict[str, str]
-    started: int
-    at: int
-    events: int
-    agent_state: str
-    code: str | None
-    reason: str | None
-    limit: LimitHit | None
-    steps: int
-    usage: Usage
-    cost_nanousd: int | None
-    unpriced: int
+    model: str = ""
+    task: str | None = None
+    labels: dict[str, str] = {}
+    started: int = 0
+    at: int = 0
+    events: int = 0
+    agent_state: str = ""
+    code: str | None = None
+    reason: str | None = None
+    limit: LimitHit | None = None
+    steps: int = 0
+    usage: Usage = Usage()
+    cost_nanousd: int | None = None
+    unpriced: int = 0
     uncounted: int = 0
     parent: Parent | None = None
     forked_from: str = ""
@@ -72,21 +73,66 @@ async def summary(
 
     Raises `UnknownRun` and `NewerLog`.
     """
-    state, started, forked, began, ended, damaged = NEW, None, None, 0, SourceEnd(), ""
-    uncounted, totals = 0, None
+    summing, state, damaged = Summing(run), NEW, ""
     try:
         async for stored in stored_events(store, run, upto):
             event = event_of(stored)
             state = folded(state, stored, event, registry)
-            began = began or stored.at
-            started = event if isinstance(event, RunStarted) else started
-            forked = event if isinstance(event, RunForked) else forked
-            ended, totals = source_end(event, ended), source_totals(event, totals)
-            uncounted += lacks_tokens(event)
+            summing.take(stored.at, event)
     except Damaged as error:
         damaged = str(error)
-    told = _summed_up(run, started, forked, began, state, damaged)
-    return replace(told, **told_of(state, ended), source_totals=totals, uncounted=uncounted), state
+    return summing.result(state, damaged), state
+
+
+class Summing:
+    """Takes a run's events in order, and sums up. Of the task so many characters are kept, None: all."""
+
+    def __init__(self, run: str, excerpt: int | None = EXCERPT) -> None:
+        self._run, self._excerpt = run, excerpt
+        self._told: dict[str, Any] = {"task": "", "labels": {}, "started": 0, "uncounted": 0}
+        self._ended = SourceEnd()
+        self._totals: SourceTotals | None = None
+
+    def take(self, at: int, event: Event) -> None:
+        """Take one event, recorded at the instant `at`, that could be folded."""
+        told = self._told
+        told["started"] = told["started"] or at
+        if isinstance(event, RunStarted):
+            told |= {"task": self._task(event), "labels": event.labels}
+        elif isinstance(event, RunForked):
+            told["labels"] = {**told["labels"], **event.labels}
+            told |= {"forked_from": event.parent, "forked_at": event.parent_seq}
+        self._ended = source_end(event, self._ended)
+        self._totals = source_totals(event, self._totals)
+        told["uncounted"] += lacks_tokens(event)
+
+    def result(self, state: RunState, damaged: str = "") -> Summary:
+        """How the run stands in this state, the one after the last event that was taken."""
+        spent, outcome = state.spent, state.outcome
+        return Summary(
+            run=self._run,
+            model=state.setup.model,
+            at=state.at,
+            events=state.seq,
+            agent_state=str(state.agent_state),
+            code=outcome.code if outcome else None,
+            reason=outcome.reason if outcome else None,
+            limit=state.limit if state.ended else None,
+            steps=spent.steps,
+            usage=spent.usage,
+            cost_nanousd=known.cost(spent),
+            unpriced=spent.unpriced,
+            parent=state.setup.parent,
+            source_totals=self._totals,
+            damaged=damaged,
+            **self._told,
+            **told_of(state, self._ended),
+        )
+
+    def _task(self, started: RunStarted) -> str | None:
+        if not started.messages:
+            return ""
+        return started.content.messages[-1].text[: self._excerpt] if started.content else None
 
 
 async def goes_on_in(store: Store, run: str) -> str:
@@ -98,40 +144,3 @@ async def goes_on_in(store: Store, run: str) -> str:
     for stored in await store.read_some(run, range(max(1, head.seq - _LAST), head.seq + 1)):
         ended = source_end(event_of(stored), ended)
     return ended.run
-
-
-def _task(started: RunStarted | None) -> str | None:
-    if started is None or not started.messages:
-        return ""
-    return started.content.messages[-1].text[:EXCERPT] if started.content else None
-
-
-def _summed_up(
-    run: str,
-    started: RunStarted | None,
-    forked: RunForked | None,
-    began: int,
-    state: RunState,
-    damaged: str,
-) -> Summary:
-    return Summary(
-        run=run,
-        model=state.setup.model,
-        task=_task(started),
-        labels={**(started.labels if started else {}), **(forked.labels if forked else {})},
-        started=began,
-        at=state.at,
-        events=state.seq,
-        agent_state=str(state.agent_state),
-        code=state.outcome.code if state.outcome else None,
-        reason=state.outcome.reason if state.outcome else None,
-        limit=state.limit if state.ended else None,
-        steps=state.spent.steps,
-        usage=state.spent.usage,
-        cost_nanousd=known.cost(state.spent),
-        unpriced=state.spent.unpriced,
-        parent=state.setup.parent,
-        forked_from=forked.parent if forked else "",
-        forked_at=forked.parent_seq if forked else 0,
-        damaged=damaged,
-    )

@@ -208,7 +208,7 @@ def test_a_page_grows_as_its_log_does(tmp_path: Path) -> None:
 def test_a_part_of_a_run_is_said_to_be_one(page_of: PageOf) -> None:
     """A report up to an event shows that many events, and says that the log goes on."""
     data = read(page_of("ordinary@e9")).data
-    assert (9, True) == (len(data["events"]), data["about"]["partial"])
+    assert (9, True) == (len(data["events"]), data["partial"])
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ def test_where_a_run_came_from_is_said(store: Path, tmp_path: Path) -> None:
         return [*records, Record(at=at, kind="source_recorded", body=body)]
 
     apart(lambda: forged(store, "ordinary", tmp_path / "imported.db", imported))
-    about = Read(page_text(tmp_path / "imported.db", "ordinary")).data["about"]
-    assert {"format": "codex", "source": "ab" * 32, "position": "line 1"} == about["imported"]
+    imported_from = Read(page_text(tmp_path / "imported.db", "ordinary")).data["imported"]
+    assert {"format": "codex", "source": "ab" * 32, "position": "line 1"} == imported_from
 
 
 def test_the_command_says_what_it_wrote(refold: Refold, store: Path, tmp_path: Path) -> None:

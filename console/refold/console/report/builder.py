@@ -1,7 +1,6 @@
 """A run's log to the data of its page, in one pass: whatever cannot be read, judged or folded is said, and shown raw."""
 
 import base64
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -10,13 +9,11 @@ from msgspec.structs import replace
 
 from refold.console import descriptions, figures
 from refold.console.report.data import (
-    About,
-    Asked,
     Bytes,
-    Checked,
     EventRow,
+    Figures,
     Imported,
-    Judged,
+    PackedOpinion,
     Report,
     ShownRow,
     Side,
@@ -30,18 +27,18 @@ from refold.reducers.events import (
     Event,
     Fact,
     ModelRequested,
-    RunStarted,
     SourceRecorded,
 )
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
-from refold.replay.audit import Auditor
+from refold.replay.audit import Finding
 from refold.replay.changes import Changes, state_changes
+from refold.replay.partial_audit import PartialAudit
 from refold.replay.queries.rows import FIELDS, START, moved, row_of
 from refold.replay.reading import event_of, folded, stored_events
 from refold.replay.seen import Call, Views
-from refold.replay.source_words import SourceEnd, source_end, unanswered
+from refold.replay.summary import Summary, Summing
 from refold.replay.verification import Verifier
 from refold.replay.why import asked
 from refold.store.protocol import Store, Stored
@@ -64,12 +61,11 @@ class Builder:
 
     def __init__(self, run: str, registry: Registry) -> None:
         self._run, self._registry = run, registry
-        self._verifier, self._judge = Verifier(run, registry), Judge(run, registry)
+        self._verifier, self._audit = Verifier(run, registry), PartialAudit(run, registry)
+        self._summing = Summing(run, excerpt=None)
         self._views, self._packer = Views(), Packer()
         self._state: RunState = NEW
-        self._started: RunStarted | None = None
         self._imported: Imported | None = None
-        self._source_end = SourceEnd()
         self._whole, self._damaged = True, ""
         self._place = START
         self._turn = self._fact = 0
@@ -77,7 +73,7 @@ class Builder:
         self._events: list[EventRow] = []
         self._changes: list[Changes] = []
         self._calls: list[Call] = []
-        self._asked: dict[int, tuple[Asked, ...]] = {}
+        self._asked: dict[int, tuple[PackedOpinion, ...]] = {}
 
     def take(self, stored: Stored) -> None:
         """Take one record."""
@@ -101,10 +97,18 @@ class Builder:
         """The data of the page."""
         places = Places()
         shown = (places.row(each, self._said.get(each.seq)) for each in self._views.shown)
+        about, judged = self._summing.result(self._state, self._damaged), self._audit.result()
         return Report(
-            about=self._about(partial=partial),
-            checked=self._checked(),
-            judged=self._judge.result(),
+            refold=version("refold"),
+            partial=partial,
+            about=about,
+            figures=self._figures(about),
+            imported=self._imported,
+            checked=self._verifier.result(),
+            judged=replace(
+                judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
+            ),
+            refused=self._audit.refused,
             events=tuple(self._events),
             changes=tuple(self._changes),
             calls=tuple(self._calls),
@@ -121,7 +125,7 @@ class Builder:
             self._state = folded(before, stored, event, self._registry)
         except (Damaged, CannotJudge) as error:
             return str(error)
-        self._judge.take(stored)
+        self._audit.take(stored)
         self._note(stored, event)
         if isinstance(event, Fact):
             self._ask(before, stored.seq, event)
@@ -131,11 +135,9 @@ class Builder:
         return ""
 
     def _note(self, stored: Stored, event: Event) -> None:
-        if isinstance(event, RunStarted) and self._started is None:
-            self._started = event
         if isinstance(event, SourceRecorded) and self._imported is None:
             self._imported = Imported(format=event.format, source=event.source, position=event.position)
-        self._source_end = source_end(event, self._source_end)
+        self._summing.take(stored.at, event)
         if stored.content is not None:
             self._said[stored.seq] = event
 
@@ -171,88 +173,13 @@ class Builder:
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
 
-    def _about(self, *, partial: bool) -> About:
-        state, started = self._state, self._started
-        opening = started.content if started else None
-        began = int(self._events[0].at) if self._events else 0
-        parent = state.setup.parent
-        usage = state.spent.usage
-        return About(
-            run=self._run,
-            refold=version("refold"),
-            model=state.setup.model,
-            task=_task(started) if opening else None,
-            labels=started.labels if started else {},
-            parent=f"run {parent.run}, call {parent.call}" if parent else "",
-            started=str(began),
-            at=str(state.at),
-            agent_state=str(state.agent_state),
-            code=state.outcome.code if state.outcome else None,
-            reason=state.outcome.reason if state.outcome else None,
-            limit=figures.hit(state.limit) if state.limit and state.ended else "",
-            steps=state.spent.steps,
-            input=usage.input,
-            output=usage.output,
-            cache_read=usage.cache_read,
+    def _figures(self, about: Summary) -> Figures:
+        state = self._state
+        return Figures(
             cost=_cost(state),
-            duration=figures.seconds(known.took(max(0, state.fact_at - began))),
-            source_end=self._source_end.end,
-            source_says=self._source_end.sentence(unanswered(state)),
-            counted=known.counted(usage),
-            damaged=self._damaged,
-            partial=partial,
-            imported=self._imported,
+            duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
+            limit=figures.hit(about.limit) if about.limit else "",
         )
-
-    def _checked(self) -> Checked:
-        found = self._verifier.result()
-        return Checked(
-            events=found.events,
-            erased=found.erased,
-            hash=found.hash,
-            newer=found.newer,
-            problem=found.problem,
-            cannot_prove=found.cannot_prove,
-        )
-
-
-class Judge:
-    """An audit beside it all, as far as it goes."""
-
-    def __init__(self, run: str, registry: Registry) -> None:
-        self._auditor = Auditor(run, registry)
-        self._damaged = self._refused = ""
-
-    def take(self, stored: Stored) -> None:
-        """Take one record."""
-        self._do(lambda: self._auditor.take(stored))
-
-    def result(self) -> Judged:
-        """What was found."""
-        self._do(self._auditor.finish)
-        found = self._auditor.result(self._damaged)
-        return Judged(
-            rules=found.rules,
-            facts=found.facts,
-            decisions=found.decisions,
-            differences=found.differences,
-            unjudged=found.unjudged,
-            findings=tuple(replace(each, state="") for each in found.findings),
-            unreplayable=tuple(replace(each, state="") for each in found.unreplayable),
-            blind=found.blind,
-            damaged=found.damaged,
-            refused=self._refused,
-        )
-
-    def _do(self, step: Callable[[], None]) -> None:
-        if self._damaged or self._refused:
-            return
-        try:
-            step()
-        except Damaged as error:
-            self._damaged = str(error)
-        except CannotJudge as error:
-            self._refused = str(error)
 
 
 # What stands in an event's columns, or in its content.
@@ -279,13 +206,12 @@ def _text(data: bytes) -> str | Bytes:
         return Bytes(base64.b64encode(data).decode())
 
 
+def _stateless(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    return tuple(replace(each, state="") for each in findings)
+
+
 def _cost(state: RunState) -> str:
     cost = known.cost(state.spent)
     if cost is None:
         return "unknown"
     return figures.dollars(cost) + (" and more" if state.spent.unpriced else "")
-
-
-def _task(started: RunStarted | None) -> str:
-    messages = started.content.messages if started and started.content else ()
-    return messages[-1].text if messages else ""

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from refold.replay.audit import Finding
+from refold.replay.audit import Audit
 from refold.replay.changes import Changes
 from refold.replay.queries.rows import RowField
 from refold.replay.seen import Call
-from refold.replay.verification import Problem
+from refold.replay.summary import Summary
+from refold.replay.verification import Verification
 
 Side = Literal["fact", "decision", "note", "?"]
 Pointer = tuple[int, tuple[str | int, ...]]
@@ -77,7 +78,7 @@ class ShownRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     name: str | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
     """What a limit or guard said before decision number `before` (0: the first): see `refold.replay.why.Opinion`.
 
     `who` and `said` are places in `Report.words`; `own` is a guard's memory as JSON text, of one that did not simply allow.
@@ -91,32 +92,6 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     own: str = ""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit found: see `refold.replay.audit.Audit`, without the states. `refused` says why there is none."""
-
-    rules: int = 0
-    facts: int = 0
-    decisions: int = 0
-    differences: int = 0
-    unjudged: int = 0
-    findings: tuple[Finding, ...] = ()
-    unreplayable: tuple[Finding, ...] = ()
-    blind: tuple[str, ...] = ()
-    damaged: str = ""
-    refused: str = ""
-
-
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What `verify` found when the page was made; the page checks the chain again by itself."""
-
-    events: int
-    erased: int
-    hash: str
-    newer: bool
-    problem: Problem | None
-    cannot_prove: tuple[str, ...]
-
-
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """Where an imported run came from: the format, and the SHA-256 of the file."""
 
@@ -125,49 +100,34 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     position: str
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """The run as a whole. `partial`: the log goes on after what is shown here. Instants are nanoseconds, as text, "0" where a
-    transcript told of none. `source_end` is how an imported run ended by its source, `source_says` that as a sentence. `counted`: whether anybody counted tokens."""
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did."""
 
-    run: str
-    refold: str
-    model: str
-    task: str | None
-    labels: dict[str, str]
-    parent: str
-    started: str
-    at: str
-    agent_state: str
-    code: str | None
-    reason: str | None
-    limit: str
-    steps: int
-    input: int
-    output: int
-    cache_read: int
     cost: str
     duration: str
-    damaged: str
-    partial: bool
-    source_end: str = ""
-    source_says: str = ""
-    counted: bool = True
-    imported: Imported | None = None
+    limit: str
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. `changes` has one entry an event, in order; `asked` one a fact, by its number.
 
-    `fields` are those that filters know.
+    `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
+    the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
+    why it does not go to the end. `fields` are those that filters know.
     """
 
-    about: About
-    checked: Checked
-    judged: Judged
+    refold: str
+    partial: bool
+    about: Summary
+    figures: Figures
+    imported: Imported | None
+    checked: Verification
+    judged: Audit
+    refused: str
     events: tuple[EventRow, ...]
     changes: tuple[Changes, ...]
     calls: tuple[Call, ...]
     shown: tuple[ShownRow, ...]
     words: tuple[str, ...]
-    asked: dict[int, tuple[Asked, ...]]
+    asked: dict[int, tuple[PackedOpinion, ...]]
     fields: Mapping[str, RowField]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from refold.console.report.data import Asked
+from refold.console.report.data import PackedOpinion
 from refold.replay.why import ALLOWED, Opinion
 
 _MOST = 4000  # characters of a guard's memory
@@ -19,13 +19,13 @@ class Packer:
         """The words, by their numbers from 0."""
         return tuple(self._numbers)
 
-    def packed(self, opinion: Opinion) -> Asked:
+    def packed(self, opinion: Opinion) -> PackedOpinion:
         """One opinion."""
         own = ""
         if opinion.own is not None and opinion.said != (ALLOWED,):
             own = msgspec.json.encode(opinion.own, order="deterministic").decode()
             own = own if len(own) <= _MOST else f"{own[:_MOST]}…"
-        return Asked(
+        return PackedOpinion(
             opinion.before,
             self._number(opinion.place),
             self._number(opinion.who),

@@ -4,15 +4,16 @@ Body and content are the stored bytes, so that the hash chain can be checked of 
 """
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from refold.reducers.errors import WrongUse
 from refold.replay.reading import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
 _NOTHING = msgspec.Raw(b"")
+_HEX = ("hash", "salt", "content_digest")
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,41 +51,32 @@ async def json_lines(
 
 
 def line_of(stored: Stored, *, content: bool = True) -> str:
-    """The line of a record."""
-    said = stored.content if content else None
-    made = EventLine(
-        run=stored.run,
-        seq=stored.seq,
-        at=stored.at,
-        kind=stored.kind,
-        body=_raw(stored.body),
-        content=_NOTHING if said is None else _raw(said),
-        salt=stored.salt.hex() if content else "",
-        content_digest=(stored.content_digest or b"").hex(),
-        hash=stored.hash.hex(),
-    )
-    return _ENCODER.encode(made).decode() + "\n"
+    """The line of a record. What somebody made of its JSON that is none stands in it as a text."""
+    fields = asdict(stored) | {"body": _raw(stored.body), "content": _NOTHING}
+    fields |= {name: (fields[name] or b"").hex() for name in _HEX}
+    if content and stored.content is not None:
+        fields["content"] = _raw(stored.content)
+    elif not content:
+        fields["salt"] = ""
+    return _ENCODER.encode(EventLine(**fields)).decode() + "\n"
 
 
 def record(line: str | bytes) -> Stored:
     """The record that a line was made of. Raises `WrongUse` for what is no such line."""
     try:
         read = _DECODER.decode(line)
-        return Stored(
-            run=read.run,
-            seq=read.seq,
-            at=read.at,
-            kind=read.kind,
-            body=bytes(read.body),
-            content=bytes(read.content) or None,
-            salt=bytes.fromhex(read.salt),
-            hash=bytes.fromhex(read.hash),
-            content_digest=bytes.fromhex(read.content_digest) or None,
-        )
+        fields = asdict(read) | {name: bytes.fromhex(getattr(read, name)) for name in _HEX}
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WrongUse(f"no line of an export: {error}") from error
+    fields |= {"body": bytes(read.body), "content": bytes(read.content) or None}
+    return Stored(**fields | {"content_digest": fields["content_digest"] or None})
 
 
-def _raw(text: bytes) -> Any:
+def _raw(text: bytes) -> msgspec.Raw:
+    try:
+        text.decode()
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return msgspec.Raw(_ENCODER.encode(text.decode(errors="backslashreplace")))
     # Between JSON's tokens a line break is but a space, and inside a string it cannot stand.
     return msgspec.Raw(text.translate(_BREAKS))

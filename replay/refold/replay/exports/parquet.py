@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, BinaryIO, Self
 
-import msgspec
-
 from refold.reducers.errors import WrongUse
 from refold.replay.exports.table import COLUMNS, ColumnType, TableRow
 
@@ -30,7 +28,7 @@ class ParquetFile:
     def write(self, row: TableRow) -> None:
         """Add a row."""
         self._rows.append(row)
-        self._chars += len(row.body) + len(row.text or "") + len(row.content or "")
+        self._chars += sum(len(value) for value in row.values() if isinstance(value, str))
         if len(self._rows) >= ROWS or self._chars >= _MOST_CHARS:
             self._flush()
 
@@ -47,9 +45,10 @@ class ParquetFile:
             self._writer.is_open = False
 
     def _flush(self) -> None:
-        rows = [msgspec.structs.asdict(row) for row in self._rows]
-        columns: Mapping[str, list[Any]] = {name: [_fits(row[name]) for row in rows] for name in COLUMNS}
-        if rows:
+        columns: Mapping[str, list[Any]] = {
+            name: [_fits(row[name]) for row in self._rows] for name in COLUMNS
+        }
+        if self._rows:
             self._writer.write_table(self._arrow.table(dict(columns), schema=self._schema))
         self._rows, self._chars = [], 0
 

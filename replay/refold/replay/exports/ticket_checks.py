@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Event, PolicyAmended, RunForked, RunStarted, SourceRecorded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import UNITS, Limit, LimitUnit, name_of
 from refold.reducers.policy import Policy
-from refold.replay.audit import Auditor
+from refold.replay.audit import Audit
+from refold.replay.partial_audit import PartialAudit
 from refold.store.protocol import Stored
 
 _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
@@ -17,8 +17,8 @@ class Checks:
     """Takes a run's events in order. `code` makes a text of the log code within a line."""
 
     def __init__(self, run: str, code: Callable[[str], str], registry: Registry = BUILTIN) -> None:
-        self._auditor, self._code = Auditor(run, registry), code
-        self._hash = self._trouble = ""
+        self._audit, self._code = PartialAudit(run, registry), code
+        self._hash = ""
         self._policy: Policy | None = None
         self._amended = 0
         self._source: SourceRecorded | None = None
@@ -31,11 +31,11 @@ class Checks:
             self._policy, self._amended = policy, self._amended + (self._policy is not None)
         if isinstance(event, SourceRecorded):
             self._source = self._source or event
-        self._do(lambda: self._auditor.take(stored))
+        self._audit.take(stored)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """The lines, each with its name."""
-        self._do(self._auditor.finish)
+        found = self._audit.result()
         if self._source is not None:
             where = f"{self._code(self._source.format)}, SHA-256 {self._code(self._source.source)}"
             yield (
@@ -46,19 +46,18 @@ class Checks:
             amended = f", the last of {self._amended + 1}" if self._amended else ""
             yield (
                 "Policy",
-                f"{_limits(self._policy, self._code)}; SHA-256 {self._code(self._auditor.policy)}{amended}",
+                f"{_limits(self._policy, self._code)}; SHA-256 {self._code(self._audit.policy)}{amended}",
             )
         if self._hash:
             yield (
                 "Chain head",
                 f"{self._code(self._hash)}: hold it against what `refold verify` says, or against a seal",
             )
-        yield "Audit", self._verdict()
+        yield "Audit", self._verdict(found)
 
-    def _verdict(self) -> str:
-        found = self._auditor.result()
-        if self._trouble:
-            return f"not to its end: {self._code(self._trouble)}"
+    def _verdict(self, found: Audit) -> str:
+        if trouble := self._audit.damaged or self._audit.refused:
+            return f"not to its end: {self._code(trouble)}"
         if found.differences:
             first = found.findings[0]
             return f"**differs** in {found.differences}, first at event {first.seq}: {self._code(first.kind)} is {first.difference}"
@@ -66,13 +65,6 @@ class Checks:
             blind = self._code("; ".join(found.blind)) if found.blind else "their words were erased"
             return f"agrees as far as it can be judged; {found.unjudged} facts cannot be: {blind}"
         return f"agrees: {found.decisions} decisions derived again from {found.facts} facts, rules version {found.rules}"
-
-    def _do(self, step: Callable[[], None]) -> None:
-        if not self._trouble:
-            try:
-                step()
-            except (Damaged, CannotJudge) as error:
-                self._trouble = str(error)
 
 
 def _limits(policy: Policy, code: Callable[[str], str]) -> str:

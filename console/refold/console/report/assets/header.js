@@ -37,8 +37,8 @@
     return ["good", "whole", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head.slice(0, 16)}…`];
   }
 
-  function auditSaid({ about, judged }) {
-    const { differences, damaged, refused, unjudged, decisions } = judged;
+  function auditSaid({ about, judged, refused }) {
+    const { differences, damaged, unjudged, decisions } = judged;
     if (damaged) return ["bad", "not to its end", damaged];
     if (refused) return ["warn", "cannot be judged", refused];
     const first = judged.findings[0];
@@ -49,20 +49,22 @@
   }
 
   function notes(model) {
-    const { about, checked } = model;
+    const { about, checked, imported } = model;
     const said = [];
     if (about.damaged) said.push(["bad", `The log could be followed only so far: ${about.damaged}. What stands behind is shown as it is stored.`]);
-    if (about.partial) said.push(["", `The log goes on: this report shows it up to event ${model.events.length}.`]);
-    if (about.imported) said.push(["", `Imported from a transcript (${about.imported.format}, sha256 ${about.imported.source}): the decisions were derived, not recorded then.`]);
+    if (model.partial) said.push(["", `The log goes on: this report shows it up to event ${model.events.length}.`]);
+    if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): the decisions were derived, not recorded then.`]);
     if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
-    if (about.parent) said.push(["", `Started by ${about.parent}.`]);
+    if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);
     return said;
   }
 
   const share = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} % from the cache` : "");
 
   R.Header = ({ model, chain }) => {
-    const { about } = model;
+    const { about, figures } = model;
+    const { input = 0, output = 0, cache_read = 0 } = about.usage;
+    const started = model.events.length ? model.events[0].at : "0";
     const outcome = (about.source_end ? about.source_end === "finished" : GOOD.has(about.agent_state)) ? "good"
       : OPEN.has(about.agent_state) ? "warn" : "bad";
     const labels = Object.entries(about.labels).map(([name, value]) => `${name}=${value}`);
@@ -75,15 +77,15 @@
         ${labels.map(label => html`<span class="label">${R.line(label, 80)}</span>`)}</div>
       <${Task} text=${about.task} />
       ${about.source_end && html`<p class="ending">${R.line(about.source_says, 300)} <small class="dim">derived: ${about.agent_state}</small></p>`}
-      ${about.code && html`<p class="ending">${R.line(about.reason || "")} <code>${R.line(about.code)}</code>${about.limit && html` · ${R.line(about.limit)}`}</p>`}
+      ${about.code && html`<p class="ending">${R.line(about.reason || "")} <code>${R.line(about.code)}</code>${figures.limit && html` · ${R.line(figures.limit)}`}</p>`}
       <dl class="figures">
         <${Figure} name="chain" value=${chainWord} tone=${chainTone} note=${R.line(chainNote, 300)} />
         <${Figure} name="audit" value=${auditWord} tone=${auditTone} note=${R.line(auditNote, 300)} />
         <${Figure} name="turns" value=${R.count(about.steps)} note=${`${R.count(model.events.length)} events`} />
-        <${Figure} name="tokens" value=${about.counted ? R.count(about.input + about.output) : "-"}
-          note=${!about.counted ? "nobody counted them" : `${R.count(about.input)} in, ${R.count(about.output)} out${about.cache_read ? `, ${share(about.cache_read, about.input)}` : ""}`} />
-        <${Figure} name="cost" value=${about.cost} />
-        <${Figure} name="time" value=${about.duration} note=${Number(about.started) ? R.clock(about.started) : "nobody recorded the times"} />
+        <${Figure} name="tokens" value=${input || output ? R.count(input + output) : "-"}
+          note=${!input && !output ? "not counted" : `${R.count(input)} in, ${R.count(output)} out${cache_read ? `, ${share(cache_read, input)}` : ""}`} />
+        <${Figure} name="cost" value=${figures.cost} />
+        <${Figure} name="time" value=${figures.duration} note=${Number(started) ? R.clock(started) : "no times were recorded"} />
         <${Figure} name="model" value=${R.line(about.model, 60) || "-"} />
       </dl>
       ${notes(model).map(([tone, text]) => html`<p class=${`remark ${tone}`}>${R.line(text, 1000)}</p>`)}
