@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from refold.reducers.errors import Damaged, RefoldError, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 
 LEASE_SECONDS = 30.0
 """How long a lease is good for when nothing else is said."""
@@ -183,8 +183,8 @@ class StoreUnavailable(StoreError):
         return f"store {self.path}: {self.problem}"
 
 
-class FileProblem(RefoldError):
-    """What is wrong with the file at `path`: `problem` is one sentence."""
+class FileProblem(Exception):
+    """What errors about a file have in common: its `path`, and `problem`, one sentence."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
