@@ -23,9 +23,8 @@ from refold.engine import (
 )
 from refold.engine.live_machine import LiveAgent, mermaid
 from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.events import StateChanged
+from refold.reducers.events import Manifest, StateChanged
 from refold.reducers.machine import MOVES, AgentState, Trigger
-from refold.reducers.messages import ToolSchema
 from refold.store import MemoryStore
 from support import runs
 from support.driving import assert_sound, kinds
@@ -293,7 +292,7 @@ async def test_what_stops_an_engine_is_raised_alone() -> None:
     async def missing(arguments: str, context: CallContext) -> str:
         raise MissingFact("r", f"call {context.call} has no result")
 
-    lost = Tool(schema=ToolSchema(name="lost", description="", schema="{}"), run=missing)
+    lost = Tool(manifest=Manifest(name="lost"), run=missing)
     run = Agent(model=ScriptedModel([calls(("lost", {}), ("lost", {}))]), tools=[lost]).start("Do it.")
     with pytest.raises(MissingFact, match="has no result"):
         await run.result()

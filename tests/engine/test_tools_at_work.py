@@ -22,8 +22,7 @@ from refold.engine import (
     say,
     tool,
 )
-from refold.reducers.events import ToolReturned
-from refold.reducers.messages import ToolSchema
+from refold.reducers.events import Manifest, ToolReturned
 from refold.store import MemoryStore
 from refold.store.protocol import Store
 from support.driving import assert_sound, events_of, watch
@@ -136,7 +135,7 @@ async def refuse(arguments: str, context: CallContext) -> str:
     raise BadArguments("that will not do")
 
 
-picky = Tool(schema=ToolSchema(name="picky", description="", schema="{}"), run=refuse)
+picky = Tool(manifest=Manifest(name="picky"), run=refuse)
 
 ERRORS: list[Any] = [
     pytest.param("divide", {"a": 1, "b": 0}, "raised", "raised: ZeroDivisionError: integer", id="raises"),
@@ -259,7 +258,7 @@ async def reveal_in_arguments(arguments: str, context: CallContext) -> str:
 
 
 picky_with_secrets = Tool(
-    schema=ToolSchema(name="picky_with_secrets", description="", schema="{}"),
+    manifest=Manifest(name="picky_with_secrets"),
     run=reveal_in_arguments,
     redact=hide,
 )
@@ -318,7 +317,7 @@ async def test_output_under_the_cap_is_left_alone(length: int) -> None:
 
 async def test_a_half_character_does_not_stop_a_run() -> None:
     """An output with half a character in it is recorded and shown, with a mark where it was."""
-    raw = Tool(schema=ToolSchema(name="raw", description="", schema="{}"), run=half)
+    raw = Tool(manifest=Manifest(name="raw"), run=half)
     (event,) = await ran(calls(("raw", {})), [raw])
     assert "a\ufffdb" == said(event)
 

@@ -63,7 +63,7 @@ class Node(msgspec.Struct):
 
 
 def schema(made: Tool) -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(made.schema.schema)
+    decoded: dict[str, Any] = json.loads(made.manifest.schema)
     return decoded
 
 
@@ -273,7 +273,7 @@ def test_name_description_and_arguments_come_from_the_function() -> None:
         """
         return url * tries
 
-    assert ("fetch", "Fetch a page.") == (fetch.name, fetch.schema.description)
+    assert ("fetch", "Fetch a page.") == (fetch.name, fetch.manifest.description)
     described = {name: each["description"] for name, each in schema(fetch)["properties"].items()}
     assert {"url": "where it is", "tries": "how often to try"} == described
 
@@ -291,14 +291,14 @@ def test_options_are_kept_and_the_function_too() -> None:
     @tool
     def bare() -> None: ...
 
-    assert ("other-name", Replay.IDEMPOTENT, 2.5, hide) == (
+    assert ("other-name", Replay.IDEMPOTENT, 2_500_000_000, hide) == (
         plain.name,
-        plain.replay,
-        plain.timeout,
+        plain.manifest.replay,
+        plain.manifest.timeout,
         plain.redact,
     )
     assert 2 == plain.function(1)
-    assert Replay.AT_MOST_ONCE == bare.replay
+    assert Replay.AT_MOST_ONCE == bare.manifest.replay
 
 
 def star(*numbers: int) -> None: ...
@@ -508,10 +508,12 @@ def test_the_digest_tells_edited_code_and_another_schema() -> None:
     def same(x: int) -> int:
         return x - 1
 
-    assert make(1).digest == make(2).digest  # the code is the same, what it closes over is not part of it
-    assert same.digest != make(1).digest
-    assert of(int).digest != of(str).digest
-    assert 64 == len(same.digest)
+    assert (
+        make(1).manifest.digest == make(2).manifest.digest
+    )  # the code is the same, what it closes over is not part of it
+    assert same.manifest.digest != make(1).manifest.digest
+    assert of(int).manifest.digest != of(str).manifest.digest
+    assert 64 == len(same.manifest.digest)
 
 
 HASHED = """
@@ -519,7 +521,7 @@ from refold.engine.tools.decorator import tool
 @tool
 def f(words: set[str] = frozenset({"a", "b", "c", "d"})) -> bool:
     return bool(words & {"p", "q", "r", "s"}) and "a" in {"x", "y", "z"}
-print(f.digest, f.schema.schema)
+print(f.manifest.digest, f.manifest.schema)
 """
 
 
@@ -589,4 +591,4 @@ def test_the_digest_covers_the_reconcile() -> None:
         tool(name="f", replay="reconcilable", reconcile=each)(print_nothing)
         for each in (shrug, shrug_and_say)
     )
-    assert one.digest != other.digest
+    assert one.manifest.digest != other.manifest.digest

@@ -49,13 +49,15 @@ def test_which_tools_there_are(root: Path) -> None:
         "search_files": Replay.READ_ONLY,
     }
     writing = {"write_file": Replay.IDEMPOTENT, "edit_file": Replay.AT_MOST_ONCE}
-    assert reading == {made.name: made.replay for made in files(root, write=False)}
-    assert reading | writing == {made.name: made.replay for made in files(root)}
+    assert reading == {made.name: made.manifest.replay for made in files(root, write=False)}
+    assert reading | writing == {made.name: made.manifest.replay for made in files(root)}
 
 
 def test_equal_code_has_equal_digests_for_every_root(root: Path, tmp_path: Path) -> None:
     """Where the root is does not show in the tools' digests, so that recordings agree between machines."""
-    assert [made.digest for made in files(root)] == [made.digest for made in files(tmp_path)]
+    assert [made.manifest.digest for made in files(root)] == [
+        made.manifest.digest for made in files(tmp_path)
+    ]
 
 
 @pytest.mark.anyio
@@ -312,7 +314,7 @@ def test_schemas_are_json(root: Path) -> None:
     """Every schema is an object that stands alone."""
     for made in files(root):
         assert isinstance(made, Tool)
-        decoded = json.loads(made.schema.schema)
+        decoded = json.loads(made.manifest.schema)
         assert "object" == decoded["type"]
-        assert "$ref" not in made.schema.schema
+        assert "$ref" not in made.manifest.schema
         assert all("description" in each for each in decoded["properties"].values())

@@ -141,7 +141,7 @@ def test_what_cannot_be_a_shell(tmp_path: Path) -> None:
         shell(tmp_path / "none")
     with pytest.raises(WrongUse, match="timeout"):
         shell(tmp_path, timeout=0)
-    assert Replay.AT_MOST_ONCE == shell(tmp_path)[0].replay
+    assert Replay.AT_MOST_ONCE == shell(tmp_path)[0].manifest.replay
 
 
 @given(pieces=st.lists(st.binary(max_size=12), max_size=12), each=st.integers(1, 8))

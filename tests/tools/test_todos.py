@@ -27,7 +27,7 @@ CALL = CallContext(run="r", call="c1", key="k1")
 async def test_the_result_is_the_whole_list(arguments: str, text: str) -> None:
     """The result shows every item of the call, and nothing of calls before."""
     (write_todos,) = todos()
-    assert Replay.IDEMPOTENT == write_todos.replay
+    assert Replay.IDEMPOTENT == write_todos.manifest.replay
     assert [text, text] == [await write_todos.run(arguments, CALL), await write_todos.run(arguments, CALL)]
 
 

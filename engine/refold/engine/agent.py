@@ -38,7 +38,6 @@ from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
     by_name,
     labels_of,
-    manifest_of,
     recordable,
     run_id_of,
     seed_of,
@@ -49,10 +48,10 @@ from refold.reducers import composing
 from refold.reducers.checking import Complaint, opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
-from refold.reducers.events import FORMAT, Fact, RunStarted
+from refold.reducers.events import FORMAT, Fact, Manifest, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.messages import Message, ToolSchema
+from refold.reducers.messages import Message
 from refold.reducers.parsing import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
@@ -165,11 +164,15 @@ class Agent:
         takes = takes_task(name or self.name)
         described = description or f"Give a task to the agent {self.name}, and get its answer."
         return AgentTool(
-            schema=ToolSchema(name=takes.tool, description=described, schema=takes.schema),
+            manifest=Manifest(
+                name=takes.tool,
+                description=described,
+                schema=takes.schema,
+                replay=Replay.IDEMPOTENT,
+                digest=self._digest(),
+                agent=self.name,
+            ),
             run=never_alone,
-            replay=Replay.IDEMPOTENT,
-            digest=self._digest(),
-            agent=self.name,
             owner=self,
             takes=takes,
             begin=self._child,
@@ -246,7 +249,7 @@ class Agent:
             model=self.model,
             address=address_of(self.model),
             context=context_of(self.model),
-            tools=tuple(map(manifest_of, self.tools.values())),
+            tools=tuple(tool.manifest for tool in self.tools.values()),
             registry=self.registry,
             redactor=self.redactor,
             seed=seed_of(seed),
@@ -286,7 +289,7 @@ class Agent:
             model=self.model.name,
             address=address_of(self.model),
             settings=self.settings,
-            tools=tuple(map(manifest_of, self.tools.values())),
+            tools=tuple(tool.manifest for tool in self.tools.values()),
             seed=seed,
             agent=self.name,
             versions=versions(),
@@ -354,9 +357,7 @@ class Agent:
             rules_of(state)
             refuse_other_model(state, self.model)
             redactor = self.redactor.under(state.policy.redact)
-            offered = {
-                name: composing.offered(manifest_of(tool), redactor) for name, tool in self.tools.items()
-            }
+            offered = {name: composing.offered(tool.manifest, redactor) for name, tool in self.tools.items()}
             refuse_other_tools(state, offered)
             refuse_blind(state)
 
@@ -370,7 +371,8 @@ class Agent:
     def _digest(self) -> str:
         # Of what a child run is made of; not of the system prompt: what can be erased must not be guessed at here.
         tools = {
-            name: "" if isinstance(tool, AgentTool) else tool.digest for name, tool in self.tools.items()
+            name: "" if isinstance(tool, AgentTool) else tool.manifest.digest
+            for name, tool in self.tools.items()
         }
         parts = (self.name, self.model.name, self.settings, self.policy, tools)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()

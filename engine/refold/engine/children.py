@@ -74,12 +74,11 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentTool(Tool, frozen=True, kw_only=True):
-    """A tool whose calls start runs of the agent named `agent`: made by `Agent.as_tool`.
+    """A tool whose calls start runs of another agent: made by `Agent.as_tool`.
 
     `begin` makes a new run of `owner`, `take_up` one from the log that an earlier engine began.
     """
 
-    agent: str
     owner: "Agent"
     takes: Accepts
     begin: Callable[[Errand], "Run"]
@@ -221,7 +220,7 @@ class Delegation:
             return said(self._effect, redactor.text(outcome.text), stopwatch)
         if result.state is AgentState.CANCELLED and self._cut.is_set():
             return told(self._effect, ToolError.CANCELLED, {}, stopwatch)
-        ended = f"the agent {self._tool.agent} did not complete the task: its run {result.run} ended {result.state}"
+        ended = f"the agent {self._tool.manifest.agent} did not complete the task: its run {result.run} ended {result.state}"
         last = f". The last it said: {outcome.text}" if outcome.text else ""
         problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
         return told(self._effect, ToolError.RAISED, {"problem": redactor.text(problem)}, stopwatch)

@@ -358,7 +358,7 @@ class Run:
             changed=tuple(
                 tool.name
                 for tool in state.setup.tools
-                if tool.name in tools and tools[tool.name].digest != tool.digest
+                if tool.name in tools and tools[tool.name].manifest.digest != tool.digest
             ),
             downtime=at - state.at,
             versions=self._setting.versions,

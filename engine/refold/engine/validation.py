@@ -5,11 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refold.engine import entropy
-from refold.engine.children import AgentTool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Manifest
-from refold.reducers.numbers import nano
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.store.checks import check_new_run
@@ -29,19 +26,6 @@ def setting_text(key: str, value: Any) -> str:
     except (TypeError, ValueError) as error:
         raise WrongUse(f"settings[{key!r}]: expected a value that JSON can write: {error}") from error
     return recordable(said, f"settings[{key!r}]")
-
-
-def manifest_of(tool: Tool) -> Manifest:
-    """The tool as it is offered."""
-    return Manifest(
-        name=tool.name,
-        description=tool.schema.description,
-        schema=tool.schema.schema,
-        replay=tool.replay,
-        timeout=None if tool.timeout is None else nano(tool.timeout),
-        digest=tool.digest,
-        agent=tool.agent if isinstance(tool, AgentTool) else "",
-    )
 
 
 def seed_of(chosen: int | None) -> int:

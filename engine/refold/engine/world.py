@@ -4,6 +4,7 @@ What is returned here is not the fact but a *maker* of it: the instant, the salt
 fact enters the log are known only when its turn comes.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, closing
 from functools import partial
@@ -61,6 +62,7 @@ from refold.reducers.events import (
     SummaryRequested,
 )
 from refold.reducers.messages import ToolSchema
+from refold.reducers.numbers import NANO
 from refold.reducers.pending import asked_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
@@ -68,7 +70,6 @@ from refold.reducers.views import summary_view, view
 from refold.reducers.vocabulary import FailureClass, ToolError
 
 Publish = Callable[[Delta], None]
-_NANO = 1_000_000_000
 
 
 class World:
@@ -163,12 +164,12 @@ class World:
         RUN.set(state.setup.run)
         LISTENER.set(listener(effect, stopwatch, partial(_said_late, tool, redactor), late))
         with scope, anyio.CancelScope() as bound:
-            bound.deadline = self._bound(effect.until, tool.timeout)
+            bound.deadline = self._bound(effect.until, tool.manifest.timeout)
             return await self._outcome(tool, effect, arguments or "{}", context, stopwatch, redactor)
         if not scope.cancelled_caught:
             return told(effect, ToolError.TIMEOUT, {}, stopwatch)
         # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
-        error = ToolError.CANCELLED if repeatable(tool.replay) else ToolError.IN_DOUBT
+        error = ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT
         return told(effect, error, {}, stopwatch)
 
     async def reconcile(
@@ -195,7 +196,7 @@ class World:
         else:
             context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
             with scope, anyio.CancelScope() as bound:
-                bound.deadline = self._bound(effect.until, tool.timeout)
+                bound.deadline = self._bound(effect.until, tool.manifest.timeout)
                 found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
         redactor = self.redactor_of(state)
         note = found.note if tool is None else _hidden(tool, found.note, redactor)
@@ -253,10 +254,10 @@ class World:
             return told(effect, ToolError.RAISED, {"problem": UNHIDDEN}, stopwatch)
         return said(effect, shown, stopwatch)
 
-    def _bound(self, instant: int | None, timeout: float | None = None) -> float:
-        left = [] if instant is None else [max(0.0, (instant - self.clock.now()) / _NANO)]
+    def _bound(self, instant: int | None, timeout: int | None = None) -> float:
+        left = [] if instant is None else [max(0, instant - self.clock.now())]
         left += [] if timeout is None else [timeout]
-        return anyio.current_time() + min(left, default=float("inf"))
+        return anyio.current_time() + min(left, default=math.inf) / NANO
 
 
 def request_for(

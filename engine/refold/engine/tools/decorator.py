@@ -17,7 +17,8 @@ from refold.engine.tools.reconciler import Called, reconciler
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.tools.threads import in_thread
 from refold.reducers.errors import WrongUse
-from refold.reducers.messages import ToolSchema
+from refold.reducers.events import Manifest
+from refold.reducers.numbers import nano
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import Replay
 
@@ -92,11 +93,15 @@ def _made(
     documentation = parse(inspect.getdoc(function))
     takes = accepts(function, called, documentation.arguments)
     return FunctionTool(
-        schema=ToolSchema(name=called, description=documentation.description, schema=takes.schema),
+        manifest=Manifest(
+            name=called,
+            description=documentation.description,
+            schema=takes.schema,
+            replay=_replay(called, replay),
+            timeout=None if timeout is None else nano(timeout),
+            digest=hashlib.sha256(f"{_sources(function, reconcile)}\n{takes.schema}".encode()).hexdigest(),
+        ),
         run=_runner(function, takes),
-        replay=_replay(called, replay),
-        timeout=timeout,
-        digest=hashlib.sha256(f"{_sources(function, reconcile)}\n{takes.schema}".encode()).hexdigest(),
         redact=redact,
         reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile), as_text),
         function=function,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from refold.reducers.errors import WrongUse
-from refold.reducers.messages import ToolSchema
+from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Replay, ToolError
 
 
@@ -65,12 +65,11 @@ Reconciled = Happened | DidNot | Unknown
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: its schema, how it may be replayed, and the function that runs it.
+    """A tool: what is offered of it, and the function that runs it.
 
     `run(arguments, context)` gets the arguments as JSON text, known to be a JSON object, and returns the
     output as text. It raises `BadArguments` if they do not fit the schema; any other exception is the
-    tool's own failure and is told to the model. `timeout` is in seconds, None for the run's own bound.
-    `digest` identifies the code that was offered, hex, so that a log says which version of a tool ran.
+    tool's own failure and is told to the model. `manifest` is what is recorded of it with each run that is offered it.
     `redact` is applied to the output, and to the message of a failure, before anything is recorded.
 
     `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then, says what
@@ -78,18 +77,16 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     may be asked again. One that raises, or takes too long, does not know.
     """
 
-    schema: ToolSchema
+    manifest: Manifest
     run: Callable[[str, CallContext], Awaitable[str | ToolAnswer]]
-    replay: Replay = Replay.AT_MOST_ONCE
-    timeout: float | None = None
-    digest: str = ""
     redact: Callable[[str], str] | None = None
     reconcile: Callable[[str, CallContext], Awaitable[Reconciled]] | None = None
 
     def __post_init__(self) -> None:
         """Raises `WrongUse` where the replay class promises a `reconcile` that is not there, or the reverse."""
-        if (self.replay is Replay.RECONCILABLE) != (self.reconcile is not None):
-            has = "has no reconcile" if self.reconcile is None else f"is {self.replay} and has a reconcile"
+        replay = self.manifest.replay
+        if (replay is Replay.RECONCILABLE) != (self.reconcile is not None):
+            has = "has no reconcile" if self.reconcile is None else f"is {replay} and has a reconcile"
             raise WrongUse(
                 f"tool {self.name}: {has}: a tool is replay='reconcilable' together with a function reconcile=, or neither"
             )
@@ -97,7 +94,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name under which models call the tool."""
-        return self.schema.name
+        return self.manifest.name
 
 
 class BadArguments(Exception):

@@ -8,8 +8,6 @@ import anyio.lowlevel
 from refold.engine.tools.protocol import CallContext, Reconciled, Tool, ToolAnswer
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Manifest, ToolReturned
-from refold.reducers.messages import ToolSchema
-from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import Replay, ToolError
 
 
@@ -31,11 +29,8 @@ class RecordedTools:
 
     def _tool(self, entry: Manifest) -> Tool:
         return Tool(
-            schema=ToolSchema(name=entry.name, description=entry.description, schema=entry.schema),
+            manifest=entry,
             run=self._answer,
-            replay=entry.replay,
-            timeout=None if entry.timeout is None else entry.timeout / NANO,
-            digest=entry.digest,
             reconcile=self._recall if entry.replay is Replay.RECONCILABLE else None,
         )
 
