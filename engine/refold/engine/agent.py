@@ -1,10 +1,8 @@
 """An agent: a model, tools and a policy, and the runs that are started with them."""
 
 import hashlib
-import importlib.metadata
 import logging
 import math
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +29,7 @@ from refold.engine.models.protocol import Model
 from refold.engine.outcomes import Maker
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
-from refold.engine.runtime import Setting
+from refold.engine.runtime import Runtime, versions
 from refold.engine.secrets import redactor_of, refuse_secret
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
@@ -205,7 +203,7 @@ class Agent:
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
         # Refuses what cannot work, now rather than later.
         self._warn((*opening(composing.started(fact, said, b"", self.redactor)), *circles(self)))
-        return Run(fact.run, self._setting(seed), anew(_started(fact, said, self.redactor)))
+        return Run(fact.run, self._runtime(seed), anew(_started(fact, said, self.redactor)))
 
     def resume(
         self, run_id: str, *, take_over: bool = False, store: Store | None = None, lease: float | None = None
@@ -218,8 +216,8 @@ class Agent:
         `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent
         has another model, or lacks a tool or a guard of the run's.
         """
-        setting = msgspec.structs.replace(self._setting(None, store), lease=lease or self.lease)
-        return Run(run_id, setting, None, take_over=take_over)
+        runtime = msgspec.structs.replace(self._runtime(None, store), lease=lease or self.lease)
+        return Run(run_id, runtime, None, take_over=take_over)
 
     def fork(
         self,
@@ -261,7 +259,7 @@ class Agent:
             results={call: recordable(text, f"results[{call!r}]") for call, text in (results or {}).items()},
             by=recordable(by, "by"),
         )
-        return Run(fork.run, self._setting(seed, store), fork.begin)
+        return Run(fork.run, self._runtime(seed, store), fork.begin)
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
@@ -298,14 +296,14 @@ class Agent:
             worker=this_process(),
         )
 
-    def _setting(
+    def _runtime(
         self,
         seed: int | None,
         store: StoreSource | None = None,
         clocks: Callable[[], Clock] | None = None,
-    ) -> Setting:
+    ) -> Runtime:
         clocks = clocks or self._clock
-        return Setting(
+        return Runtime(
             world=World(
                 self.model,
                 self.tools,
@@ -318,8 +316,6 @@ class Agent:
             store=self.store if store is None else store,
             registry=self.registry,
             salts=entropy.salts(seed),
-            worker=this_process(),
-            versions=versions(),
             check=self._check,
             lease=self.lease,
         )
@@ -332,7 +328,7 @@ class Agent:
             parent=errand.origin,
         )
         said = [*self._system(), Message(role=Role.USER, text=errand.task)]
-        return Run(fact.run, self._child_setting(errand), anew(_started(fact, said, self.redactor)))
+        return Run(fact.run, self._child_runtime(errand), anew(_started(fact, said, self.redactor)))
 
     def _child_taken_up(self, errand: Errand, *, take_over: bool = False) -> Run:
         def check(state: RunState) -> None:
@@ -343,13 +339,13 @@ class Agent:
                 )
             self._check(state)
 
-        setting = msgspec.structs.replace(self._child_setting(errand), check=check)
-        return Run(errand.run, setting, None, take_over=take_over)
+        runtime = msgspec.structs.replace(self._child_runtime(errand), check=check)
+        return Run(errand.run, runtime, None, take_over=take_over)
 
-    def _child_setting(self, errand: Errand) -> Setting:
+    def _child_runtime(self, errand: Errand) -> Runtime:
         seed = child_seed(errand.parent.setup.seed, errand.call) if errand.repeatable else None
-        setting = self._setting(seed, errand.store, errand.clock)
-        return msgspec.structs.replace(setting, lease=errand.lease)
+        runtime = self._runtime(seed, errand.store, errand.clock)
+        return msgspec.structs.replace(runtime, lease=errand.lease)
 
     def _check(self, state: RunState) -> None:
         """Refuse to go on with a run that this agent would not go on with as it was begun."""
@@ -384,11 +380,6 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def versions() -> dict[str, str]:
-    """What ran: recorded with each run."""
-    return {"refold": importlib.metadata.version("refold"), "python": platform.python_version()}
 
 
 def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:

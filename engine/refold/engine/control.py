@@ -9,17 +9,15 @@ from collections.abc import Callable
 import msgspec
 
 from refold.engine import entropy
-from refold.engine.agent import versions
 from refold.engine.clock import SystemClock
 from refold.engine.compatibility import refuse_blind
 from refold.engine.guards import installed_guards
-from refold.engine.holder import this_process
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
 from refold.engine.models.script import ScriptedModel
 from refold.engine.result import RunResult
 from refold.engine.run import Run
-from refold.engine.runtime import Setting
+from refold.engine.runtime import Runtime
 from refold.engine.secrets import redactor_of
 from refold.engine.tenure import Tenure
 from refold.engine.world import World
@@ -35,8 +33,8 @@ def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
     It cannot be driven: it has no model and no tools. `registry` names its guards, by default those installed here:
     they have their say in what follows from an answer, so one that is missing is refused with `WrongUse`.
     """
-    setting = _nowhere(store, registry or installed_guards(), refuse_blind)
-    return Run(run, msgspec.structs.replace(setting, driven=False), None)
+    runtime = _nowhere(store, registry or installed_guards(), refuse_blind)
+    return Run(run, msgspec.structs.replace(runtime, driven=False), None)
 
 
 async def halt(
@@ -64,14 +62,12 @@ async def halt(
         await tenure.let_go(0.0)
 
 
-def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Setting:
-    return Setting(
+def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
+    return Runtime(
         world=World(ScriptedModel([]), {}, SystemClock(), redactor=redactor_of()),
         store=store,
         registry=registry,
         salts=entropy.salts(None),
-        worker=this_process(),
-        versions=versions(),
         check=check,
     )
 

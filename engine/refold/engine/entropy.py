@@ -2,8 +2,10 @@
 
 import hashlib
 import secrets
+from collections.abc import Callable
 
-from refold.engine.loop import Salts
+Salts = Callable[[int], bytes]
+"""The salt of the fact that becomes event number so-and-so."""
 
 _SALT_BYTES = 16
 

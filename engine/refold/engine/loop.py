@@ -14,13 +14,12 @@ import msgspec
 
 from refold.engine.children import AgentTool, Delegation
 from refold.engine.journal import Journal, Overtaken
-from refold.engine.late_results import LateMaker
 from refold.engine.models.protocol import Delta
-from refold.engine.outcomes import Maker, abandoned, in_doubt
+from refold.engine.outcomes import LateMaker, Maker, abandoned, in_doubt
 from refold.engine.reconciliation import doer
+from refold.engine.runtime import Runtime
 from refold.engine.schedule import rings_in
 from refold.engine.updates import Finished, Recorded, Streamed, Update
-from refold.engine.world import World
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
@@ -31,17 +30,12 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
-from refold.reducers.guards import Registry
 from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
 from refold.store.protocol import StoreUnavailable
 
 if TYPE_CHECKING:
     from refold.engine.run import Run  # it drives a loop; its children are runs themselves
-
-Salts = Callable[[int], bytes]
-"""The salt of the fact that becomes event number so-and-so."""
-
 
 _PATIENCE = 60 * 1_000_000_000
 """Nanoseconds for which an engine stays for a person."""
@@ -70,16 +64,14 @@ class Loop:
         self,
         state: RunState,
         journal: Journal,
-        world: World,
-        registry: Registry,
-        salts: Salts,
+        runtime: Runtime,
         tell: Callable[[Update], None],
         afterwards: Callable[[LateMaker], None],
         resumed: Maker | None,
     ) -> None:
         self.state = state
-        self.journal, self._world, self._registry = journal, world, registry
-        self._salts, self._tell, self._afterwards, self._resumed = salts, tell, afterwards, resumed
+        self.journal, self._runtime, self._world = journal, runtime, runtime.world
+        self._tell, self._afterwards, self._resumed = tell, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
         self._in_flight: dict[Effect, anyio.CancelScope] = {}
@@ -267,7 +259,7 @@ class Loop:
         while True:
             before = self.state
             at = max(before.at, self._world.clock.stamp())
-            salt = self._salts(before.seq + 1)
+            salt = self._runtime.salts(before.seq + 1)
             after, events = self._derived(before, queued.make(before, at, salt))
             try:
                 await self.journal.append(before, after, events, salt)
@@ -280,8 +272,8 @@ class Loop:
 
     def _derived(self, state: RunState, event: Fact | Annotation) -> tuple[RunState, Sequence[Event]]:
         if isinstance(event, Annotation):
-            return evolve(state, event, self._registry), (event,)
-        return advance(state, event, self._registry)
+            return evolve(state, event, self._runtime.registry), (event,)
+        return advance(state, event, self._runtime.registry)
 
     async def _read_again(
         self, before: RunState, after: RunState, waits: Iterator[float], error: StoreUnavailable
@@ -293,7 +285,7 @@ class Loop:
                 raise error
             await anyio.sleep(wait)
             try:
-                self.state = await self.journal.load(self._registry)
+                self.state = await self.journal.load(self._runtime.registry)
                 # Another engine may have written just the same, but for its name: equal states do not tell.
                 await self.journal.tenure.confirm()
             except StoreUnavailable:

@@ -10,7 +10,7 @@ from refold.engine.tools.protocol import ToolAnswer
 from refold.reducers import composing
 from refold.reducers.doubts import unseen
 from refold.reducers.effects import CallModel, Reconcile, RunTool
-from refold.reducers.events import Answer, Fact, ModelResponded, SummaryReturned, ToolReturned
+from refold.reducers.events import Answer, Fact, LateResult, ModelResponded, SummaryReturned, ToolReturned
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.policy import text_of
 from refold.reducers.secrets import Redactor
@@ -22,6 +22,9 @@ UNHIDDEN = "its output could not be redacted, and is not shown"
 
 Maker = Callable[[RunState, int, bytes], Fact]
 """(state, at, salt) -> the fact, when its turn in the queue has come."""
+
+LateMaker = Callable[[RunState, int, bytes], LateResult]
+"""The same for a result for which nothing waits any more."""
 
 
 def in_doubt(call: str) -> Maker:

@@ -13,13 +13,12 @@ import anyio.lowlevel
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
 from refold.engine.journal import Journal
-from refold.engine.late_results import LateMaker
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.replay import Ended, RecordedModel
-from refold.engine.outcomes import Maker
+from refold.engine.outcomes import LateMaker, Maker
 from refold.engine.reconciliation import Doer
 from refold.engine.run import Run, anew
-from refold.engine.runtime import Setting
+from refold.engine.runtime import Runtime
 from refold.engine.stores import StoreSource
 from refold.engine.tools.protocol import Tool
 from refold.engine.tools.replay import RecordedTools
@@ -118,17 +117,15 @@ class Recording:
             {tool.name: tool for tool in self.tools().tools},
             score,
         )
-        setting = Setting(
+        runtime = Runtime(
             world=world,
             store=into,
             registry=self.registry,
             salts=score.salt,
-            worker="",
-            versions={},
             check=lambda _: None,
             resumes=False,
         )
-        run = Run(self.run, setting, anew(lambda state, at, salt: self.opening))  # noqa: ARG005
+        run = Run(self.run, runtime, anew(lambda state, at, salt: self.opening))  # noqa: ARG005
         people = Background(partial(score.people, run))
         try:
             while score.left:

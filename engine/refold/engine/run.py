@@ -12,15 +12,16 @@ from transitions import Machine
 
 from refold.engine.answers import Answers, words_of
 from refold.engine.background import Background, aside
+from refold.engine.holder import this_process
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
-from refold.engine.late_results import LateMaker, keep_late
+from refold.engine.late_results import keep_late
 from refold.engine.live_machine import LiveAgent
 from refold.engine.loop import Loop
-from refold.engine.outcomes import Maker
+from refold.engine.outcomes import LateMaker, Maker
 from refold.engine.presence import acting
 from refold.engine.result import RunResult, result_of
-from refold.engine.runtime import Setting
+from refold.engine.runtime import Runtime, versions
 from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
@@ -77,11 +78,11 @@ class Run:
     """
 
     def __init__(
-        self, run: str, setting: Setting, opening: Opening | None, *, take_over: bool = False
+        self, run: str, runtime: Runtime, opening: Opening | None, *, take_over: bool = False
     ) -> None:
         self.id = run
         self._take_over = take_over
-        self._setting, self._opening = setting, opening
+        self._runtime, self._opening = runtime, opening
         self._live = LiveAgent()
         self._inbox: list[Maker] = []
         self._subscriptions: WeakSet[Subscription] = WeakSet()
@@ -246,7 +247,7 @@ class Run:
         self._answered = (kind, number)
 
     def _redactor(self, state: RunState) -> Redactor:
-        return self._setting.world.redactor_of(state)
+        return self._runtime.world.redactor_of(state)
 
     def _put(self, make: Maker) -> None:
         if self._loop is not None:
@@ -255,7 +256,7 @@ class Run:
             self._inbox.append(make)
 
     def _started(self) -> Background:
-        if not self._setting.driven:
+        if not self._runtime.driven:
             raise WrongUse(
                 f"run {self.id}: there is no model and no tool to drive it with here; detach() leaves it"
             )
@@ -266,7 +267,7 @@ class Run:
 
     async def _drive(self) -> None:
         try:
-            async with self._engaged(self._resumed, self._setting.lease) as loop:
+            async with self._engaged(self._resumed, self._runtime.lease) as loop:
                 await loop.drive()
                 self._result = result_of(loop.state, loop.journal.contents)
         except BaseException:
@@ -286,7 +287,7 @@ class Run:
     @asynccontextmanager
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Loop]:
         """The loop, under a lease that is renewed meanwhile. An engine that stops half-way leaves its run to others."""
-        async with opened(self._setting.store) as store:
+        async with opened(self._runtime.store) as store:
             # By force but once: who took the run on since then has it rightly.
             force, self._take_over = self._take_over, False
             tenure = Tenure(store, self.id, lease, take_over=force)
@@ -306,7 +307,7 @@ class Run:
 
     async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Loop:
         """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""
-        world, setting = self._setting.world, self._setting
+        runtime = self._runtime
         if self._loop is not None:
             return await self._gone_on(self._loop, store, tenure)
         journal, first = Journal(store, self.id, tenure), list[Maker]()
@@ -314,13 +315,11 @@ class Run:
             state, first = await self._opening(journal)
         else:
             state = await self._read(journal)
-            setting.check(state)
+            runtime.check(state)
         self._live.machine.set_state(str(state.agent_state))
-        world.clock.start(state.at)
-        resumes = resumed if setting.resumes else None
-        loop = self._loop = Loop(
-            state, journal, world, setting.registry, setting.salts, self._told, self._late, resumes
-        )
+        runtime.world.clock.start(state.at)
+        resumes = resumed if runtime.resumes else None
+        loop = self._loop = Loop(state, journal, runtime, self._told, self._late, resumes)
         loop.introduced = self._opening is not None  # by the fact with which it begins
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:
@@ -337,23 +336,23 @@ class Run:
             raise UnknownRun(self.id)
         await refuse_imported(journal.store, self.id)
         await journal.tenure.hold()
-        return await journal.load(self._setting.registry)
+        return await journal.load(self._runtime.registry)
 
     async def _gone_on(self, loop: Loop, store: Store, tenure: Tenure) -> Loop:
         """The loop of before; while it waited for a person, somebody else may have had the run."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()
         if (await store.head(self.id)).seq != loop.state.seq:
-            loop.state = await loop.journal.load(self._setting.registry)
+            loop.state = await loop.journal.load(self._runtime.registry)
             self._live.machine.set_state(str(loop.state.agent_state))
             loop.resume()  # what was begun there, nobody here has a handle on
         return loop
 
     def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> Fact:  # noqa: ARG002
-        tools = self._setting.world.tools
+        tools = self._runtime.world.tools
         return RunResumed(
             at=at,
-            worker=self._setting.worker,
+            worker=this_process(),
             in_doubt=doubtful(state),
             changed=tuple(
                 tool.name
@@ -361,14 +360,12 @@ class Run:
                 if tool.name in tools and tools[tool.name].manifest.digest != tool.digest
             ),
             downtime=at - state.at,
-            versions=self._setting.versions,
+            versions=versions(),
             unattended=unattended,
         )
 
     def _late(self, make: LateMaker) -> None:
-        setting = self._setting
-        now, salts = setting.world.clock.now, setting.salts
-        aside(partial(keep_late, setting.store, self.id, setting.registry, now, salts, make))
+        aside(partial(keep_late, self._runtime, self.id, make))
 
     def _told(self, update: Update) -> None:
         for subscription in tuple(self._subscriptions):

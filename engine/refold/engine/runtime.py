@@ -1,10 +1,12 @@
 """What a run needs around it."""
 
+import importlib.metadata
+import platform
 from collections.abc import Callable
 
 import msgspec
 
-from refold.engine.loop import Salts
+from refold.engine.entropy import Salts
 from refold.engine.stores import StoreSource
 from refold.engine.world import World
 from refold.reducers.guards import Registry
@@ -12,8 +14,8 @@ from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run takes place: its world, its log, its guards, its chance, and who drives it.
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run takes place: its world, its log, its guards, its chance.
 
     `check` is called with the state of a log that was taken up, and raises if this agent cannot go on with it.
     `lease` is in seconds.
@@ -25,9 +27,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreSource
     registry: Registry
     salts: Salts
-    worker: str
-    versions: dict[str, str]
     check: Callable[[RunState], None]
     lease: float = LEASE_SECONDS
     driven: bool = True
     resumes: bool = True
+
+
+def versions() -> dict[str, str]:
+    """What runs here: recorded whenever an engine comes to a run."""
+    return {"refold": importlib.metadata.version("refold"), "python": platform.python_version()}

@@ -15,8 +15,7 @@ import msgspec
 from refold.engine.clock import Clock, Stopwatch, SystemClock
 from refold.engine.faults import somebody_elses, worded
 from refold.engine.journal import Journal
-from refold.engine.late_results import LateMaker
-from refold.engine.listening import listener
+from refold.engine.listener import listener
 from refold.engine.models.protocol import (
     Delta,
     Model,
@@ -26,6 +25,7 @@ from refold.engine.models.protocol import (
 )
 from refold.engine.outcomes import (
     UNHIDDEN,
+    LateMaker,
     Maker,
     answered,
     failed,

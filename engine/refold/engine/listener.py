@@ -5,7 +5,7 @@ from functools import partial
 
 from refold.engine.background import inlet
 from refold.engine.clock import Stopwatch
-from refold.engine.late_results import LateMaker
+from refold.engine.outcomes import LateMaker
 from refold.engine.tools.threads import Late
 from refold.reducers.composing_late import returned_late
 from refold.reducers.effects import RunTool
