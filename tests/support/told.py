@@ -14,7 +14,6 @@ from refold.replay.importers.derivation.derivation import Derivation
 from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.importers.items import (
     Answered,
-    Asked,
     Item,
     Prompted,
     Returned,
@@ -40,7 +39,9 @@ def said(text: str, role: Role = Role.USER, by: str = "user", at: int | None = N
 
 def answered(text: str = "", *calls: str, at: int | None = None) -> Answered:
     """An answer; a call is `id:name`."""
-    asked = tuple(Asked(id=call.split(":")[0], name=call.split(":")[-1], arguments="{}") for call in calls)
+    asked = tuple(
+        MessageCall(id=call.split(":")[0], name=call.split(":")[-1], arguments="{}") for call in calls
+    )
     return Answered(position=f"answer {text}", at=at, text=text, calls=asked)
 
 

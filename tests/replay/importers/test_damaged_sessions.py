@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
-from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, rows, stamp
+from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, rows
 from refold.replay.importers.source import Source
+from refold.replay.importers.tallies import stamp
 from support.transcripts import path_of
 
 LOGS = [

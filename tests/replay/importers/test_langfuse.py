@@ -17,7 +17,7 @@ from refold.replay.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.replay.importers.langfuse.importer import LANGFUSE
+from refold.replay.importers.langfuse import LANGFUSE
 from refold.replay.importers.source import BadTranscript, Source
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def test_a_trace_is_a_run() -> None:
         tally.output_tokens,
     )
     assert (None, None, 0) == (tally.tool_calls, tally.tool_results, tally.tool_errors)
-    assert ("unknown", "2025-01-01T00:00:00.000Z", "2025-01-01T00:00:06.000Z") == (
+    assert ("unknown", "2025-01-01T00:00:00Z", "2025-01-01T00:00:06Z") == (
         ended.end, tally.first_timestamp, tally.last_timestamp,
     )  # fmt: skip
     assert [None, 250_000_000] == [item.cost_nanousd for item in only(items, Answered)]

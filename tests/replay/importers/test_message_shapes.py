@@ -4,17 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
+from refold.replay.importers.call_ids import (
+    messages,
+    unpaired,
+)
+from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON
-from refold.replay.importers.items import Asked
-from refold.replay.importers.message_shapes import read, unwrapped
-from refold.replay.importers.pieces import Piece, messages, unpaired
+from refold.replay.importers.message_shapes import read
 
-SYSTEM = Piece(role=Role.SYSTEM, text="be brief")
-ASK = Piece(role=Role.USER, text="hi")
-CALL = Asked(id="c1", name="look", arguments='{"q":1}')
-CALLED = Piece(role=Role.ASSISTANT, calls=(CALL,))
-RESULT = Piece(role=Role.TOOL, text="found", call="c1")
+SYSTEM = Message(role=Role.SYSTEM, text="be brief")
+ASK = Message(role=Role.USER, text="hi")
+CALL = MessageCall(id="c1", name="look", arguments='{"q":1}')
+CALLED = Message(role=Role.ASSISTANT, calls=(CALL,))
+RESULT = Message(role=Role.TOOL, text="found", call="c1")
 
 
 def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
@@ -22,7 +26,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
 
 
 @pytest.mark.parametrize(
-    ("value", "pieces"),
+    ("value", "expected"),
     [
         pytest.param("hi", (ASK,), id="a bare text is the default role's"),
         pytest.param('[{"role":"user","content":"hi"}]', (ASK,), id="JSON text is read as what it encodes"),
@@ -30,7 +34,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
         pytest.param([{"role": "developer", "content": "be brief"}], (SYSTEM,), id="developer is system"),
         pytest.param(
             [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
-            (Piece(role=Role.USER, text="a\nb"),),
+            (Message(role=Role.USER, text="a\nb"),),
             id="OpenAI: text parts are joined",
         ),
         pytest.param(
@@ -43,7 +47,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
         ),
         pytest.param(
             [{"role": "assistant", "content": "", "function_call": {"name": "look", "arguments": '{"q":1}'}}],
-            (Piece(role=Role.ASSISTANT, calls=(Asked(id="", name="look", arguments='{"q":1}'),)),),
+            (Message(role=Role.ASSISTANT, calls=(MessageCall(id="", name="look", arguments='{"q":1}'),)),),
             id="OpenAI: the old function_call has no id",
         ),
         pytest.param(
@@ -56,7 +60,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
         ),
         pytest.param(
             {"output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}]},
-            (Piece(role=Role.ASSISTANT, text="hi"),),
+            (Message(role=Role.ASSISTANT, text="hi"),),
             id="Responses: a response around its output",
         ),
         pytest.param(
@@ -64,7 +68,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
                 {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "tool_use", "id": "c1", "name": "look", "input": {"q": 1}}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "found"}]}]},
             ],
-            (Piece(role=Role.ASSISTANT, reasoning="hm", calls=(CALL,)), RESULT),
+            (Message(role=Role.ASSISTANT, reasoning="hm", calls=(CALL,)), RESULT),
             id="Anthropic: blocks; a user's message of results is the results",
         ),
         pytest.param(
@@ -93,7 +97,7 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
                     parts("user", {"function_response": {"name": "look", "response": "found", "id": "c1"}}),
                 ],
             },
-            (SYSTEM, ASK, CALLED, Piece(role=Role.TOOL, text="found", call="c1", name="look")),
+            (SYSTEM, ASK, CALLED, Message(role=Role.TOOL, text="found", call="c1", name="look")),
             id="Gemini: contents with their system instruction",
         ),
         pytest.param(
@@ -108,9 +112,9 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
         ),
     ],
 )  # fmt: skip
-def test_shapes(value: JSON, pieces: tuple[Piece, ...]) -> None:
+def test_shapes(value: JSON, expected: tuple[Message, ...]) -> None:
     """Each framework's way of writing a message gives the same message."""
-    assert pieces == read(value).pieces
+    assert expected == read(value).messages
     assert () == read(value).left
 
 
@@ -127,21 +131,21 @@ def test_shapes(value: JSON, pieces: tuple[Piece, ...]) -> None:
 )
 def test_no_message(value: JSON) -> None:
     """What is no message becomes none, and is handed back."""
-    assert () == read(value).pieces
+    assert () == read(value).messages
     assert len(read(value).left) == 1
 
 
 def test_an_image_leaves_its_place() -> None:
     """A part that is no text stands in its message as a word, and whole beside it."""
     given = read([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}])
-    assert "[image_url]" == given.pieces[0].text
+    assert "[image_url]" == given.messages[0].text
     assert len(given.left) == 1
 
 
 def test_repeated_ids_pair_by_adjacency() -> None:
     """Results under one repeated id answer the calls in their order, each call under an id of its own."""
-    call = Asked(id="0", name="f", arguments="{}")
-    asks, result = Piece(role=Role.ASSISTANT, calls=(call,)), Piece(role=Role.TOOL, call="0", text="r")
+    call = MessageCall(id="0", name="f", arguments="{}")
+    asks, result = Message(role=Role.ASSISTANT, calls=(call,)), Message(role=Role.TOOL, call="0", text="r")
     made = messages((asks, result, asks, result))
     assert [("0", None), (None, "0"), ("0#2", None), (None, "0#2")] == [
         (message.calls[0].id if message.calls else None, message.call) for message in made
@@ -150,7 +154,7 @@ def test_repeated_ids_pair_by_adjacency() -> None:
 
 def test_a_result_without_any_call_is_named() -> None:
     """A result for which no call is open is in no list of messages, and is said to be left."""
-    loose = Piece(role=Role.TOOL, call="x", text="r")
+    loose = Message(role=Role.TOOL, call="x", text="r")
     assert () == messages((loose,))
     assert (loose,) == unpaired((loose,))
 
@@ -174,6 +178,6 @@ JSONS = st.recursive(
 @given(JSONS)
 def test_reading_is_total(value: JSON) -> None:
     """Any JSON is read without an exception, and its messages always pair."""
-    given_pieces = read(value).pieces
-    assert len(messages(given_pieces)) == len(given_pieces) - len(unpaired(given_pieces))
+    given = read(value).messages
+    assert len(messages(given)) == len(given) - len(unpaired(given))
     unwrapped(value)

@@ -16,7 +16,7 @@ from refold.replay.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.replay.importers.openai_agents.importer import OPENAI_AGENTS
+from refold.replay.importers.openai_agents import OPENAI_AGENTS
 from refold.replay.importers.source import BadTranscript, Source
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ import pytest
 
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Tally, Unread
-from refold.replay.importers.session_rows import stamp
 from refold.replay.importers.source import Source
+from refold.replay.importers.tallies import stamp
 from refold.replay.importers.transcript import Transcript
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.replay.importers.items import Item, RunBegan, RunEnded
-from refold.replay.importers.langfuse.importer import LANGFUSE
-from refold.replay.importers.openai_agents.importer import OPENAI_AGENTS
+from refold.replay.importers.langfuse import LANGFUSE
+from refold.replay.importers.openai_agents import OPENAI_AGENTS
 from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.otel.importer import OTEL
 from refold.replay.importers.protocol import Importer

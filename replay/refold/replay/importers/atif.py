@@ -11,33 +11,25 @@ Counted: messages by the steps' source, copied ones too; results = observation r
 them, which need not be the sum of the steps (sub-agents are in them, copied steps are not).
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 
 import msgspec
 
-from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.chat_parts import arguments, nano_usd, tools_of, words, written_time
+from refold.replay.importers.content import calls_of, manifests, words
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text, without
-from refold.replay.importers.items import (
-    Answered,
-    Asked,
-    Item,
-    Remarked,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-    Tally,
-    Unread,
-)
+from refold.replay.importers.fields import JSON, at, instant, nano_usd, number, rows, table, text, without
+from refold.replay.importers.items import Item, Place, RunBegan, RunEnded, Tally, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import UsageNames, tally_of
 from refold.replay.importers.values import values
 from refold.replay.source_words import UNCALLED
 
+_TOKENS = UsageNames(input=("prompt_tokens",), output=("completion_tokens",), cache_read=("cached_tokens",))
+_TOLD = ("step_id", "timestamp", "source", "message", "observation")
 _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
 
 
@@ -69,12 +61,7 @@ class Atif(msgspec.Struct, frozen=True):
                 # What of it could not be read is told before its end.
                 ended = yield from _run(value.value, value.position)
             else:
-                yield Unread(
-                    position=value.position,
-                    code="no_steps",
-                    problem="no trajectory",
-                    rest=json_text(value.value),
-                )
+                yield value.place.unread("no_steps", "no trajectory", value.value)
         if ended is None:
             raise BadTranscript(source.name, "$.steps", "no steps")
         yield ended
@@ -87,208 +74,116 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     """The items of one trajectory but the last, which is returned."""
     steps = rows(doc, "steps")
     begin = next((n for n, step in enumerate(steps) if _is_new_answer(step)), len(steps))
+    labels = {"version": text(doc, "agent", "version"), "continued in": text(doc, "continued_trajectory_ref")}
     yield RunBegan(
         position=f"{place}.steps[0:{begin}]",
-        at=instant(at(steps[0], "timestamp")) if steps else None,
+        at=instant(at(doc, "steps", 0, "timestamp")),
         key=text(doc, "trajectory_id") or text(doc, "session_id") or "trajectory",
-        messages=_given(steps[:begin]),
+        messages=tuple(message for step in steps[:begin] for message in _given(step)),
         model=text(doc, "agent", "model_name"),
         agent=text(doc, "agent", "name"),
-        tools=tools_of(rows(doc, "agent", "tool_definitions")),
-        labels=_labels(doc),
+        tools=manifests(at(doc, "agent", "tool_definitions")),
+        labels={name: label for name, label in labels.items() if label},
         rest=without(doc, "steps", "final_metrics", "subagent_trajectories"),
     )
-    for index in range(begin):
-        yield from _remarks(steps[index], f"{place}.steps[{index}]")
-    for index in range(begin, len(steps)):
-        yield from _step(steps[index], f"{place}.steps[{index}]", text(doc, "agent", "model_name"))
+    for index, step in enumerate(steps):
+        where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))
+        if index >= begin:
+            yield from _step(step, where, text(doc, "agent", "model_name"))
+        yield from _subagents(step, where)
     for index, trajectory in enumerate(rows(doc, "subagent_trajectories")):
-        yield Remarked(
-            position=f"{place}.subagent_trajectories[{index}]", what="subagent", rest=json_text(trajectory)
-        )
-    return RunEnded(
-        position=f"{place}.final_metrics",
-        end="unknown",
-        end_source=_end_source(doc),
-        tally=tally(doc),
-        rest=without(at(doc, "final_metrics")),
-    )
+        yield Place(f"{place}.subagent_trajectories[{index}]").remarked("subagent", trajectory)
+    goes_on = "; continued in another file" if text(doc, "continued_trajectory_ref") else ""
+    end = ("unknown", f"the format records no end{goes_on}")
+    return Place(f"{place}.final_metrics").ended(end, tally(doc), without(at(doc, "final_metrics")))
 
 
 def tally(doc: JSON) -> Tally:
     """The counts of a document, by the rules at the top of this file."""
-    steps = rows(doc, "steps")
+    steps, metrics = rows(doc, "steps"), at(doc, "final_metrics")
     sources = [text(step, "source") for step in steps]
     results = sum(len(rows(step, "observation", "results")) for step in steps)
-    calls = [call for step in steps for call in rows(step, "tool_calls")]
-    user, agent = sources.count("user"), sources.count("agent")
-    times = sorted(
-        (moment, written)
-        for step in steps
-        if (moment := instant(at(step, "timestamp"))) is not None
-        and (written := written_time(text(step, "timestamp")))
+    names = ("total_prompt_tokens", "total_cached_tokens", "", "total_completion_tokens")
+    sent, read, written, got = (number(metrics, name) for name in names)
+    return tally_of(
+        sources.count("user"),
+        sources.count("agent"),
+        results,
+        calls=sum(len(rows(step, "tool_calls")) for step in steps),
+        results=results,
+        tokens=(sent, read, written, got),
+        times=(at(step, "timestamp") for step in steps),
     )
-    metrics = at(doc, "final_metrics")
-    return Tally(
-        messages=user + agent + results,
-        user_messages=user,
-        assistant_messages=agent,
-        tool_messages=results,
-        tool_calls=len(calls),
-        tool_results=results,
-        input_tokens=number(metrics, "total_prompt_tokens"),
-        cache_read_tokens=number(metrics, "total_cached_tokens"),
-        output_tokens=number(metrics, "total_completion_tokens"),
-        first_timestamp=times[0][1] if times else None,
-        last_timestamp=times[-1][1] if times else None,
-    )
-
-
-def _end_source(doc: JSON) -> str:
-    goes_on = "; continued in another file" if text(doc, "continued_trajectory_ref") else ""
-    return f"the format records no end{goes_on}"
-
-
-def _labels(doc: JSON) -> dict[str, str]:
-    named = {"version": text(doc, "agent", "version"), "continued in": text(doc, "continued_trajectory_ref")}
-    return {name: value for name, value in named.items() if value}
 
 
 def _is_new_answer(step: JSON) -> bool:
     return text(step, "source") == "agent" and at(step, "is_copied_context") is not True
 
 
-def _role(step: JSON) -> Role:
-    return {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
+def _said(step: JSON) -> Message:
+    role = {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
+    said, thought = words(at(step, "message")), text(step, "reasoning_content")
+    return Message(role=role, text=said, reasoning=thought, calls=calls_of(step))
 
 
-def _given(steps: Sequence[JSON]) -> tuple[Message, ...]:
-    """The messages of the steps before the first answer: results stand behind the copied answer that asked for them."""
-    made: list[Message] = []
-    for step in steps:
-        calls = tuple(MessageCall(call.id, call.name, call.arguments) for call in _asked(step))
-        said = words(at(step, "message"))
-        made.append(
-            Message(role=_role(step), text=said, reasoning=text(step, "reasoning_content"), calls=calls)
-        )
-        made += [
-            Message(role=Role.TOOL, text=words(at(result, "content")), call=call.id, name=call.name)
-            for result, call in _paired(step)
-            if call
-        ]
-        made += [
-            Message(role=Role.USER, text=words(at(result, "content")))
-            for result, call in _paired(step)
-            if not call and at(result, "content") is not None
-        ]
-    return tuple(made)
+def _given(step: JSON) -> tuple[Message, ...]:
+    """The messages of a step before the first answer: results stand behind the copied answer that asked for them."""
+    paired = [(words(at(result, "content")), result, call) for result, call in _paired(step)]
+    results = (Message(role=Role.TOOL, text=t, call=c.id, name=c.name) for t, _, c in paired if c)
+    others = (Message(role=Role.USER, text=t) for t, r, c in paired if not c and at(r, "content") is not None)
+    return (_said(step), *results, *others)
 
 
-def _asked(step: JSON) -> tuple[Asked, ...]:
-    return tuple(
-        Asked(
-            id=text(call, "tool_call_id"),
-            name=text(call, "function_name"),
-            arguments=arguments(at(call, "arguments")),
-        )
-        for call in rows(step, "tool_calls")
-    )
-
-
-def _paired(step: JSON) -> list[tuple[JSON, Asked | None]]:
+def _paired(step: JSON) -> list[tuple[JSON, MessageCall | None]]:
     """Each result with the call that it answers: by id, else the first call that waits."""
-    waiting = list(_asked(step))
-    paired: list[tuple[JSON, Asked | None]] = []
+    waiting = list(calls_of(step))
+    paired: list[tuple[JSON, MessageCall | None]] = []
     for result in rows(step, "observation", "results"):
         wanted = text(result, "source_call_id")
-        call = next((call for call in waiting if call.id == wanted), None)
-        if call is None and not wanted and waiting:
-            call = waiting[0]
+        call = next((call for call in waiting if call.id == wanted or not wanted), None)
         if call is not None:
             waiting.remove(call)
         paired.append((result, call))
     return paired
 
 
-def _step(step: JSON, position: str, model: str) -> Iterator[Item]:
-    moment = instant(at(step, "timestamp"))
-    if text(step, "source") == "agent":
-        yield _answered(step, position, moment, model)
-        yield from _results(step, position, moment)
-    elif text(step, "source") == "user" or (words(at(step, "message")) and not _management(step)):
-        yield Said(
-            position=position,
-            at=moment,
-            text=words(at(step, "message")),
-            role=_role(step),
-            by="user" if text(step, "source") == "user" else "harness",
-            rest=without(step, "step_id", "timestamp", "source", "message", "observation"),
+def _step(step: JSON, place: Place, model: str) -> Iterator[Item]:
+    said, user = _said(step), text(step, "source") == "user"
+    # What the agent's harness did to the context here, as Harbor's agents note it.
+    management = at(step, "extra", "context_management")
+    if said.role is Role.ASSISTANT:
+        metrics = at(step, "metrics")
+        yield place.answered(
+            said,
+            _TOKENS.of(metrics),
+            cost=nano_usd(at(metrics, "cost_usd")),
+            model=text(step, "model_name") or model,
+            rest=without(step, *_TOLD, "tool_calls", "reasoning_content", "model_name"),
         )
-        yield from _results(step, position, moment)
+    elif user or (said.text and not management):
+        by = "user" if user else "harness"
+        yield place.said(said.text, by, role=said.role, rest=without(step, *_TOLD))
     else:
-        what = known_or(text(_management(step), "type"), _MANAGED)
-        yield Remarked(position=position, at=moment, what=what, rest=json_text(step))
-    yield from _remarks(step, position)
+        yield place.remarked(known_or(text(management, "type"), _MANAGED), step)
+        return
+    yield from _results(step, place)
 
 
-def _management(step: JSON) -> JSON:
-    """What the agent's harness did to the context here, as Harbor's agents note it."""
-    return at(step, "extra", "context_management")
-
-
-def _remarks(step: JSON, position: str) -> Iterator[Remarked]:
+def _subagents(step: JSON, place: Place) -> Iterator[Item]:
     """Sub-agents that a result refers to: their trajectories lie elsewhere, and are not opened."""
     for index, result in enumerate(rows(step, "observation", "results")):
-        if at(result, "subagent_trajectory_ref") is not None:
-            yield Remarked(
-                position=f"{position}.observation.results[{index}]",
-                what="subagent",
-                rest=json_text(at(result, "subagent_trajectory_ref")),
-            )
+        if (ref := at(result, "subagent_trajectory_ref")) is not None:
+            yield Place(f"{place.position}.observation.results[{index}]").remarked("subagent", ref)
 
 
-def _answered(step: JSON, position: str, moment: int | None, model: str) -> Answered:
-    metrics = at(step, "metrics")
-    told = (
-        "step_id",
-        "timestamp",
-        "source",
-        "message",
-        "tool_calls",
-        "observation",
-        "reasoning_content",
-        "model_name",
-    )
-    return Answered(
-        position=position,
-        at=moment,
-        text=words(at(step, "message")),
-        reasoning=text(step, "reasoning_content"),
-        calls=_asked(step),
-        usage=Usage(
-            input=number(metrics, "prompt_tokens") or 0,
-            output=number(metrics, "completion_tokens") or 0,
-            cache_read=number(metrics, "cached_tokens") or 0,
-        ),
-        quality="reported" if metrics is not None else "",
-        cost_nanousd=nano_usd(at(metrics, "cost_usd")),
-        model=text(step, "model_name") or model,
-        rest=without(step, *told),
-    )
-
-
-def _results(step: JSON, position: str, moment: int | None) -> Iterator[Item]:
+def _results(step: JSON, place: Place) -> Iterator[Item]:
     for index, (result, call) in enumerate(_paired(step)):
-        place, content = f"{position}.observation.results[{index}]", at(result, "content")
+        where = Place(f"{place.position}.observation.results[{index}]", place.at)
+        content, named = at(result, "content"), text(result, "source_call_id")
         rest = without(result, "source_call_id", "content", "subagent_trajectory_ref")
-        if call is not None:
-            yield Returned(
-                position=place, at=moment, id=call.id, name=call.name, output=words(content), rest=rest
-            )
-        elif text(result, "source_call_id"):
-            yield Returned(
-                position=place, at=moment, id=text(result, "source_call_id"), output=words(content), rest=rest
-            )
+        if call is not None or named:
+            known, name = (call.id, call.name) if call else (named, "")
+            yield where.returned(known, words(content), name=name, rest=rest)
         elif content is not None:
-            yield Said(position=place, at=moment, text=words(content), by="harness", rest=rest)
-            yield Remarked(position=place, at=moment, what=UNCALLED)
+            yield where.said(words(content), "harness", rest=rest)
+            yield where.remarked(UNCALLED)

@@ -8,11 +8,13 @@ It is only asked where the ordinary decoder refused: whole documents never come 
 """
 
 import re
+from collections.abc import Iterator
 from typing import cast
 
 import msgspec
 
 from refold.replay.importers.fields import JSON
+from refold.replay.importers.items import Item, Place
 from refold.replay.importers.source import BadTranscript, Source, decoded, too_many
 
 MOST_DEPTH = 250
@@ -35,6 +37,11 @@ class Document(msgspec.Struct, frozen=True):
     read: int
     size: int
     problem: str = ""
+
+    def cut(self) -> Iterator[Item]:
+        """That it breaks off, if it does."""
+        if self.problem:
+            yield Place(f"byte {self.read}").unread("cut", f"the document {self.problem}")
 
 
 def document(source: Source, *elements: tuple[str, ...]) -> Document:

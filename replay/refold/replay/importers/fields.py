@@ -9,6 +9,7 @@ JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
 
 NANO = 1_000_000_000
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+_AS_WRITTEN = msgspec.json.Encoder()
 
 
 def at(value: JSON, *path: str | int) -> JSON:
@@ -53,9 +54,19 @@ def json_text(value: JSON) -> str:
     return _ENCODER.encode(value).decode()
 
 
+def as_written(value: JSON) -> str:
+    """The JSON text of what a model wrote: its keys stay in their order."""
+    return _AS_WRITTEN.encode(value).decode()
+
+
+def left(row: JSON, *names: str) -> dict[str, JSON]:
+    """What an object holds beside these keys."""
+    return {key: value for key, value in table(row).items() if key not in names}
+
+
 def without(row: JSON, *names: str) -> str:
     """JSON text of what an object holds beside these keys, "" for nothing."""
-    rest = {key: value for key, value in table(row).items() if key not in names}
+    rest = left(row, *names)
     return json_text(rest) if rest else ""
 
 
@@ -74,3 +85,19 @@ def instant(value: JSON) -> int | None:
         scale = NANO if value < 1e11 else NANO // 1000 if value < 1e14 else 1000 if value < 1e17 else 1
         return int(value * scale)
     return None
+
+
+def nanoseconds(seconds: JSON) -> int:
+    """A duration in seconds as nanoseconds, 0 where there is none."""
+    return _scaled(seconds) or 0
+
+
+def nano_usd(dollars: JSON) -> int | None:
+    """An amount of dollars as nano-dollars, None where there is none."""
+    return _scaled(dollars)
+
+
+def _scaled(value: JSON) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return round(value * NANO) if 0 <= value < (1 << 62) // NANO else None

@@ -12,10 +12,14 @@ Positions are what an investigator opens: `line 12`, `lines 12-15` of lines; `$.
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from refold.reducers.events import Manifest
-from refold.reducers.messages import Message, Usage
+from refold.reducers.failures import classify
+from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.replay.importers.fields import JSON, json_text
+from refold.replay.importers.stops import stop_of
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
@@ -68,14 +72,6 @@ class Prompted(Item, frozen=True, kw_only=True):
     why: str = "prompt"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call in an answer: the provider's id (repeated ones are fine), the name, the arguments as JSON text."""
-
-    id: str
-    name: str
-    arguments: str
-
-
 class Answered(Item, frozen=True, kw_only=True):
     """The model answered: one item a response of the provider, however many rows it has in the source.
 
@@ -85,7 +81,7 @@ class Answered(Item, frozen=True, kw_only=True):
 
     text: str = ""
     reasoning: str = ""
-    calls: tuple[Asked, ...] = ()
+    calls: tuple[MessageCall, ...] = ()
     stop: StopReason | None = None
     stop_raw: str = ""
     usage: Usage = Usage()
@@ -97,7 +93,7 @@ class Answered(Item, frozen=True, kw_only=True):
 
 
 class Returned(Item, frozen=True, kw_only=True):
-    """A call ended. `id` as in `Asked`, "" where the source names none: then it is the next call that waits.
+    """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
 
     `output` is what the model was shown. `error` only where the format itself marks the result as failed.
     """
@@ -182,3 +178,117 @@ class RunEnded(Item, frozen=True, kw_only=True):
     end: str
     end_source: str
     tally: Tally
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where something stands in a source, and when it was. What it says is said by one of these, as an item.
+
+    Each takes what of it has no other place: `rest`, JSON text, or `value`, which is encoded.
+    """
+
+    position: str
+    at: int | None = None
+
+    def said(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
+        """Somebody said something."""
+        return Said(position=self.position, at=self.at, rest=rest, text=text, role=role, by=by)
+
+    def answered(
+        self,
+        message: Message,
+        usage: Usage | None = None,
+        *,
+        stop: str = "",
+        quality: Quality = "reported",
+        cost: int | None = None,
+        model: str = "",
+        response: str = "",
+        duration: int = 0,
+        rest: str = "",
+    ) -> Answered:
+        """The model answered this; `stop` is the provider's word for why it stopped. Usage None: the source has none."""
+        return Answered(
+            position=self.position,
+            at=self.at,
+            rest=rest,
+            text=message.text,
+            reasoning=message.reasoning,
+            calls=message.calls,
+            stop=stop_of(stop),
+            stop_raw=stop,
+            usage=usage or Usage(),
+            quality=quality if usage is not None else "",
+            cost_nanousd=cost,
+            model=model,
+            response_id=response,
+            duration=duration,
+        )
+
+    def returned(
+        self,
+        call: str | None,
+        output: str,
+        *,
+        name: str | None = "",
+        error: ToolError | None = None,
+        duration: int = 0,
+        rest: str = "",
+    ) -> Returned:
+        """A call ended."""
+        named, called = name or "", call or ""
+        return Returned(
+            position=self.position,
+            at=self.at,
+            rest=rest,
+            id=called,
+            output=output,
+            name=named,
+            error=error,
+            duration=duration,
+        )
+
+    def failed(
+        self,
+        message: str,
+        failure: FailureClass | None = None,
+        *,
+        partial: str = "",
+        status: int | None = None,
+        rest: str = "",
+    ) -> RequestFailed:
+        """A request failed; of which class its words say, where nothing better does."""
+        failure = failure or classify(status, message)
+        return RequestFailed(
+            position=self.position,
+            at=self.at,
+            rest=rest,
+            failure=failure,
+            message=message,
+            partial_text=partial,
+            status=status,
+        )
+
+    def cancelled(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
+        """A person stopped it."""
+        return Cancelled(position=self.position, at=self.at, rest=rest, by=by, reason=reason)
+
+    def prompted(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
+        """The next answer was given these messages."""
+        return Prompted(position=self.position, at=self.at, rest=rest, messages=messages, why=why)
+
+    def remarked(
+        self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", known: bool = True
+    ) -> Remarked:
+        """It is no fact of ours."""
+        rest = rest if value is UNSET else json_text(value)
+        return Remarked(position=self.position, at=self.at, rest=rest, what=what, known=known)
+
+    def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
+        """It could not be read."""
+        rest = rest if value is UNSET else json_text(value)
+        return Unread(position=self.position, at=self.at, rest=rest, code=code, problem=problem)
+
+    def ended(self, end: tuple[str, str], tally: Tally, rest: str = "") -> RunEnded:
+        """The run ends; `end` is the word for how, and what says so."""
+        how, says = end
+        return RunEnded(position=self.position, at=self.at, rest=rest, end=how, end_source=says, tally=tally)

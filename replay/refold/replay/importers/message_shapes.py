@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 import msgspec
 
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.fields import JSON, json_text, rows, table, text
-from refold.replay.importers.items import Asked
-from refold.replay.importers.pieces import Piece
+from refold.replay.importers.content import call_of, calls_of, plain, unwrapped
+from refold.replay.importers.fields import JSON, rows, table, text
 
 ROLES: Mapping[str, Role] = MappingProxyType(
     {
@@ -34,13 +34,12 @@ _RESULTS = ("tool_call_response", "tool_result", "tool-result", "function_call_o
 _THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
 _LISTS = ("messages", "contents", "input", "output", "choices")
 _DEPTH = 6
-_AS_IT_STANDS = msgspec.json.Encoder()
 
 
 class Read(msgspec.Struct, frozen=True):
     """The messages of a value, in order, why the answer in it stopped, and what of it no rule could read."""
 
-    pieces: tuple[Piece, ...] = ()
+    messages: tuple[Message, ...] = ()
     stop: str = ""
     left: tuple[JSON, ...] = ()
 
@@ -49,36 +48,7 @@ def read(value: JSON, role: Role = Role.USER) -> Read:
     """The messages of any value; a bare text is one of `role`. Total: what is no message comes back as `left`."""
     reader = _Reader(role)
     reader.value(unwrapped(value))
-    return Read(tuple(reader.pieces), reader.stop, tuple(reader.left))
-
-
-def unwrapped(value: JSON) -> JSON:
-    """A value that was encoded as JSON text, once or more often, decoded; other text as it is."""
-    for _ in range(3):
-        if not (isinstance(value, str) and value[:1] in '{["'):
-            return value
-        try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            return value
-    return value
-
-
-def arguments(value: JSON) -> str:
-    """Arguments as JSON text: a text as it was written, anything else encoded in the order it stands."""
-    if isinstance(value, str):
-        return value
-    return "{}" if value is None else _AS_IT_STANDS.encode(value).decode()
-
-
-def plain(value: JSON) -> str:
-    """What a content says: a text as it is, text parts joined by a line break, anything else as JSON text."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    parts = [text(part, "text") or text(part, "content") for part in rows(value)]
-    return "\n".join(parts) if parts and all(parts) else json_text(value)
+    return Read(tuple(reader.messages), reader.stop, tuple(reader.left))
 
 
 class _Draft:
@@ -88,17 +58,17 @@ class _Draft:
         self.role = role
         self.texts: list[str] = []
         self.reasoning: list[str] = []
-        self.calls: list[Asked] = []
-        self.results: list[Piece] = []
+        self.calls: list[MessageCall] = []
+        self.results: list[Message] = []
 
-    def pieces(self, *, result: Piece | None) -> Iterator[Piece]:
+    def messages(self, *, result: Message | None) -> Iterator[Message]:
         said = "\n".join(self.texts)
         if result is not None:
             yield msgspec.structs.replace(result, text=said)
         elif said or self.reasoning or self.calls or not self.results:
             role = Role.ASSISTANT if self.calls else self.role
             reasoning = "\n".join(self.reasoning)
-            yield Piece(role=role, text=said, reasoning=reasoning, calls=tuple(self.calls))
+            yield Message(role=role, text=said, reasoning=reasoning, calls=tuple(self.calls))
         yield from self.results
 
 
@@ -107,14 +77,14 @@ class _Reader:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self.pieces: list[Piece] = []
+        self.messages: list[Message] = []
         self.left: list[JSON] = []
         self.stop = ""
 
     def value(self, value: JSON, depth: int = 0) -> None:
         match value:
             case str():
-                self.pieces.append(Piece(role=self.role, text=value))
+                self.messages.append(Message(role=self.role, text=value))
             case list() if depth < _DEPTH:
                 for row in value:
                     self.value(unwrapped(row) if isinstance(row, str) else row, depth + 1)
@@ -152,9 +122,9 @@ class _Reader:
             table(row, "config").get("system_instruction"),
         ):
             if instructions:
-                self.pieces.append(Piece(role=Role.SYSTEM, text=_instructions(instructions)))
+                self.messages.append(Message(role=Role.SYSTEM, text=_instructions(instructions)))
         if inner is None and isinstance(row.get("instructions"), str) and "input" in row:
-            self.pieces.append(Piece(role=Role.SYSTEM, text=text(row, "instructions")))
+            self.messages.append(Message(role=Role.SYSTEM, text=text(row, "instructions")))
         if inner is not None:
             self.value(row[inner], depth + 1)
         elif isinstance(message := unwrapped(row.get("message")), dict):
@@ -162,7 +132,7 @@ class _Reader:
         elif isinstance(row.get("content"), dict):
             self.value(row["content"], depth + 1)
         elif isinstance(row.get("prompt"), str):
-            self.pieces.append(Piece(role=Role.USER, text=text(row, "prompt")))
+            self.messages.append(Message(role=Role.USER, text=text(row, "prompt")))
         else:
             self.left.append(row)
 
@@ -181,12 +151,10 @@ class _Reader:
             draft.calls += _called(row)
         if result:
             call = text(row, "tool_call_id") or text(row, "call_id")
-            piece = Piece(
-                role=Role.TOOL, call=call, name=text(row, "name"), error=text(row, "status") == "error"
-            )
-            self.pieces += draft.pieces(result=piece)
+            piece = Message(role=Role.TOOL, call=call, name=text(row, "name") or None)
+            self.messages += draft.messages(result=piece)
         else:
-            self.pieces += draft.pieces(result=None)
+            self.messages += draft.messages(result=None)
 
     def _part(self, part: JSON, draft: _Draft) -> None:
         kind = text(part, "type")
@@ -203,7 +171,7 @@ class _Reader:
             or "functionCall" in table(part)
             or isinstance(table(part).get("function_call"), dict)
         ):
-            draft.calls.append(_call(part))
+            draft.calls.append(call_of(part))
         elif kind in _RESULTS or "functionResponse" in table(part) or "function_response" in table(part):
             draft.results.append(_result(part))
         elif isinstance(said := table(part).get("text", table(part).get("content")), str):
@@ -248,37 +216,23 @@ def _instructions(value: JSON) -> str:
     return "\n".join(text(part, "text") for part in parts) if parts else plain(value)
 
 
-def _called(row: dict[str, JSON]) -> list[Asked]:
+def _called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
     """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`."""
-    listed = rows(row, "tool_calls") or rows(row, "additional_kwargs", "tool_calls")
-    if not listed and isinstance(row.get("function_call"), dict):
-        return [_call({"function_call": row["function_call"]})]
-    return [_call(call) for call in listed if isinstance(call, dict)]
+    inner = table(row, "function_call")
+    found = calls_of(row) or calls_of(row.get("additional_kwargs"))
+    return found or ((call_of({"function_call": inner}),) if inner else ())
 
 
-def _call(part: JSON) -> Asked:
-    whole = table(part)
-    inner = next(
-        (table(part, name) for name in ("function", "functionCall", "function_call") if table(part, name)),
-        whole,
-    )
-    name = text(inner, "name") or text(part, "toolName")
-    ids = (text(part, "call_id"), text(part, "id"), text(part, "toolCallId"), text(inner, "id"))
-    given = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
-    return Asked(id=next(filter(None, ids), ""), name=name, arguments=arguments(given))
-
-
-def _result(part: JSON) -> Piece:
+def _result(part: JSON) -> Message:
     inner = table(part, "functionResponse") or table(part, "function_response") or table(part)
     ids = (text(inner, key) for key in ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "id"))
     names = ("response", "result", "output", "content")
     output = next((inner[key] for key in names if key in inner), None)
     if isinstance(output, dict) and set(output) == {"type", "value"}:
         output = output["value"]  # the AI SDK's tagged output
-    return Piece(
+    return Message(
         role=Role.TOOL,
         text=plain(output),
         call=next(filter(None, ids), ""),
-        name=text(inner, "name") or text(inner, "toolName"),
-        error=inner.get("is_error") is True,
+        name=text(inner, "name") or text(inner, "toolName") or None,
     )

@@ -8,26 +8,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
+from refold.replay.importers.call_ids import messages, unpaired
+from refold.replay.importers.content import manifests
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
-from refold.replay.importers.items import (
-    UNKNOWN_PART,
-    Answered,
-    Item,
-    Remarked,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-    Tally,
-    Unread,
-)
+from refold.replay.importers.fields import JSON, at, json_text, left, rows, table, text, without
+from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Tally, Unread
 from refold.replay.importers.message_shapes import read
-from refold.replay.importers.otel.names import manifests
-from refold.replay.importers.pieces import Piece, messages, unpaired
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import tally_of
 from refold.replay.importers.values import Value, values
 
 _CALLING = re.compile(r"(?i)tool|function|call")
@@ -44,8 +35,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     `lost` names what looks like a call or its result, in a form that these lists do not have.
     """
 
-    position: str
-    pieces: tuple[Piece, ...]
+    place: Place
+    said: tuple[Message, ...]
     rest: str = ""
     lost: str = ""
 
@@ -56,14 +47,14 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
     for index, row in enumerate(listed):
         said = read(row)
         extra: dict[str, JSON] = {
-            name: value for name, value in table(row).items() if name not in _USED and value is not None
+            name: value for name, value in left(row, *_USED).items() if value is not None
         }
-        if said.left:
-            extra["unread"] = [*said.left]
+        extra |= {"unread": [*said.left]} if said.left else {}
         lost = next(_calling(extra), "")
-        if at(row, "tool_calls") and not any(piece.calls for piece in said.pieces):
+        if at(row, "tool_calls") and not any(message.calls for message in said.messages):
             lost = "tool_calls"
-        found.append(Row(f"{position}[{index}]", said.pieces, json_text(extra) if extra else "", lost))
+        rest = json_text(extra) if extra else ""
+        found.append(Row(Place(f"{position}[{index}]"), said.messages, rest, lost))
     return found
 
 
@@ -82,72 +73,50 @@ def _calling(value: JSON) -> Iterator[str]:
             yield from _calling(inner)
 
 
-def opening(listed: Sequence[Row]) -> int:
-    """How many rows come before the first answer: system prompt, earlier words and the task."""
+def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] = ()) -> Iterator[Item]:
+    """The run `began`, with what stands before the first answer, then what happened. `odd` is told at its beginning."""
+    answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
+    first = next(answered, len(listed))
+    given = messages(tuple(message for row in listed[:first] for message in row.said))
+    where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
+    yield msgspec.structs.replace(began, position=where, messages=given)
+    yield from odd
     for index, row in enumerate(listed):
-        if any(piece.role in (Role.ASSISTANT, Role.TOOL) for piece in row.pieces):
-            return index
-    return len(listed)
+        if row.lost:
+            problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
+            yield row.place.unread(UNKNOWN_PART, problem)
+        if index < first:
+            if row.rest:
+                yield row.place.remarked("unmapped", rest=row.rest)
+            continue
+        for part, message in enumerate(row.said):
+            yield _item(message, row.place, "" if part else row.rest)
+        if not row.said:
+            yield row.place.unread("no_message", "not a message", rest=row.rest)
 
 
-def began(listed: Sequence[Row], began: RunBegan) -> RunBegan:
-    """The beginning of a run with the list's first messages."""
-    first = opening(listed)
-    given = tuple(piece for row in listed[:first] for piece in row.pieces)
-    position = began.position
-    if first:
-        position = f"{listed[0].position.rpartition('[')[0]}[0:{first}]"
-    return msgspec.structs.replace(began, position=position, messages=messages(given))
+def _is_given(message: Message) -> bool:
+    return message.role not in (Role.ASSISTANT, Role.TOOL)
 
 
-def told(listed: Sequence[Row]) -> Iterator[Item]:
-    """What happened after the beginning."""
-    first = opening(listed)
-    for row in listed[:first]:
-        yield from _lost(row)
-        if row.rest:
-            yield Remarked(position=row.position, what="unmapped", rest=row.rest)
-    for row in listed[first:]:
-        yield from _lost(row)
-        for place, piece in enumerate(row.pieces):
-            yield _item(piece, row.position, row.rest if place == 0 else "")
-        if not row.pieces:
-            yield Unread(position=row.position, code="no_message", problem="not a message", rest=row.rest)
-
-
-def _lost(row: Row) -> Iterator[Item]:
-    if row.lost:
-        problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
-        yield Unread(position=row.position, code=UNKNOWN_PART, problem=problem)
-
-
-def _item(piece: Piece, position: str, rest: str) -> Item:
-    match piece.role:
+def _item(message: Message, place: Place, rest: str) -> Item:
+    match message.role:
         case Role.ASSISTANT:
-            return Answered(
-                position=position, rest=rest, text=piece.text, reasoning=piece.reasoning, calls=piece.calls
-            )
+            return place.answered(message, rest=rest)
         case Role.TOOL:
-            return Returned(position=position, rest=rest, id=piece.call, output=piece.text, name=piece.name)
-        case _:
-            by = "user" if piece.role is Role.USER else "harness"
-            return Said(position=position, rest=rest, text=piece.text, role=piece.role, by=by)
+            return place.returned(message.call, message.text, name=message.name, rest=rest)
+        case role:
+            by = "user" if role is Role.USER else "harness"
+            return place.said(message.text, by, role=role, rest=rest)
 
 
 def tallied(listed: Sequence[Row]) -> Tally:
     """Counts by role; a call is answered where a result finds it, by its id or behind it."""
-    pieces = tuple(piece for row in listed for piece in row.pieces)
-    users, answers, results = (
-        sum(piece.role is role for piece in pieces) for role in (Role.USER, Role.ASSISTANT, Role.TOOL)
-    )
-    return Tally(
-        messages=users + answers + results,
-        user_messages=users,
-        assistant_messages=answers,
-        tool_messages=results,
-        tool_calls=sum(len(piece.calls) for piece in pieces),
-        tool_results=results - len(unpaired(pieces)),
-    )
+    said = tuple(message for row in listed for message in row.said)
+    roles = [message.role for message in said]
+    users, answers, results = (roles.count(role) for role in (Role.USER, Role.ASSISTANT, Role.TOOL))
+    calls = sum(len(message.calls) for message in said)
+    return tally_of(users, answers, results, calls=calls, results=results - len(unpaired(said)))
 
 
 class OpenAIMessages:
@@ -179,12 +148,7 @@ class OpenAIMessages:
                 yield from _run(value, listed, count)
                 count += 1
             else:
-                yield Unread(
-                    position=value.position,
-                    code="no_messages",
-                    problem="no list of messages",
-                    rest=json_text(value.value),
-                )
+                yield value.place.unread("no_messages", "no list of messages", value.value)
         if bare:
             yield from _run(Value("$", {}), bare, count)
         if not bare and not count:
@@ -206,16 +170,12 @@ def _run(value: Value, listed: Sequence[JSON], count: int) -> Iterator[Item]:
         position=place,
         key=text(value.value, "id") or str(count),
         model=text(value.value, "model"),
-        tools=manifests(table(value.value).get("tools")),
+        tools=manifests(at(value.value, "tools")),
         rest=without(value.value, "messages", "model", "tools"),
     )
-    yield began(found, head)
-    yield from told(found)
-    last = next((row.pieces[-1] for row in reversed(found) if row.pieces), None)
+    yield from conversation(found, head)
+    last = next((row.said[-1] for row in reversed(found) if row.said), None)
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
-    said = (
-        "last message is an answer without calls" if done else "last message is no answer, or asks for tools"
-    )
-    yield RunEnded(
-        position=found[-1].position, end="finished" if done else "open", end_source=said, tally=tallied(found)
-    )
+    end = ("finished", "last message is an answer without calls")
+    end = end if done else ("open", "last message is no answer, or asks for tools")
+    yield found[-1].place.ended(end, tallied(found))

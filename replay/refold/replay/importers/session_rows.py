@@ -7,7 +7,6 @@ was continued), or be no JSON at all; each of that is noise with a position, and
 import json
 import re
 from collections.abc import Container, Iterable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import cast
 
@@ -15,7 +14,7 @@ import msgspec
 
 from refold.reducers.text import clean
 from refold.replay.importers.fields import JSON, instant, json_text, table
-from refold.replay.importers.items import UNKNOWN_PART, Item, Remarked, Unread
+from refold.replay.importers.items import UNKNOWN_PART, Item, Place, Remarked, Unread
 from refold.replay.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 
 MOST_TOGETHER = 200
@@ -57,6 +56,15 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     def at(self) -> int | None:
         """When it was written, by its own `timestamp`."""
         return instant(self.value.get("timestamp"))
+
+    @property
+    def place(self) -> Place:
+        """Where it stands, and when it was."""
+        return Place(self.position, self.at)
+
+    def remarked(self, what: str) -> Remarked:
+        """The row as it is, as a remark of its own."""
+        return self.place.remarked(what, self.value)
 
     def noise(self, what: str = "unmapped", *, known: bool = True) -> "Noise":
         """The row as it is, with no meaning to us; `known`: its format is known to have such rows."""
@@ -214,7 +222,7 @@ def unread_parts(
             f"parts of a message that are not known here: {', '.join(kind[:40] for kind in strange[:5])}"
         )
     if problem:
-        yield Unread(position=row.position, at=row.at, code=UNKNOWN_PART, problem=problem)
+        yield row.place.unread(UNKNOWN_PART, problem)
 
 
 def lines(first: int, last: int) -> str:
@@ -230,43 +238,3 @@ def rest_of(row: JSON, inside: str, left: dict[str, JSON]) -> str:
     if left:
         rest[inside] = left
     return json_text(rest) if rest else ""
-
-
-class Span:
-    """The earliest and the latest of times, each as its source wrote it, whatever their order there."""
-
-    def __init__(self) -> None:
-        self._first: tuple[int, str] | None = None
-        self._last: tuple[int, str] | None = None
-
-    def add(self, value: JSON) -> None:
-        """Count a time in; what is none counts for nothing."""
-        at = instant(value)
-        if at is None or not isinstance(value, str):
-            return
-        if self._first is None or at < self._first[0]:
-            self._first = (at, value)
-        if self._last is None or at > self._last[0]:
-            self._last = (at, value)
-
-    @property
-    def first(self) -> str | None:
-        """The earliest."""
-        return stamp(self._first[1]) if self._first else None
-
-    @property
-    def last(self) -> str | None:
-        """The latest."""
-        return stamp(self._last[1]) if self._last else None
-
-
-def stamp(written: str) -> str:
-    """A time as its source wrote it, in UTC as `Z` where it names a zone, a fraction of zero left out."""
-    read = datetime.fromisoformat(written)
-    if read.utcoffset():
-        timespec = "microseconds" if read.microsecond % 1000 else "milliseconds"
-        written = read.astimezone(UTC).isoformat(timespec=timespec)
-    zone = "Z" if written.endswith(("Z", "z", "+00:00")) else ""
-    bare = written.removesuffix("+00:00").rstrip("Zz") if zone else written
-    whole, dot, fraction = bare.partition(".")
-    return whole + (dot + fraction if fraction.strip("0") else "") + zone

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, json_text, number, rows, table, text, without
-from refold.replay.importers.items import Asked, Item, Remarked, RunBegan, RunEnded, Unread
-from refold.replay.importers.openai_messages import Row, began, read_rows, tallied, told
-from refold.replay.importers.pieces import Piece
+from refold.replay.importers.items import Item, Place, RunBegan, Unread
+from refold.replay.importers.openai_messages import Row, conversation, read_rows, tallied
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
@@ -61,12 +61,7 @@ class TauBench:
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
             else:
-                yield Unread(
-                    position=value.position,
-                    code="no_run",
-                    problem="no traj in it",
-                    rest=json_text(value.value),
-                )
+                yield value.place.unread("no_run", "no traj in it", value.value)
         if not keys:
             raise BadTranscript(source.name, "", "no run of tau-bench in it")
 
@@ -82,74 +77,66 @@ def _key(value: JSON, taken: set[str]) -> str:
 
 def _run(value: Value, key: str) -> Iterator[Item]:
     listed = read_rows(rows(value.value, "traj"), f"{value.position}.traj")
-    labels = {
-        name: str(given) for name in ("task_id", "trial") if (given := number(value.value, name)) is not None
-    }
-    yield began(listed, RunBegan(position=value.position, key=key, agent="tau-bench", labels=labels))
-    yield from told(listed)
-    reward = json_text({"reward": table(value.value).get("reward")})
-    yield Remarked(position=f"{value.position}.reward", what="score:reward", rest=reward)
+    numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
+    labels = {name: str(given) for name, given in numbers.items() if given is not None}
+    head = RunBegan(position=value.position, key=key, agent="tau-bench", labels=labels)
+    yield from conversation(listed, head)
+    reward = {"reward": table(value.value).get("reward")}
+    yield Place(f"{value.position}.reward").remarked("score:reward", reward)
     # The task holds the simulated person's instructions: no message, but what the run is judged by.
-    yield Remarked(position=value.position, what="unmapped", rest=without(value.value, "traj", "reward"))
-    end, why = _end(listed, table(value.value, "info"))
-    last = listed[-1].position if listed else value.position
-    yield RunEnded(position=last, end=end, end_source=why, tally=tallied(listed))
+    yield value.place.remarked("unmapped", rest=without(value.value, "traj", "reward"))
+    last = listed[-1].place if listed else value.place
+    yield last.ended(_end([each for row in listed for each in row.said], value.value), tallied(listed))
 
 
-def _end(listed: Sequence[Row], info: dict[str, JSON]) -> tuple[str, str]:
-    pieces = [piece for row in listed for piece in row.pieces]
-    last = pieces[-1] if pieces else None
+def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
+    last = said[-1] if said else None
     if last is not None and last.role is Role.USER and _STOP in last.text:
         return "finished", "last message ###STOP###"
-    if last is not None and last.role is Role.TOOL and _named(pieces) == _TRANSFER:
+    if last is not None and last.role is Role.TOOL and _named(said) == _TRANSFER:
         return "finished", f"last message is the result of {_TRANSFER}"
-    if sum(piece.role is Role.ASSISTANT for piece in pieces) >= MOST_ANSWERS:
+    if sum(message.role is Role.ASSISTANT for message in said) >= MOST_ANSWERS:
         return "limit:steps", f"{MOST_ANSWERS} assistant messages"
-    if text(info, "error"):
+    if text(run, "info", "error"):
         return "error", "info.error"
     return "open", "the last message is no end"
 
 
-def _named(pieces: Sequence[Piece]) -> str:
+def _named(said: Sequence[Message]) -> str:
     """The tool whose result comes last: by its own name, else by the call before it."""
-    asked = next((piece.calls for piece in reversed(pieces) if piece.calls), ())
-    return pieces[-1].name or (asked[-1].name if asked else "")
+    asked = next((message.calls for message in reversed(said) if message.calls), ())
+    return said[-1].name or (asked[-1].name if asked else "")
 
 
 def _displayed(value: Value, display: str, key: str) -> Iterator[Item]:
     """Display text: a line that begins with `role: ` begins a message. Calls are known by their results only."""
     parts = _DISPLAYED.split(display)
-    pieces = [
-        _shown(role, said.removesuffix("\n")) for role, said in zip(parts[1::2], parts[2::2], strict=True)
+    said = [
+        _shown(role, words.removesuffix("\n")) for role, words in zip(parts[1::2], parts[2::2], strict=True)
     ]
     inferred = 0
-    for at, piece in enumerate(pieces):
-        if piece.role is Role.TOOL:
-            answer = next((back for back in range(at, -1, -1) if pieces[back].role is not Role.TOOL), at)
-            if pieces[answer].role is Role.ASSISTANT:
+    for at, message in enumerate(said):
+        if message.role is Role.TOOL:
+            answer = next((back for back in range(at, -1, -1) if said[back].role is not Role.TOOL), at)
+            if said[answer].role is Role.ASSISTANT:
                 inferred += 1
-                call = Asked(id="", name=UNNAMED, arguments=json_text({NOT_RECORDED: inferred}))
-                pieces[answer] = replace(pieces[answer], calls=(*pieces[answer].calls, call))
-    place = f"{value.position}.messages_display"
-    listed = [Row(f"{place}[{index}]", (piece,)) for index, piece in enumerate(pieces)]
-    yield began(
-        listed,
-        RunBegan(position=place, key=key, agent="tau-bench", rest=without(value.value, "messages_display")),
-    )
-    if parts[0].strip():
-        yield Unread(
-            position=place, code="no_role", problem="text before the first role", rest=json_text(parts[0])
-        )
+                call = MessageCall("", UNNAMED, json_text({NOT_RECORDED: inferred}))
+                said[answer] = replace(said[answer], calls=(*said[answer].calls, call))
+    place = Place(f"{value.position}.messages_display")
+    listed = [Row(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)]
+    odd = [place.unread("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
-        yield Unread(position=place, code="calls_inferred", problem=problem)
-    yield from told(listed)
-    tally = replace(
-        tallied(listed), tool_calls=None, tool_results=sum(piece.role is Role.TOOL for piece in pieces)
+        odd.append(place.unread("calls_inferred", problem))
+    rest = without(value.value, "messages_display")
+    yield from conversation(
+        listed, RunBegan(position=place.position, key=key, agent="tau-bench", rest=rest), odd
     )
-    yield RunEnded(position=place, end="unknown", end_source="few-shot text: no outcome", tally=tally)
+    tally = tallied(listed)
+    tally = replace(tally, tool_calls=None, tool_results=tally.tool_messages)
+    yield place.ended(("unknown", "few-shot text: no outcome"), tally)
 
 
-def _shown(role: str, said: str) -> Piece:
+def _shown(role: str, said: str) -> Message:
     # Python's `None` is how a message without text was displayed.
-    return Piece(role=Role(role), text="" if role == "assistant" and said == "None" else said)
+    return Message(role=Role(role), text="" if role == "assistant" and said == "None" else said)

@@ -6,7 +6,7 @@ import msgspec
 
 from refold.replay.importers.documents import document
 from refold.replay.importers.fields import JSON
-from refold.replay.importers.items import Unread
+from refold.replay.importers.items import Place, Unread
 from refold.replay.importers.source import BadTranscript, Source, decoded
 
 
@@ -15,6 +15,11 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
     position: str
     value: JSON
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.position)
 
 
 def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unread]:
@@ -35,9 +40,7 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unrea
     else:
         yield Value("$", whole.value)
     if whole.problem:
-        yield Unread(
-            position=f"bytes {whole.read}-{whole.size}", code="cut", problem=f"the document {whole.problem}"
-        )
+        yield Place(f"bytes {whole.read}-{whole.size}").unread("cut", f"the document {whole.problem}")
 
 
 def _lines_follow(source: Source) -> bool:
@@ -58,7 +61,7 @@ def _lines(source: Source) -> Iterator[Value | Unread]:
         try:
             value = decoded(line.text)
         except ValueError as error:
-            yield Unread(position=position, code="not_json", problem=str(error), rest="")
+            yield Place(position).unread("not_json", str(error))
             continue
         nothing = False
         yield Value(f"{position} $", value)

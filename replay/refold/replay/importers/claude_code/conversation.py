@@ -4,9 +4,11 @@ import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.claude_code.answers import Draft
+from refold.replay.importers.call_ids import (
+    messages,
+)
+from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.fields import JSON, rows, text
-from refold.replay.importers.pieces import Piece, messages
 
 CLEARED = "[Old tool result content cleared]"
 """What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
@@ -16,10 +18,10 @@ class Conversation:
     """Messages in order, each with the uuid of its row."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Piece | Draft]] = []
-        self.kept: list[tuple[str, Piece | Draft]] = []
+        self.said: list[tuple[str, Message | Response]] = []
+        self.kept: list[tuple[str, Message | Response]] = []
 
-    def add(self, uuid: str, said: Piece | Draft) -> None:
+    def add(self, uuid: str, said: Message | Response) -> None:
         """One message more."""
         self.said.append((uuid, said))
 
@@ -35,7 +37,7 @@ class Conversation:
 
     def compact(self, uuid: str, summary: str) -> None:
         """Replace all by a summary and what the compaction kept."""
-        self.said = [(uuid, Piece(role=Role.USER, text=summary)), *self.kept]
+        self.said = [(uuid, Message(role=Role.USER, text=summary)), *self.kept]
         self.kept = []
 
     def clear(self, boundary: JSON) -> bool:
@@ -51,16 +53,18 @@ class Conversation:
 
     def messages(self) -> tuple[Message, ...]:
         """The messages that an answer is shown from here on."""
-        return messages(tuple(said.piece() if isinstance(said, Draft) else said for _, said in self.said))
+        return messages(
+            tuple(said.message() if isinstance(said, Response) else said for _, said in self.said)
+        )
 
 
-def _is_of(said: tuple[str, Piece | Draft], uuids: set[str]) -> bool:
+def _is_of(said: tuple[str, Message | Response], uuids: set[str]) -> bool:
     """Whether a message is one of these rows; an answer has several."""
     uuid, message = said
-    return bool(message.uuids & uuids) if isinstance(message, Draft) else uuid in uuids
+    return bool(message.uuids & uuids) if isinstance(message, Response) else uuid in uuids
 
 
-def _cleared(said: Piece | Draft, ids: set[str]) -> Piece | Draft:
-    if isinstance(said, Piece) and said.role is Role.TOOL and said.call in ids:
+def _cleared(said: Message | Response, ids: set[str]) -> Message | Response:
+    if isinstance(said, Message) and said.role is Role.TOOL and said.call in ids:
         return msgspec.structs.replace(said, text=CLEARED)
     return said

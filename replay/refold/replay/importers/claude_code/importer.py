@@ -8,8 +8,9 @@ prompt are no part of the conversation: they are kept as remarks. File order is 
 from collections import deque
 from collections.abc import Iterator
 
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.claude_code.answers import Draft
+from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.claude_code.conversation import Conversation
 from refold.replay.importers.claude_code.outline import Outline, is_side, outline
 from refold.replay.importers.claude_code.queue import Fate
@@ -32,19 +33,8 @@ from refold.replay.importers.claude_code.rows import (
     spoken,
 )
 from refold.replay.importers.claude_code.tally import Counts, Ending
-from refold.replay.importers.fields import at, json_text, table, text
-from refold.replay.importers.items import (
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-)
-from refold.replay.importers.pieces import Piece
+from refold.replay.importers.fields import at, table, text
+from refold.replay.importers.items import Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source, fits
@@ -83,8 +73,8 @@ class _Reading:
 
     def __init__(self, source: Source) -> None:
         self.source, self.outline = source, outline(source)
-        self.queue: deque[Item | Noise | Draft] = deque()
-        self.drafts: dict[str, Draft] = {}
+        self.queue: deque[Item | Noise | Response] = deque()
+        self.drafts: dict[str, Response] = {}
         self.seen: set[str] = set()
         self.talk = Conversation()
         self.counts, self.ending = Counts(), Ending()
@@ -102,18 +92,16 @@ class _Reading:
                 self._row(row, place)
             yield from self._ready(place)
         yield from self._ready(None)
-        end, says = self.ending.end()
-        position = f"line {self.outline.lines}"
-        yield RunEnded(position=position, end=end, end_source=says, tally=self.counts.tally())
+        yield Place(f"line {self.outline.lines}").ended(self.ending.end(), self.counts.tally())
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
         """What need not wait any longer; everything, after the last row."""
         while self.queue:
             first = self.queue[0]
-            if isinstance(first, Draft) and place is not None and first.complete > place:
+            if isinstance(first, Response) and place is not None and first.complete > place:
                 return
             self.queue.popleft()
-            if isinstance(first, Draft):
+            if isinstance(first, Response):
                 self.drafts.pop(first.response, None)
                 yield first.answered()
             else:
@@ -157,7 +145,7 @@ class _Reading:
             case "interrupt":
                 # Later answers are shown the marker as a message; that it stopped something is what happened.
                 self._say(row, by="harness")
-                self.queue.append(Cancelled(position=row.position, at=row.at, reason=spoken(row.value)[:200]))
+                self.queue.append(row.place.cancelled(spoken(row.value)[:200]))
             case "meta":
                 self._say(row, by="hook" if spoken(row.value).startswith("Stop hook") else "harness")
             case "command":
@@ -172,13 +160,13 @@ class _Reading:
         mode = text(row.value, "permissionMode")
         if mode and mode != self.mode and text(row.value, "type") == "user":
             self.mode = mode
-            self._remark(row, "permission_mode", json_text({"permissionMode": mode}))
+            self.queue.append(row.place.remarked("permission_mode", {"permissionMode": mode}))
 
     def _answer(self, row: Row, place: int) -> None:
         response = text(row.value, "message", "id")
         draft = self.drafts.get(response)
         if draft is None or not response:
-            draft = Draft(response, row, self.outline.complete.get(response, place))
+            draft = Response(response, row, self.outline.complete.get(response, place))
             self.drafts[response] = draft
             self.queue.append(draft)
             self.talk.add(text(row.value, "uuid"), draft)
@@ -187,41 +175,28 @@ class _Reading:
 
     def _failed(self, row: Row) -> None:
         failed, message, status = failure(row.value)
-        self.queue.append(
-            RequestFailed(
-                position=row.position,
-                at=row.at,
-                rest=leftover(row.value),
-                failure=failed,
-                message=message,
-                status=status,
-            )
-        )
+        self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row.value)))
 
     def _say(self, row: Row, *, by: str, role: Role = Role.USER, said: str = "") -> None:
         said = said or spoken(row.value)
         if not said:
             self.queue.append(row.noise(known="content" in table(row.value, "message")))
             return
-        rest = leftover(row.value)
-        self.queue.append(Said(position=row.position, at=row.at, rest=rest, text=said, role=role, by=by))
-        self.talk.add(text(row.value, "uuid"), Piece(role=role, text=said))
+        self.queue.append(row.place.said(said, by, role=role, rest=leftover(row.value)))
+        self.talk.add(text(row.value, "uuid"), Message(role=role, text=said))
 
     def _results(self, row: Row) -> None:
         rest, uuid = leftover(row.value), text(row.value, "uuid")
         for result in results(row.value):
             call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
-            returned = Returned(
-                position=row.position, at=row.at, rest=rest, id=call, output=shown, error=error
-            )
-            self.queue.append(returned)
-            self.talk.add(uuid, Piece(role=Role.TOOL, text=shown, call=call))
+            self.queue.append(row.place.returned(call, shown, error=error, rest=rest))
+            self.talk.add(uuid, Message(role=Role.TOOL, text=shown, call=call))
             if error is ToolError.CANCELLED:
-                self._remark(row, "approval:rejected", json_text({"tool_use_id": call}))
+                self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
             rest = ""
         if beside := spoken(row.value):
-            self.queue.append(Said(position=row.position, at=row.at, text=beside, by="harness"))
-            self.talk.add(uuid, Piece(role=Role.USER, text=beside))
+            self.queue.append(row.place.said(beside, "harness"))
+            self.talk.add(uuid, Message(role=Role.USER, text=beside))
 
     def _other(self, row: Row, place: int) -> None:
         match remark(row.value):
@@ -233,10 +208,10 @@ class _Reading:
             case "queue" if place in self.outline.fates:
                 self._typed(row, self.outline.fates[place])
             case "compaction":
-                self._remark(row, "compaction", json_text(row.value))
+                self.queue.append(row.remarked("compaction"))
                 self.talk.keep(row.value)
             case "microcompaction":
-                self._remark(row, "microcompaction", json_text(row.value))
+                self.queue.append(row.remarked("microcompaction"))
                 if self.talk.clear(row.value):
                     self._prompted(row, "microcompaction", "")
             case what:
@@ -246,19 +221,15 @@ class _Reading:
         if fate.what == "said":
             self._beside(row, by=by_whom(fate.said), said=fate.said)
         else:
-            self._remark(row, fate.what, json_text(row.value))
+            self.queue.append(row.remarked(fate.what))
 
     def _beside(self, row: Row, *, by: str, said: str) -> None:
         """A message of a row that the format does not count as one."""
         self.counts.beside += 1
         self._say(row, by=by, said=said)
 
-    def _remark(self, row: Row, what: str, rest: str) -> None:
-        self.queue.append(Remarked(position=row.position, at=row.at, what=what, rest=rest))
-
     def _prompted(self, row: Row, why: str, rest: str) -> None:
-        shown = self.talk.messages()
-        self.queue.append(Prompted(position=row.position, at=row.at, rest=rest, messages=shown, why=why))
+        self.queue.append(row.place.prompted(self.talk.messages(), why, rest))
 
 
 def _began(seen: Outline) -> RunBegan:

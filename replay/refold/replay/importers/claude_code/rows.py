@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from refold.reducers.failures import classify
-from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.session_rows import rest_of
 
@@ -18,15 +18,6 @@ Kind = Literal[
 that the harness put in, a prompt, a piece of an answer, the harness in the model's place (its words, its errors), the rest."""
 
 SYNTHETIC = "<synthetic>"
-
-STOPS = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "refusal": StopReason.CONTENT_FILTER,
-}
 
 _COMMANDS = (
     "<command-name>",

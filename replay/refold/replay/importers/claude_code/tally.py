@@ -1,7 +1,5 @@
 """What is counted in a Claude Code session, and how it ended: over all rows, sub-agents and abandoned ones included."""
 
-import msgspec
-
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.importers.claude_code.rows import (
@@ -12,51 +10,42 @@ from refold.replay.importers.claude_code.rows import (
     kind,
     results,
 )
-from refold.replay.importers.fields import JSON, at, number, text
+from refold.replay.importers.fields import JSON, at, text
 from refold.replay.importers.items import Tally
-from refold.replay.importers.session_rows import Row, Span
+from refold.replay.importers.session_rows import Row
+from refold.replay.importers.tallies import Count, UsageNames, each_of
+
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cache_read_input_tokens",),
+    cache_write=("cache_creation_input_tokens",),
+    reasoning=("output_tokens_details/thinking_tokens",),
+    beside=True,
+)
 
 
 def usage_of(row: JSON) -> Usage | None:
-    """The usage that a row repeats of its response. Cached tokens are inside the input here, beside it there."""
-    used = at(row, "message", "usage")
-    if not isinstance(used, dict):
-        return None
-    read, written = (
-        number(used, "cache_read_input_tokens") or 0,
-        number(used, "cache_creation_input_tokens") or 0,
-    )
-    return Usage(
-        input=(number(used, "input_tokens") or 0) + read + written,
-        output=number(used, "output_tokens") or 0,
-        cache_read=read,
-        cache_write=written,
-        reasoning=number(used, "output_tokens_details", "thinking_tokens") or 0,
-    )
+    """The usage that a row repeats of its response."""
+    return _TOKENS.of(at(row, "message", "usage"))
 
 
 def larger(one: Usage | None, other: Usage | None) -> Usage | None:
     """The usage of a response of which rows repeat it: the first ones were written when it had only begun."""
-    if one is None or other is None:
-        return one or other
-    pairs = {name: max(getattr(one, name), getattr(other, name)) for name in Usage.__struct_fields__}
-    return msgspec.convert(pairs, Usage)
+    return each_of(one, other, max) if one and other else one or other
 
 
-class Counts:
+class Counts(Count):
     """Counts of all rows, each uuid once; usage once a response."""
 
     def __init__(self) -> None:
-        self.users = self.tools = self.errors = self.unnamed = self.beside = 0
+        super().__init__()
         self.responses: dict[str, Usage | None] = {}
-        self.calls: set[str] = set()
-        self.results: set[str] = set()
-        self.span = Span()
 
     def row(self, row: Row, place: int) -> None:
         """Count a row in. `place` tells it from every other."""
         if text(row.value, "type") in ("user", "assistant", "system"):
-            self.span.add(at(row.value, "timestamp"))
+            self.time(at(row.value, "timestamp"))
         match kind(row.value):
             case "answer":
                 self._answer(row, place)
@@ -75,28 +64,13 @@ class Counts:
         self.responses[response] = larger(self.responses.get(response), usage_of(row.value))
         for block in blocks(row.value):
             if text(block, "type") == "tool_use":
-                self.unnamed += 1
-                self.calls.add(text(block, "id") or f"#{self.unnamed}")
+                self.call(text(block, "id"))
 
     def tally(self) -> Tally:
         """The counts."""
-        used = [usage for usage in self.responses.values() if usage is not None]
-        return Tally(
-            messages=self.users + len(self.responses) + self.tools,
-            user_messages=self.users,
-            assistant_messages=len(self.responses),
-            tool_messages=self.tools,
-            tool_calls=len(self.calls),
-            tool_results=len(self.results),
-            tool_errors=self.errors,
-            beside=self.beside,
-            input_tokens=sum(usage.input for usage in used) if used else None,
-            cache_read_tokens=sum(usage.cache_read for usage in used) if used else None,
-            cache_write_tokens=sum(usage.cache_write for usage in used) if used else None,
-            output_tokens=sum(usage.output for usage in used) if used else None,
-            first_timestamp=self.span.first,
-            last_timestamp=self.span.last,
-        )
+        self.answers = len(self.responses)
+        self.used = [usage for usage in self.responses.values() if usage is not None]
+        return super().tally()
 
 
 class Ending:

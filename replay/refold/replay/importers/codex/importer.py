@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.codex.answers import Draft
+from refold.replay.importers.call_ids import (
+    messages,
+)
+from refold.replay.importers.codex.answers import Response
 from refold.replay.importers.codex.items import (
     SAYS,
     by,
@@ -21,25 +24,14 @@ from refold.replay.importers.codex.items import (
     item,
     kind,
     leftover,
+    message,
     output,
-    piece,
     role_of,
     said,
 )
 from refold.replay.importers.codex.tally import Counts, Meter
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
-from refold.replay.importers.items import (
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-)
-from refold.replay.importers.pieces import Piece, messages
+from refold.replay.importers.items import Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, unread_parts
 from refold.replay.importers.session_rows import rows as rows_of
@@ -90,12 +82,12 @@ class _Reading:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.queue: deque[Item | Noise | Draft] = deque()
-        self.draft: Draft | None = None
-        self.talk: list[Piece | Draft] = []
+        self.queue: deque[Item | Noise | Response] = deque()
+        self.draft: Response | None = None
+        self.talk: list[Message | Response] = []
         self.prompts: list[int] = []
         self.meter, self.counts = Meter(), Counts()
-        self.system: tuple[Piece, ...] = ()
+        self.system: tuple[Message, ...] = ()
         self.header: Row | None = None
         self.model = ""
 
@@ -113,8 +105,7 @@ class _Reading:
             yield from self._ready()
         self.draft = None
         yield from self._ready()
-        end, says = self.counts.end()
-        yield RunEnded(position=f"line {last}", end=end, end_source=says, tally=self.counts.tally())
+        yield Place(f"line {last}").ended(self.counts.end(), self.counts.tally())
 
     def _began(self) -> RunBegan:
         opening = [row for row in islice(rows_of(self.source), _LOOK_AHEAD) if isinstance(row, Row)]
@@ -123,11 +114,12 @@ class _Reading:
         self.model = text(turn, "payload", "model")
         meta = at(self.header.value, "payload") if self.header else None
         base = text(meta, "base_instructions", "text") or text(meta, "instructions")
-        self.system = (Piece(role=Role.SYSTEM, text=base),) if base else ()
+        self.system = (Message(role=Role.SYSTEM, text=base),) if base else ()
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
+        place = self.header.place if self.header else Place("line 1")
         return RunBegan(
-            position=self.header.position if self.header else "line 1",
-            at=self.header.at if self.header else None,
+            position=place.position,
+            at=place.at,
             rest=leftover(self.header.value, "base_instructions") if self.header else "",
             key=text(meta, "id") or text(meta, "session_id") or "session",
             messages=messages(self.system),
@@ -140,7 +132,7 @@ class _Reading:
         """What need not wait: nothing behind an answer that still waits for its usage."""
         while self.queue and self.queue[0] is not self.draft:
             first = self.queue.popleft()
-            yield first.answered() if isinstance(first, Draft) else first
+            yield first.answered() if isinstance(first, Response) else first
 
     def _row(self, row: Row) -> None:
         if self.header is not None and row.line == self.header.line and row.value == self.header.value:
@@ -154,11 +146,11 @@ class _Reading:
                 self._event(row)
             case "turn_context":
                 self.model = text(row.value, "payload", "model") or self.model
-                self._remark(row, "policy")
+                self.queue.append(row.remarked("policy"))
             case "compacted":
                 self._compacted(row)
             case "session_meta":
-                self._remark(row, "session")
+                self.queue.append(row.remarked("session"))
             case _:
                 self.queue.append(row.noise(known="payload" in row.value or "record_type" in row.value))
 
@@ -180,7 +172,7 @@ class _Reading:
 
     def _answer(self, row: Row, found: JSON) -> None:
         if self.draft is None or self.draft.closed:
-            self.draft = Draft(row, self.model)
+            self.draft = Response(row, self.model)
             self.queue.append(self.draft)
             self.talk.append(self.draft)
         self.draft.add(row, found)
@@ -194,28 +186,20 @@ class _Reading:
         self._close()
         shown, role, who = said(found), role_of(found), by(found)
         rest = leftover(row.value, "role", "content")
-        self.queue.append(Said(position=row.position, at=row.at, rest=rest, text=shown, role=role, by=who))
+        self.queue.append(row.place.said(shown, who, role=role, rest=rest))
         if who == "user":
             self.prompts.append(len(self.talk))
-        self.talk.append(Piece(role=role, text=shown))
+        self.talk.append(Message(role=role, text=shown))
         if role is Role.SYSTEM and shown.startswith("Approved command prefix"):
-            self._remark(row, "approval:approved")
+            self.queue.append(row.remarked("approval:approved"))
 
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
         shown, asked = output(found), text(found, "call_id")
         taken = ("call_id", "output") if isinstance(at(found, "output"), str) else ("call_id",)
-        self.queue.append(
-            Returned(
-                position=row.position,
-                at=row.at,
-                rest=leftover(row.value, *taken),
-                id=asked,
-                output=shown,
-                error=error_of(found),
-            )
-        )
-        self.talk.append(Piece(role=Role.TOOL, text=shown, call=asked))
+        rest = leftover(row.value, *taken)
+        self.queue.append(row.place.returned(asked, shown, error=error_of(found), rest=rest))
+        self.talk.append(Message(role=Role.TOOL, text=shown, call=asked))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -224,16 +208,11 @@ class _Reading:
                 self._tokens(row, payload)
             case "turn_aborted" if text(payload, "reason") in ("", "interrupted"):
                 self._close()
-                reason = text(payload, "reason")
-                self.queue.append(Cancelled(position=row.position, at=row.at, rest=_rest(row), reason=reason))
+                self.queue.append(row.place.cancelled(text(payload, "reason"), rest=json_text(row.value)))
             case "error" | "stream_error":
                 self._close()
                 failed, _, message = failure(payload)
-                self.queue.append(
-                    RequestFailed(
-                        position=row.position, at=row.at, rest=_rest(row), failure=failed, message=message
-                    )
-                )
+                self.queue.append(row.place.failed(message, failed, rest=json_text(row.value)))
             case "thread_rolled_back":
                 self._rolled_back(row, number(payload, "num_turns") or 0)
             case what:
@@ -242,32 +221,29 @@ class _Reading:
     def _tokens(self, row: Row, payload: JSON) -> None:
         grown = self.meter.growth(payload)
         if grown is not None:
-            self.counts.grown.append(grown)
+            self.counts.used.append(grown)
             if grown != Usage() and self.draft is not None and self.draft.usage is None:
                 self.draft.usage = grown
                 self.draft = None
         self.queue.append(row.noise())
-
-    def _remark(self, row: Row, what: str) -> None:
-        self.queue.append(Remarked(position=row.position, at=row.at, what=what, rest=_rest(row)))
 
     def _compacted(self, row: Row) -> None:
         """What a compaction left: recorded as such, or in old versions its summary only."""
         self._close()
         history = rows(row.value, "payload", "replacement_history")
         summary = text(row.value, "payload", "message")
-        found = [(part, shown) for part in history if (shown := piece(part)) is not None]
+        found = [(part, shown) for part in history if (shown := message(part)) is not None]
         typed = [kind(part) == "message" and by(part) == "user" for part, _ in found]
         self.prompts = [place for place, it in enumerate(typed) if it]
-        alone = [Piece(role=Role.USER, text=summary)] if summary and not history else []
+        alone = [Message(role=Role.USER, text=summary)] if summary and not history else []
         self.talk = [*alone, *(shown for _, shown in found)]
-        self._remark(row, "compaction")
+        self.queue.append(row.remarked("compaction"))
         self._prompted(row, "compaction")
 
     def _rolled_back(self, row: Row, turns: int) -> None:
         """The last turns of the person were taken back, with all that followed."""
         self._close()
-        self._remark(row, "rollback")
+        self.queue.append(row.remarked("rollback"))
         if not turns:
             return
         place = self.prompts[-turns] if turns <= len(self.prompts) else 0
@@ -276,18 +252,13 @@ class _Reading:
         self._prompted(row, "rollback")
 
     def _prompted(self, row: Row, why: str) -> None:
-        said_ = tuple(shown.piece() if isinstance(shown, Draft) else shown for shown in self.talk)
-        shown = messages((*self.system, *said_))
-        self.queue.append(Prompted(position=row.position, at=row.at, messages=shown, why=why))
+        said_ = tuple(shown.message() if isinstance(shown, Response) else shown for shown in self.talk)
+        self.queue.append(row.place.prompted(messages((*self.system, *said_)), why))
 
 
 def _is_bare_header(row: JSON) -> bool:
     """Whether a row is the first one of the oldest versions, which has no type."""
     return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
-
-
-def _rest(row: Row) -> str:
-    return json_text(row.value)
 
 
 CODEX = Codex()

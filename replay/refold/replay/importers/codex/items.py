@@ -10,11 +10,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from refold.reducers.failures import classify
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
-from refold.replay.importers.items import Asked
-from refold.replay.importers.message_shapes import unwrapped
-from refold.replay.importers.pieces import Piece
 from refold.replay.importers.session_rows import rest_of
 
 Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "other"]
@@ -95,19 +94,21 @@ def thought(found: JSON) -> str:
     return "\n".join(part for block in parts if (part := text(block, "text")))
 
 
-def call(found: JSON) -> Asked:
+def call(found: JSON) -> MessageCall:
     """A call. A custom tool's input is no JSON, so it is put into some."""
     what = text(found, "type")
     name = text(found, "name") or what.removesuffix("_call")
     id_ = text(found, "call_id") or text(found, "id")
     match what:
         case "custom_tool_call":
-            return Asked(id=id_, name=name, arguments=json_text({"input": at(found, "input")}))
+            return MessageCall(id=id_, name=name, arguments=json_text({"input": at(found, "input")}))
         case "local_shell_call":
-            return Asked(id=id_, name=name, arguments=json_text(at(found, "action")))
+            return MessageCall(id=id_, name=name, arguments=json_text(at(found, "action")))
         case _:
             given = at(found, "arguments")
-            return Asked(id=id_, name=name, arguments=given if isinstance(given, str) else json_text(given))
+            return MessageCall(
+                id=id_, name=name, arguments=given if isinstance(given, str) else json_text(given)
+            )
 
 
 def output(found: JSON) -> str:
@@ -150,20 +151,22 @@ def by(found: JSON) -> str:
     return "harness" if injected else "user"
 
 
-def piece(found: JSON) -> Piece | None:
+def message(found: JSON) -> Message | None:
     """A response item as a message of the conversation, None for what is none."""
     match kind(found):
         case "message":
-            return Piece(role=role_of(found), text=said(found))
+            return Message(role=role_of(found), text=said(found))
         case "answer":
-            return Piece(role=Role.ASSISTANT, text=said(found))
+            return Message(role=Role.ASSISTANT, text=said(found))
         case "call":
-            return Piece(role=Role.ASSISTANT, calls=(call(found),))
+            return Message(role=Role.ASSISTANT, calls=(call(found),))
         case "result":
-            return Piece(role=Role.TOOL, text=output(found), call=text(found, "call_id"))
+            return Message(role=Role.TOOL, text=output(found), call=text(found, "call_id"))
         case _:
             # What the provider encrypted stood in the prompt all the same.
-            return Piece(role=Role.USER, text="[compaction]") if text(found, "type") == "compaction" else None
+            return (
+                Message(role=Role.USER, text="[compaction]") if text(found, "type") == "compaction" else None
+            )
 
 
 def failure(payload: JSON) -> tuple[FailureClass, str, str]:

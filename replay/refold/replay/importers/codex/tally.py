@@ -3,11 +3,18 @@
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.importers.codex.items import error_of, failure, item, kind
-from refold.replay.importers.fields import JSON, at, number, text
-from refold.replay.importers.items import Tally
-from refold.replay.importers.session_rows import Span
+from refold.replay.importers.fields import JSON, at, text
+from refold.replay.importers.tallies import Count, UsageNames, each_of
 
 TASK_EVENTS = ("task_started", "turn_started", "task_complete", "turn_complete", "turn_aborted", "error")
+
+
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cached_input_tokens",),
+    reasoning=("reasoning_output_tokens",),
+)
 
 
 class Meter:
@@ -18,39 +25,27 @@ class Meter:
 
     def growth(self, payload: JSON) -> Usage | None:
         """How much the counter of a `token_count` event grew, None for an event without one."""
-        total = at(payload, "info", "total_token_usage")
-        if not isinstance(total, dict):
+        now = _TOKENS.of(at(payload, "info", "total_token_usage"))
+        if now is None:
             return None
-        now = Usage(
-            input=number(total, "input_tokens") or 0,
-            output=number(total, "output_tokens") or 0,
-            cache_read=number(total, "cached_input_tokens") or 0,
-            reasoning=number(total, "reasoning_output_tokens") or 0,
-        )
         before = Usage() if now.input + now.output < self.last.input + self.last.output else self.last
         self.last = now
-        return Usage(
-            input=max(0, now.input - before.input),
-            output=max(0, now.output - before.output),
-            cache_read=max(0, now.cache_read - before.cache_read),
-            reasoning=max(0, now.reasoning - before.reasoning),
-        )
+        return each_of(now, before, lambda total, last: max(0, total - last))
 
 
-class Counts:
+class Counts(Count):
     """Counts of all rows, and the last event of a task."""
 
+    writes = False
+
     def __init__(self) -> None:
-        self.users = self.answers = self.unnamed = 0
-        self.calls: set[str] = set()
-        self.results: dict[str, bool] = {}
-        self.grown: list[Usage] = []
-        self.span = Span()
+        super().__init__()
+        self.failed: set[str] = set()
         self.task: JSON = None
 
     def row(self, row: JSON) -> None:
         """Count a row in. Bare rows have no time of their own that counts."""
-        self.span.add(at(row, "timestamp"))
+        self.time(at(row, "timestamp"))
         if (found := item(row)) is not None:
             self._item(found)
         elif text(row, "type") == "event_msg" and text(row, "payload", "type") in TASK_EVENTS:
@@ -63,30 +58,19 @@ class Counts:
             case "answer":
                 self.answers += 1
             case "call" | "hosted":
-                self.unnamed += 1
-                self.calls.add(text(found, "call_id") or text(found, "id") or f"#{self.unnamed}")
+                self.call(text(found, "call_id") or text(found, "id"))
             case "result":
-                call = text(found, "call_id")
-                self.results[call] = self.results.get(call, False) or error_of(found) is not None
+                self._result(found)
             case _:
                 pass
 
-    def tally(self) -> Tally:
-        """The counts. A call's results count once, as the calls do."""
-        return Tally(
-            messages=self.users + self.answers + len(self.results),
-            user_messages=self.users,
-            assistant_messages=self.answers,
-            tool_messages=len(self.results),
-            tool_calls=len(self.calls),
-            tool_results=len(self.results),
-            tool_errors=sum(self.results.values()),
-            input_tokens=sum(usage.input for usage in self.grown) if self.grown else None,
-            cache_read_tokens=sum(usage.cache_read for usage in self.grown) if self.grown else None,
-            output_tokens=sum(usage.output for usage in self.grown) if self.grown else None,
-            first_timestamp=self.span.first,
-            last_timestamp=self.span.last,
-        )
+    def _result(self, found: JSON) -> None:
+        """A call's results count once, as the calls do."""
+        call = text(found, "call_id")
+        self.results.add(call)
+        if error_of(found) is not None:
+            self.failed.add(call)
+        self.tools, self.errors = len(self.results), len(self.failed)
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""

@@ -17,7 +17,7 @@ from refold.reducers.state import RunState
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.importers.derivation import facts
-from refold.replay.importers.derivation.gap import Asked, Gap, beside, bridged
+from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
 from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
@@ -93,7 +93,7 @@ class Derivation:
                 self._gap.append(item)
         return self._log.taken()
 
-    def _reach(self, asked: Asked | None, cancel: Cancelled | None = None) -> None:
+    def _reach(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
         """Come to the request that `asked` answers, or to the end of the source."""
         items, self._gap = self._gap, []
         if not self._log.state.seq:
@@ -107,7 +107,7 @@ class Derivation:
         if gap.prompt is not None:
             self._compare(gap.prompt, plan, asked)
 
-    def _compare(self, prompt: Prompted, plan: Plan, asked: Asked | None) -> None:
+    def _compare(self, prompt: Prompted, plan: Plan, asked: Reply | None) -> None:
         """Say whether what is shown now is what the source's prompt says was shown."""
         shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
         verdict = "changed" if plan.change else "equal"
@@ -122,7 +122,7 @@ class Derivation:
             halves = int(bool(plan.halves))
             self.fit = self.fit.plus(msgspec.structs.replace(Fit(halves=halves), **{verdict: 1}))
 
-    def _begin(self, items: list[Item], asked: Asked | None, *, unasked: bool) -> None:
+    def _begin(self, items: list[Item], asked: Reply | None, *, unasked: bool) -> None:
         start = opened(items)
         began = next((each for each in items if isinstance(each, RunBegan)), RunBegan(position="", key=""))
         model = began.model or (asked.model if isinstance(asked, Answered) else "")

@@ -24,7 +24,7 @@ from refold.replay.importers.items import (
     Unread,
 )
 
-Asked = Answered | RequestFailed
+Reply = Answered | RequestFailed
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     items: Sequence[Item]
-    asked: Asked | None
+    asked: Reply | None
     cancel: Cancelled | None
     said: tuple[Said, ...]
     prompt: Prompted | None
@@ -43,7 +43,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     under_way: bool
 
     @classmethod
-    def of(cls, items: Sequence[Item], asked: Asked | None, cancel: Cancelled | None) -> "Gap":
+    def of(cls, items: Sequence[Item], asked: Reply | None, cancel: Cancelled | None) -> "Gap":
         """A gap of these items."""
         prompts = [place for place, item in enumerate(items) if isinstance(item, Prompted)]
         last = prompts[-1] if prompts else None

@@ -2,30 +2,15 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
-from refold.reducers.failures import classify
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.fields import JSON, at, instant, json_text, rows, text, without
+from refold.replay.importers.call_ids import (
+    messages,
+)
+from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, left, rows, text, without
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
 from refold.replay.importers.gemini_cli.tally import Counts, answered, usage_of
-from refold.replay.importers.items import (
-    UNKNOWN_PART,
-    Answered,
-    Asked,
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-    Unread,
-)
-from refold.replay.importers.pieces import Piece, messages
+from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
@@ -77,8 +62,7 @@ def _items(source: Source) -> Iterator[Item | Noise]:
                 spoken = spoken or text(message, "type") in ("user", "gemini")
                 counts.message(message, left=record.left)
                 yield from _message(record, message)
-    end, says = counts.end()
-    yield RunEnded(position=last, end=end, end_source=says, tally=counts.tally())
+    yield Place(last).ended(counts.end(), counts.tally())
 
 
 def _model(found: object) -> str:
@@ -98,31 +82,31 @@ def _began(header: Record | None, position: str, model: str) -> RunBegan:
 
 
 def _message(record: Record, message: JSON) -> Iterator[Item]:
-    position, when = record.position, instant(at(message, "timestamp"))
+    place = Place(record.position, instant(at(message, "timestamp")))
     said, rest = spoken_in(message), without(message, "type", "content", "timestamp")
     if record.left:
-        yield Remarked(position=position, at=when, what="rewound", rest=json_text(message))
+        yield place.remarked("rewound", message)
         return
     match text(message, "type"):
         case "user":
-            by = "harness" if said.startswith(_INJECTED) else "user"
-            yield Said(position=position, at=when, rest=rest, text=said, by=by)
+            yield place.said(said, "harness" if said.startswith(_INJECTED) else "user", rest=rest)
         case "gemini":
-            yield _answered(message, position, when)
-            yield from _results(message, position, when)
+            told = without(message, "type", "content", "timestamp", "thoughts", "model", "toolCalls")
+            model = text(message, "model")
+            yield place.answered(_answer(message), usage_of(message), model=model, rest=told)
+            yield from _results(message, place)
         case "error":
-            failed = classify(None, said)
-            yield RequestFailed(position=position, at=when, rest=rest, failure=failed, message=said)
+            yield place.failed(said, rest=rest)
         case "info" if said.startswith("Request cancelled"):
-            yield Cancelled(position=position, at=when, rest=rest, reason=said[:200])
+            yield place.cancelled(said[:200], rest=rest)
+        case "info" if "compressed from" in said:
+            yield place.remarked("compaction", message)
+        case "info" | "warning" as kind:
+            yield place.remarked(kind, message)
         case kind:
-            compressed = kind == "info" and "compressed from" in said
-            known = kind if kind in ("info", "warning") else "unmapped"
-            what = "compaction" if compressed else known
-            if what == "unmapped":
-                problem = f"a message of type {kind[:40]!r}, which is not known here"
-                yield Unread(position=position, at=when, code=UNKNOWN_PART, problem=problem)
-            yield Remarked(position=position, at=when, what=what, rest=json_text(message))
+            problem = f"a message of type {kind[:40]!r}, which is not known here"
+            yield place.unread(UNKNOWN_PART, problem)
+            yield place.remarked("unmapped", message)
 
 
 def spoken_in(message: JSON) -> str:
@@ -152,49 +136,29 @@ def _thoughts(message: JSON) -> str:
     return "\n".join(": ".join(filter(None, pair)) for pair in found)
 
 
-def _calls(message: JSON) -> tuple[Asked, ...]:
-    return tuple(
-        # Not `json_text`: what a model wrote keeps its order.
-        Asked(
-            id=text(call, "id"),
-            name=text(call, "name"),
-            arguments=msgspec.json.encode(at(call, "args")).decode(),
-        )
+def _answer(message: JSON) -> Message:
+    calls = tuple(
+        MessageCall(text(call, "id"), text(call, "name"), as_written(at(call, "args")))
         for call in rows(message, "toolCalls")
     )
+    said, thought = spoken_in(message), _thoughts(message)
+    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
 
 
-def _answered(message: JSON, position: str, when: int | None) -> Answered:
-    used = usage_of(message)
-    return Answered(
-        position=position,
-        at=when,
-        rest=without(message, "type", "content", "timestamp", "thoughts", "model", "toolCalls"),
-        text=spoken_in(message),
-        reasoning=_thoughts(message),
-        calls=_calls(message),
-        usage=used or Usage(),
-        quality="" if used is None else "reported",
-        model=text(message, "model"),
-    )
-
-
-def _results(message: JSON, position: str, when: int | None) -> Iterator[Item]:
-    for place, call in enumerate(rows(message, "toolCalls")):
-        where = f"{position}.toolCalls[{place}]" if position.startswith("$") else position
+def _results(message: JSON, place: Place) -> Iterator[Item]:
+    for index, call in enumerate(rows(message, "toolCalls")):
+        where = f"{place.position}.toolCalls[{index}]" if place.position.startswith("$") else place.position
         told = ("status",) if text(call, "status") in _STATUSES else ()
         if not answered(call):
-            if rest := without(call, "id", "name", "args"):
-                yield Remarked(position=where, at=when, what="unanswered", rest=rest)
+            if rest := left(call, "id", "name", "args"):
+                yield Place(where, place.at).remarked("unanswered", rest)
             continue
-        yield Returned(
-            position=where,
-            at=instant(at(call, "timestamp")) or when,
-            rest=without(call, "id", "name", "args", "result", "timestamp", *told),
-            id=text(call, "id"),
+        yield Place(where, instant(at(call, "timestamp")) or place.at).returned(
+            text(call, "id"),
+            output(call),
             name=text(call, "name"),
-            output=output(call),
             error=_ERRORS.get(text(call, "status")),
+            rest=without(call, "id", "name", "args", "result", "timestamp", *told),
         )
 
 
@@ -213,28 +177,21 @@ def _response(part: JSON) -> str:
     return said or json_text(response)
 
 
-def _replaced(record: Record) -> Prompted:
+def _replaced(record: Record) -> Item:
     """What the model is shown from here on: the chat was compressed, or a turn taken out of it."""
-    pieces: list[Piece] = []
+    shown: list[Message] = []
     for message in rows(record.value, "messages"):
         if text(message, "type") == "user":
-            pieces.append(Piece(role=Role.USER, text=spoken_in(message)))
+            shown.append(Message(role=Role.USER, text=spoken_in(message)))
         elif text(message, "type") == "gemini":
-            pieces.append(
-                Piece(
-                    role=Role.ASSISTANT,
-                    text=spoken_in(message),
-                    reasoning=_thoughts(message),
-                    calls=_calls(message),
-                )
-            )
-            pieces += [
-                Piece(role=Role.TOOL, text=output(call), call=text(call, "id"), name=text(call, "name"))
+            shown.append(_answer(message))
+            shown += [
+                Message(role=Role.TOOL, text=output(call), call=text(call, "id"), name=text(call, "name"))
                 for call in rows(message, "toolCalls")
                 if answered(call)
             ]
     rest = without(record.value, "messages")
-    return Prompted(position=record.position, rest=rest, messages=messages(tuple(pieces)), why="compaction")
+    return Place(record.position).prompted(messages(shown), "compaction", rest)
 
 
 GEMINI_CLI = GeminiCli()

@@ -1,23 +1,18 @@
 """What is counted in a Gemini CLI chat, and how it ended: by its user and model messages, whatever else it tells the person."""
 
+import msgspec
+
 from refold.reducers.messages import Usage
-from refold.replay.importers.fields import JSON, at, number, rows, text
-from refold.replay.importers.items import Tally
-from refold.replay.importers.session_rows import Span
+from refold.replay.importers.fields import JSON, at, rows, text
+from refold.replay.importers.tallies import Count, UsageNames
+
+_TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 
 
 def usage_of(message: JSON) -> Usage | None:
     """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
-    used = at(message, "tokens")
-    if not isinstance(used, dict):
-        return None
-    thoughts = number(used, "thoughts") or 0
-    return Usage(
-        input=number(used, "input") or 0,
-        output=(number(used, "output") or 0) + thoughts,
-        cache_read=number(used, "cached") or 0,
-        reasoning=thoughts,
-    )
+    used = _TOKENS.of(at(message, "tokens"))
+    return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
 
 
 def answered(call: JSON) -> bool:
@@ -26,20 +21,18 @@ def answered(call: JSON) -> bool:
     return bool(result) if isinstance(result, list | str) else isinstance(result, dict)
 
 
-class Counts:
-    """Counts of messages as they come."""
+class Counts(Count):
+    """Counts of messages as they come; results have no messages of their own."""
+
+    writes = False
 
     def __init__(self) -> None:
-        self.users = self.answers = self.errors = 0
-        self.used: list[Usage] = []
-        self.calls: set[str] = set()
-        self.results: set[str] = set()
-        self.span = Span()
+        super().__init__()
         self.last: JSON = None
 
     def message(self, message: JSON, *, left: bool = False) -> None:
         """Count a message in. One that was taken back counts, but ends nothing."""
-        self.span.add(at(message, "timestamp"))
+        self.time(at(message, "timestamp"))
         kind = text(message, "type")
         if kind not in ("user", "gemini"):
             return
@@ -50,30 +43,10 @@ class Counts:
         self.answers += 1
         if (used := usage_of(message)) is not None:
             self.used.append(used)
-        for place, call in enumerate(rows(message, "toolCalls")):
-            id_ = text(call, "id") or f"#{self.answers}.{place}"
-            self.calls.add(id_)
-            if answered(call):
-                self.results.add(id_)
+        for call in rows(message, "toolCalls"):
+            name = self.call(text(call, "id"))
+            self.results |= {name} if answered(call) else set()
             self.errors += text(call, "status") == "error"
-
-    def tally(self) -> Tally:
-        """The counts; results have no messages of their own."""
-        used = self.used
-        return Tally(
-            messages=self.users + self.answers,
-            user_messages=self.users,
-            assistant_messages=self.answers,
-            tool_messages=0,
-            tool_calls=len(self.calls),
-            tool_results=len(self.results),
-            tool_errors=self.errors,
-            input_tokens=sum(usage.input for usage in used) if used else None,
-            cache_read_tokens=sum(usage.cache_read for usage in used) if used else None,
-            output_tokens=sum(usage.output for usage in used) if used else None,
-            first_timestamp=self.span.first,
-            last_timestamp=self.span.last,
-        )
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""

@@ -1,10 +1,12 @@
 """Parts of an Inspect sample's items: an answer with its usage, settings, labels."""
 
-from refold.reducers.messages import Message, Usage
-from refold.replay.importers.chat_parts import nanoseconds, stop_of
-from refold.replay.importers.fields import JSON, at, json_text, number, table, text, without
-from refold.replay.importers.inspect_logs.messages import calls_in, reasoned, said
-from refold.replay.importers.items import Answered
+import msgspec
+
+from refold.reducers.messages import Usage
+from refold.replay.importers.fields import JSON, at, json_text, nanoseconds, number, table, text
+from refold.replay.importers.inspect_logs.messages import ours
+from refold.replay.importers.items import Answered, Place
+from refold.replay.importers.tallies import UsageNames
 
 TOLD = ("event", "timestamp", "span_id", "uuid", "working_start", "completed", "working_time")
 """Keys of an event that its item says, or that say nothing of the run."""
@@ -15,66 +17,50 @@ def without_messages(events_data: JSON) -> JSON:
     return {key: value for key, value in table(events_data).items() if key != "messages" and value}
 
 
-def same(one: Message, other: Message) -> bool:
-    """Whether two messages say the same, ids of calls included."""
-    return one.role is other.role and one.text == other.text and one.calls == other.calls
-
-
-def answered(event: JSON, message: JSON, position: str, moment: int | None) -> Answered:
+def answered(event: JSON, message: JSON, place: Place, rest: str) -> Answered:
     """An answer: its message, and what its event (None: there is none) says of it."""
     output = at(event, "output")
-    used = at(output, "usage")
-    word = text(output, "choices", 0, "stop_reason")
-    return Answered(
-        position=position,
-        at=moment,
-        text=said(at(message, "content")),
-        reasoning=reasoned(message),
-        calls=calls_in(message),
-        stop=stop_of(word),
-        stop_raw=word,
-        usage=_usage(used),
-        quality="reported" if used is not None else "",
+    return place.answered(
+        ours({**table(message), "role": "assistant"}),
+        _usage(at(output, "usage")),
+        stop=text(output, "choices", 0, "stop_reason"),
         model=text(output, "model") or text(message, "model") or text(event, "model"),
-        response_id=text(message, "id"),
+        response=text(message, "id"),
         duration=nanoseconds(at(event, "working_time")),
-        rest=without(event, "input", "input_refs", "tools", "model", *TOLD),
+        rest=rest,
     )
 
 
-def _usage(used: JSON) -> Usage:
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("input_tokens_cache_read",),
+    cache_write=("input_tokens_cache_write",),
+    reasoning=("reasoning_tokens",),
+)
+
+
+def _usage(used: JSON) -> Usage | None:
     """A request's usage. Where the total adds the cached tokens up, the provider's input left them out."""
-    read, write = number(used, "input_tokens_cache_read") or 0, number(used, "input_tokens_cache_write") or 0
-    sent, got = number(used, "input_tokens") or 0, number(used, "output_tokens") or 0
-    beside = (number(used, "total_tokens") or 0) == sent + got + read + write
-    return Usage(
-        input=sent + read + write if beside else sent,
-        output=got,
-        cache_read=read,
-        cache_write=write,
-        reasoning=number(used, "reasoning_tokens") or 0,
-    )
+    found = _TOKENS.of(used)
+    cached = found.cache_read + found.cache_write if found else 0
+    if found and number(used, "total_tokens") == found.input + found.output + cached:
+        return msgspec.structs.replace(found, input=found.input + cached)
+    return found
 
 
 def settings(config: JSON) -> dict[str, str]:
     """What was set of a request's configuration."""
-    return {
-        key: value if isinstance(value, str) else json_text(value)
-        for key, value in table(config).items()
-        if value is not None
-    }
+    return {name: plain(value) for name, value in table(config).items() if value is not None}
 
 
 def labels(sample: JSON, header: JSON) -> dict[str, str]:
     """Whose sample it is, and under which limits."""
     named = {"task": at(header, "eval", "task"), "sample": at(sample, "id"), "epoch": at(sample, "epoch")}
-    limits = {
-        f"limit.{name}": limit
-        for name, limit in table(header, "eval", "config").items()
-        if name.endswith("_limit") and limit is not None
-    }
-    return {
-        name: value if isinstance(value, str) else json_text(value)
-        for name, value in (named | limits).items()
-        if value is not None
-    }
+    limits = table(header, "eval", "config").items()
+    return settings(named | {f"limit.{name}": limit for name, limit in limits if name.endswith("_limit")})
+
+
+def plain(value: JSON) -> str:
+    """A value as text: itself, or JSON text of it."""
+    return value if isinstance(value, str) else json_text(value)

@@ -1,13 +1,11 @@
 """What is counted in a sample of an Inspect log, and how it ended."""
 
-from datetime import datetime
-
 import msgspec
 
-from refold.replay.importers.chat_parts import written_time
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Tally
 from refold.replay.importers.remarks import prefixed
+from refold.replay.importers.tallies import Tokens, tally_of
 
 _USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
 
@@ -16,66 +14,46 @@ def tally(sample: JSON) -> Tally:
     """Roles in the final messages, usage of the sample, times of its events."""
     messages = rows(sample, "messages")
     roles = [text(message, "role") for message in messages]
-    user, assistant, tool = (roles.count(role) for role in ("user", "assistant", "tool"))
     results = [message for message in messages if text(message, "role") == "tool"]
-    calls = [text(call, "id") for message in messages for call in rows(message, "tool_calls")]
-    used = usage(table(sample, "model_usage"))
-    first, last = _times(sample)
-    return Tally(
-        messages=user + assistant + tool,
-        user_messages=user,
-        assistant_messages=assistant,
-        tool_messages=tool,
-        tool_calls=len(set(calls)),
-        tool_results=len({text(message, "tool_call_id") for message in results}),
-        tool_errors=sum(at(message, "error") is not None for message in results),
-        input_tokens=used[0],
-        cache_read_tokens=used[1],
-        cache_write_tokens=used[2],
-        output_tokens=used[3],
-        first_timestamp=first,
-        last_timestamp=last,
+    calls = (text(call, "id") for message in messages for call in rows(message, "tool_calls"))
+    return tally_of(
+        roles.count("user"),
+        roles.count("assistant"),
+        roles.count("tool"),
+        calls=len(set(calls)),
+        results=len({text(message, "tool_call_id") for message in results}),
+        errors=sum(at(message, "error") is not None for message in results),
+        tokens=_usage(table(sample, "model_usage")),
+        times=(at(event, "timestamp") for event in rows(sample, "events")),
     )
 
 
-def usage(by_model: dict[str, JSON]) -> tuple[int | None, int | None, int | None, int | None]:
+def _usage(by_model: dict[str, JSON]) -> Tokens:
     """Input, cache read, cache write and output over all models, as recorded; None without any."""
-    if not by_model:
-        return None, None, None, None
-    found = [sum(number(used, key) or 0 for used in by_model.values()) for key in _USES]
-    return found[0], found[1], found[2], found[3]
+    used = by_model.values()
+    sent, read, written, got = (
+        sum(number(each, name) or 0 for each in used) if used else None for name in _USES
+    )
+    return sent, read, written, got
 
 
-NOTHING = Tally(
-    messages=0,
-    user_messages=0,
-    assistant_messages=0,
-    tool_messages=0,
-    tool_calls=0,
-    tool_results=0,
-    tool_errors=0,
-)
+NOTHING = tally_of(0, 0, 0, calls=0, results=0, errors=0)
 """The counts of a log without samples."""
 
 
 def completed(counts: Tally, header: JSON, *, used: bool, timed: bool) -> Tally:
     """The counts with the whole log's usage and times, where no sample has any."""
-    if not used:
-        found = usage(table(header, "stats", "model_usage"))
-        counts = msgspec.structs.replace(
-            counts,
-            input_tokens=found[0],
-            cache_read_tokens=found[1],
-            cache_write_tokens=found[2],
-            output_tokens=found[3],
-        )
-    if not timed:
-        counts = msgspec.structs.replace(
-            counts,
-            first_timestamp=written_time(text(header, "stats", "started_at")),
-            last_timestamp=written_time(text(header, "stats", "completed_at")),
-        )
-    return counts
+    stats = at(header, "stats")
+    whole = tally_of(
+        0,
+        0,
+        0,
+        tokens=_usage(table(stats, "model_usage")),
+        times=(at(stats, "started_at"), at(stats, "completed_at")),
+    )
+    names = [name for name in whole.__struct_fields__ if name.endswith("_tokens") and not used]
+    names += ["first_timestamp", "last_timestamp"] if not timed else []
+    return msgspec.structs.replace(counts, **{name: getattr(whole, name) for name in names})
 
 
 def end_of(sample: JSON, status: str) -> tuple[str, str]:
@@ -103,13 +81,3 @@ def log_end(status: str) -> str:
 
 def _named(value: JSON) -> str:
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
-
-
-def _times(sample: JSON) -> tuple[str | None, str | None]:
-    """The earliest and the latest time of the events."""
-    times: list[tuple[datetime, str]] = []
-    for event in rows(sample, "events"):
-        written = written_time(text(event, "timestamp"))
-        if written:
-            times.append((datetime.fromisoformat(written.replace("Z", "")), written))
-    return (min(times)[1], max(times)[1]) if times else (None, None)

@@ -13,10 +13,10 @@ import msgspec
 
 from refold.replay.importers.archives import Archive, BadMember, is_archive
 from refold.replay.importers.documents import ANY, Document, beginning, document, leading
-from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
+from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text
 from refold.replay.importers.inspect_logs.counts import NOTHING, completed, end_of, log_end, tally
 from refold.replay.importers.inspect_logs.samples import Sample
-from refold.replay.importers.items import Item, Remarked, RunEnded, Unread
+from refold.replay.importers.items import Item, Place, RunEnded, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded, fits
 
@@ -83,15 +83,15 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
     extras: list[Item] = []
     size = 0
     if archive.problem:
-        extras.append(Unread(position="", code="cut", problem=archive.problem))
+        extras.append(Place("").unread("cut", archive.problem))
     for name in archive.members:
         if _is_sample(name):
             continue
         found, problem = _read(archive, name)
         if problem:
-            extras.append(Unread(position=name, code="cut", problem=problem))
+            extras.append(Place(name).unread("cut", problem))
         if found is not None:
-            extras.append(Remarked(position=name, what="log", rest=json_text(found)))
+            extras.append(Place(name).remarked("log", found))
             size += len(extras[-1].rest)
             fits(source, name, size)
         if name in _STARTS and (header is None or name == _STARTS[0]):
@@ -130,21 +130,14 @@ def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         # Inspect writes NaN too, which is no JSON; and a document may have been cut.
         found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
-        header, samples = (
-            {k: v for k, v in table(found.value).items() if k != "samples"},
-            rows(found.value, "samples"),
-        )
+        header, samples = left(found.value, "samples"), rows(found.value, "samples")
         return header, _keyed((sample, "") for sample in samples), _around(header, found)
     return header, _keyed(_decoded(bytes(part)) for part in parts or ()), _around(header, None)
 
 
 def _around(header: JSON, found: Document | None) -> list[Item]:
-    around: list[Item] = [Remarked(position="$", what="log", rest=json_text(header))] if header else []
-    if found is not None and found.problem:
-        around.append(
-            Unread(position=f"byte {found.read}", code="cut", problem=f"the document {found.problem}")
-        )
-    return around
+    around: list[Item] = [Place("$").remarked("log", header)] if header else []
+    return [*around, *found.cut()] if found else around
 
 
 def _decoded(data: bytes) -> tuple[JSON, str]:
@@ -172,7 +165,7 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
     used = timed = False
     for found in samples:
         if not table(found.sample):
-            around.append(Unread(position=found.place, code="cut", problem=found.problem or "no sample"))
+            around.append(Place(found.place).unread("cut", found.problem or "no sample"))
             continue
         if waiting is not None:
             yield waiting
@@ -182,11 +175,10 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
         around = []
         yield from run.items()
         if found.problem:
-            yield Unread(position=found.place, code="cut", problem=found.problem)
+            yield Place(found.place).unread("cut", found.problem)
         counts = tally(found.sample)
         used, timed = used or counts.input_tokens is not None, timed or counts.first_timestamp is not None
-        end, end_source = end_of(found.sample, status)
-        waiting = RunEnded(position=found.place, end=end, end_source=end_source, tally=counts)
+        waiting = Place(found.place).ended(end_of(found.sample, status), counts)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
         yield _empty(header, status)
@@ -198,5 +190,4 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
 def _empty(header: JSON, status: str) -> RunEnded:
     """The end of a log without samples, which is no run's."""
     counts = completed(NOTHING, header, used=False, timed=False)
-    source, rest = f"log status={status}", json_text(header)
-    return RunEnded(position="$", end=log_end(status), end_source=source, tally=counts, rest=rest)
+    return Place("$").ended((log_end(status), f"log status={status}"), counts, json_text(header))

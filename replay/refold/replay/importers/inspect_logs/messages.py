@@ -6,11 +6,12 @@ has no text of its own: then it is the error's message, which is what providers 
 
 from collections.abc import Sequence
 
-from refold.reducers.messages import Message, MessageCall
+import msgspec
+
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.chat_parts import arguments
+from refold.replay.importers.content import calls_of, told, words
 from refold.replay.importers.fields import JSON, at, rows, table, text
-from refold.replay.importers.items import Asked
 from refold.replay.importers.source import MOST_SAID
 
 _ATTACHMENT = "attachment://"
@@ -68,54 +69,21 @@ class Attachments:
 
 
 def said(content: JSON) -> str:
-    """The text of a content: itself, or its text parts, a line each. Reasoning is none; an image stands as `[image]`."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else "" if content is None else arguments(content)
-    return "\n".join(_part(part) for part in content if text(part, "type") != "reasoning")
+    """The text of a content. Reasoning is none."""
+    return words(content, beside=("reasoning",))
 
 
-def _part(part: JSON) -> str:
-    if isinstance(part, str):
-        return part
-    found = at(part, "text")
-    return found if isinstance(found, str) else f"[{text(part, 'type') or 'part'}]"
-
-
-def told(content: JSON) -> bool:
-    """Whether `said` tells all of a content: texts without citations, pictures or anything else."""
-    return not isinstance(content, list) or all(
-        isinstance(part, str)
-        or not {key for key, value in table(part).items() if value is not None} - {"type", "text"}
-        for part in content
-    )
-
-
-def beside(message: JSON, content: str = "content") -> tuple[str, ...]:
+def beside(message: JSON) -> tuple[str, ...]:
     """The keys of a message that ours says: role, call, name, and its content, if that is told."""
     said_of_it = ("role", "tool_calls", "tool_call_id", "function")
-    return (*said_of_it, content) if told(at(message, content)) else said_of_it
+    return (*said_of_it, "content") if told(at(message, "content")) else said_of_it
 
 
 def reasoned(message: JSON) -> str:
     """The reasoning of an answer: parts of its content, in old logs a field."""
-    parts = [
-        text(part, "reasoning") or text(part, "summary")
-        for part in rows(message, "content")
-        if text(part, "type") == "reasoning"
-    ]
+    thoughts = (part for part in rows(message, "content") if text(part, "type") == "reasoning")
+    parts = (text(part, "reasoning") or text(part, "summary") for part in thoughts)
     return "\n".join(filter(None, parts)) or text(message, "reasoning")
-
-
-def calls_in(message: JSON) -> tuple[Asked, ...]:
-    """The calls of an answer. Arguments are values here; their order is the model's."""
-    return tuple(
-        Asked(
-            id=text(call, "id"),
-            name=text(call, "function"),
-            arguments=arguments(at(call, "arguments")),
-        )
-        for call in rows(message, "tool_calls")
-    )
 
 
 def result_text(message: JSON, content: str = "content") -> str:
@@ -130,10 +98,10 @@ def ours(message: JSON) -> Message:
     if role is Role.TOOL:
         name = text(message, "function") or None
         return Message(role=role, text=result_text(message), call=text(message, "tool_call_id"), name=name)
+    shown = Message(role=role, text=said(at(message, "content")))
     if role is not Role.ASSISTANT:
-        return Message(role=role, text=said(at(message, "content")))
-    calls = tuple(MessageCall(call.id, call.name, call.arguments) for call in calls_in(message))
-    return Message(role=role, text=said(at(message, "content")), reasoning=reasoned(message), calls=calls)
+        return shown
+    return msgspec.structs.replace(shown, reasoning=reasoned(message), calls=calls_of(message))
 
 
 class Prompts:

@@ -6,21 +6,23 @@ kept as a remark. Without events the sample's final messages are told instead.
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from refold.reducers.failures import classify
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.chat_parts import nanoseconds, tools_of
-from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text, without
-from refold.replay.importers.inspect_logs.answers import (
-    TOLD,
-    answered,
-    labels,
-    same,
-    settings,
-    without_messages,
+from refold.replay.importers.content import manifests, told
+from refold.replay.importers.fields import (
+    JSON,
+    at,
+    instant,
+    json_text,
+    left,
+    nanoseconds,
+    number,
+    rows,
+    table,
+    text,
+    without,
 )
+from refold.replay.importers.inspect_logs.answers import TOLD, answered, labels, settings
 from refold.replay.importers.inspect_logs.messages import (
     Attachments,
     Prompts,
@@ -30,23 +32,13 @@ from refold.replay.importers.inspect_logs.messages import (
     result_text,
     results_of,
     said,
-    told,
 )
-from refold.replay.importers.items import (
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    Said,
-)
+from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said
 from refold.replay.importers.remarks import known_or, prefixed
 
 _BOOKKEEPING = ("span_begin", "span_end", "step")
 _KINDS = frozenset(
-    {
+    [
         "anchor",
         "approval",
         "branch",
@@ -70,12 +62,8 @@ _KINDS = frozenset(
         "store",
         "subtask",
         "tool",
-    }
+    ]
 )
-
-
-def _known(kind: str) -> str:
-    return known_or(kind, _KINDS)
 
 
 class Sample:
@@ -104,7 +92,7 @@ class Sample:
             messages=messages,
             model=text(event, "model") or text(header, "eval", "model"),
             agent="inspect",
-            tools=tools_of(rows(event, "tools")),
+            tools=manifests(at(event, "tools")),
             settings=settings(at(event, "config")),
             labels=labels(self.sample, header),
             rest=without(
@@ -119,16 +107,16 @@ class Sample:
             yield from self._left()
         else:
             for index, event in enumerate(self.events):
-                yield self._remark(event, index, _known(text(event, "event")))
+                yield self._where(index).remarked(known_or(text(event, "event"), _KINDS), event)
             yield from self._final()
         yield from self._kept("scores", at(self.sample, "scores"))
         yield from self._kept("attachments", self.attachments.unused())
-        yield from self._kept("events_data", without_messages(at(self.sample, "events_data")))
+        yield from self._kept("events_data", _without_messages(at(self.sample, "events_data")))
 
-    def _kept(self, name: str, value: JSON) -> Iterator[Remarked]:
+    def _kept(self, name: str, value: JSON) -> Iterator[Item]:
         if value:
             what = "score" if name == "scores" else "unmapped"
-            yield Remarked(position=f"{self.place}.{name}", what=what, rest=json_text(value))
+            yield Place(f"{self.place}.{name}").remarked(what, value)
 
     def _first(self) -> tuple[tuple[Message, ...], JSON]:
         self._enter_all()
@@ -191,7 +179,7 @@ class Sample:
                     index += 1
                 yield self._range(first, index)
                 continue
-            yield from self._event(event, index, kind)
+            yield from self._event(event, self._where(index), kind)
             index += 1
 
     def _step(self, event: JSON) -> None:
@@ -199,65 +187,49 @@ class Sample:
         if text(event, "event") == "step" and text(event, "type") == "scorer":
             self.scoring += 1 if text(event, "action") == "begin" else -1
 
-    def _range(self, first: int, end: int) -> Remarked:
-        position = (
-            f"{self.place}.events[{first}]" if end == first + 1 else f"{self.place}.events[{first}:{end}]"
-        )
-        moment = instant(at(self.events[first], "timestamp"))
-        return Remarked(
-            position=position, at=moment, what="span", rest=json_text(list(self.events[first:end]))
-        )
+    def _range(self, first: int, end: int) -> Item:
+        where = self._where(first)
+        place = where if end == first + 1 else Place(f"{self.place}.events[{first}:{end}]", where.at)
+        return place.remarked("span", list(self.events[first:end]))
 
-    def _remark(self, event: JSON, index: int, what: str) -> Remarked:
-        moment = instant(at(event, "timestamp"))
-        return Remarked(position=f"{self.place}.events[{index}]", at=moment, what=what, rest=json_text(event))
+    def _where(self, index: int) -> Place:
+        return Place(f"{self.place}.events[{index}]", instant(at(self.events[index], "timestamp")))
 
-    def _event(self, event: JSON, index: int, kind: str) -> Iterator[Item]:
+    def _event(self, event: JSON, place: Place, kind: str) -> Iterator[Item]:
         aside = self._aside(event) if kind in ("model", "tool") else ""
         if aside:
-            yield self._remark(event, index, aside)
+            yield place.remarked(aside, event)
         elif kind == "model":
-            yield from self._model(event, index)
+            yield from self._model(event, place)
         elif kind == "tool":
-            yield self._tool(event, index)
+            yield self._tool(event, place)
         elif kind == "sample_limit":
-            yield self._remark(event, index, prefixed("limit", text(event, "type") or "unknown"))
+            yield place.remarked(prefixed("limit", text(event, "type") or "unknown"), event)
         elif kind == "interrupt":
-            yield Cancelled(
-                position=f"{self.place}.events[{index}]",
-                at=instant(at(event, "timestamp")),
-                by="operator",
-                rest=json_text(event),
-            )
+            yield place.cancelled(by="operator", rest=json_text(event))
         else:
-            yield self._remark(event, index, _known(kind))
+            yield place.remarked(known_or(kind, _KINDS), event)
 
-    def _model(self, event: JSON, index: int) -> Iterator[Item]:
-        position, began = f"{self.place}.events[{index}]", instant(at(event, "timestamp"))
-        ended = instant(at(event, "completed")) or began
+    def _model(self, event: JSON, place: Place) -> Iterator[Item]:
         prompt = self.prompts.of(event)
         if prompt is not None:
-            yield from self._new(prompt, position, began)
-            yield Prompted(position=f"{position}.input", at=began, messages=prompt)
+            yield from self._new(prompt, f"{place.position}.input", place.at)
+            yield Place(f"{place.position}.input", place.at).prompted(prompt)
             self.heard.update((message.role, message.text) for message in prompt)
         if number(event, "retries"):
-            yield Remarked(
-                position=f"{position}.retries",
-                at=began,
-                what="retry",
-                rest=json_text({"retries": at(event, "retries")}),
-            )
+            retries = {"retries": at(event, "retries")}
+            yield Place(f"{place.position}.retries", place.at).remarked("retry", retries)
         message = self.attachments.put_back(at(event, "output", "choices", 0, "message"))
+        done = Place(place.position, instant(at(event, "completed")) or place.at)
         if message is None and at(event, "error") is None:
-            yield self._remark(event, index, "pending")
+            yield place.remarked("pending", event)
         elif message is None:
             problem = said(self.attachments.put_back(at(event, "error")))
-            rest = without(event, "input", "input_refs", *TOLD)
-            failure = classify(None, problem)
-            yield RequestFailed(position=position, at=ended, failure=failure, message=problem, rest=rest)
+            yield done.failed(problem, rest=without(event, "input", "input_refs", *TOLD))
         else:
             self.last = ours({**table(message), "role": "assistant"})
-            yield answered(event, message, position, ended)
+            rest = without(event, "input", "input_refs", "tools", "model", *TOLD)
+            yield answered(event, message, done, rest)
 
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
@@ -265,79 +237,74 @@ class Sample:
         """What stands in a prompt behind the last answer, and no event told: results, and what was said."""
         if self.last is None:
             return
-        place = next((n for n in range(len(prompt) - 1, -1, -1) if same(prompt[n], self.last)), None)
+        place = next((n for n in range(len(prompt) - 1, -1, -1) if _same(prompt[n], self.last)), None)
         if place is None:
             return  # the harness showed something else: the prompt says what
-        for number_, message in enumerate(prompt[place + 1 :], place + 1):
-            where = f"{position}.input[{number_}]"
+        for index, message in enumerate(prompt[place + 1 :], place + 1):
+            where = Place(f"{position}[{index}]", moment)
             if message.role is Role.TOOL and message.call not in self.answered:
                 self.answered.add(message.call or "")
-                yield Returned(
-                    position=where,
-                    at=moment,
-                    id=message.call or "",
-                    name=message.name or "",
-                    output=message.text,
-                )
+                yield where.returned(message.call, message.text, name=message.name)
             elif message.role in (Role.USER, Role.SYSTEM):
-                yield Said(position=where, at=moment, text=message.text, role=message.role, by="harness")
+                yield where.said(message.text, "harness", role=message.role)
 
-    def _tool(self, event: JSON, index: int) -> Item:
+    def _tool(self, event: JSON, place: Place) -> Item:
         call = text(event, "id")
         shown = self.results.get(text(event, "message_id")) or self.results.get(call)
-        unfinished = at(event, "pending") is True or at(event, "failed") is True
-        if shown is None and unfinished:
-            return self._remark(event, index, "tool_failed" if at(event, "failed") else "pending")
+        if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
+            return place.remarked("tool_failed" if at(event, "failed") else "pending", event)
         message = self.attachments.put_back(event if shown is None else shown)
         output = result_text(message, "result" if shown is None else "content")
         self.answered.add(call)
         self.heard.add((Role.TOOL, output))
-        return Returned(
-            position=f"{self.place}.events[{index}]",
-            at=instant(at(event, "completed")) or instant(at(event, "timestamp")),
-            id=call,
+        result = self.attachments.put_back(at(event, "result"))
+        # The event's own result is told if what the model was shown is all of it.
+        same = ("result",) if told(result) and said(result) in ("", output) else ()
+        return Place(place.position, instant(at(event, "completed")) or place.at).returned(
+            call,
+            output,
             name=text(event, "function"),
-            output=output,
             error=error_of(self.attachments.put_back(at(event, "error"))),
             duration=nanoseconds(at(event, "working_time")),
-            rest=without(event, "id", "function", *self._shown(event, output), *TOLD),
+            rest=without(event, "id", "function", *same, *TOLD),
         )
-
-    def _shown(self, event: JSON, output: str) -> tuple[str, ...]:
-        """The key of an event's result, if what the model was shown is all of it."""
-        result = self.attachments.put_back(at(event, "result"))
-        return ("result",) if told(result) and said(result) in ("", output) else ()
 
     def _left(self) -> Iterator[Item]:
         """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
         messages = tuple(ours(self.attachments.put_back(row)) for row in rows(self.sample, "messages"))
-        for item in self._new(messages, self.place, None):
+        for item in self._new(messages, f"{self.place}.messages", None):
             self.heard.add((Role.USER, item.text) if isinstance(item, Said) else (Role.TOOL, item.output))
-            yield msgspec.structs.replace(item, position=item.position.replace(".input[", ".messages["))
+            yield item
         if self.last is not None:
             self.heard.add((Role.ASSISTANT, self.last.text))
         for index, message in enumerate(messages):
             if (message.role, message.text) not in self.heard:
-                rest = json_text(rows(self.sample, "messages")[index])
-                yield Remarked(position=f"{self.place}.messages[{index}]", what="unmapped", rest=rest)
+                row = rows(self.sample, "messages")[index]
+                yield Place(f"{self.place}.messages[{index}]").remarked("unmapped", row)
 
     def _final(self) -> Iterator[Item]:
         """The final messages, where no event tells how they came about."""
         messages = rows(self.sample, "messages")
         for index in range(len(self._leading()), len(messages)):
-            message, position = self.attachments.put_back(messages[index]), f"{self.place}.messages[{index}]"
-            read = ours(message)
-            rest = without(message, *beside(message))
+            message, place = (
+                self.attachments.put_back(messages[index]),
+                Place(f"{self.place}.messages[{index}]"),
+            )
+            read, rest = ours(message), without(message, *beside(message))
             if read.role is Role.ASSISTANT:
-                yield msgspec.structs.replace(answered(None, message, position, None), rest=rest)
+                yield answered(None, message, place, rest)
             elif read.role is Role.TOOL:
-                yield Returned(
-                    position=position,
-                    id=read.call or "",
-                    name=read.name or "",
-                    output=read.text,
-                    error=error_of(at(message, "error")),
-                    rest=rest,
-                )
+                error = error_of(at(message, "error"))
+                yield place.returned(read.call, read.text, name=read.name, error=error, rest=rest)
             else:
-                yield Said(position=position, text=read.text, role=read.role, by="harness", rest=rest)
+                yield place.said(read.text, "harness", role=read.role, rest=rest)
+
+
+def _same(one: Message, other: Message) -> bool:
+    """Whether two messages say the same, ids of calls included."""
+    return one.role is other.role and one.text == other.text and one.calls == other.calls
+
+
+def _without_messages(events_data: JSON) -> JSON:
+    """The pool's other parts: the raw requests, as the provider was sent them."""
+    return {key: value for key, value in left(events_data, "messages").items() if value}

@@ -16,22 +16,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, StopReason
-from refold.replay.importers.chat_parts import nano_usd, stop_of, usage_of, worded, words
+from refold.replay.importers.content import worded, words
 from refold.replay.importers.documents import beginning, document
-from refold.replay.importers.fields import JSON, at, number, rows, table, text, without
-from refold.replay.importers.items import (
-    Answered,
-    Asked,
-    Item,
-    Remarked,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-    Unread,
-)
+from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text, without
+from refold.replay.importers.items import Item, Place, RunBegan
 from refold.replay.importers.mini_swe_agent.rows import (
     asked,
     failed,
@@ -40,9 +30,11 @@ from refold.replay.importers.mini_swe_agent.rows import (
     output_of,
     role_of,
     tally,
+    usage,
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import CHAT_TOKENS
 
 CUT_SHORT = (StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER)
 """Stop reasons that say more of an answer than whether there is a command in it."""
@@ -84,32 +76,24 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         if not messages:
             raise BadTranscript(source.name, "$.messages", "no messages")
         place = "$" if isinstance(doc, list) else "$.messages"
-        begin = next(
-            (n for n, row in enumerate(messages) if role_of(row) not in ("system", "user")), len(messages)
-        )
+        answers = (n for n, row in enumerate(messages) if role_of(row) not in ("system", "user"))
+        begin = next(answers, len(messages))
+        given = ((Role(role_of(row)), words(at(row, "content"))) for row in messages[:begin])
+        labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
         yield RunBegan(
             position=f"{place}[0:{begin}]",
             at=moment(messages[0]),
             key=text(doc, "instance_id") or "trajectory",
-            messages=tuple(
-                Message(role=Role(role_of(row)), text=words(at(row, "content"))) for row in messages[:begin]
-            ),
+            messages=tuple(Message(role=role, text=said) for role, said in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
-            labels=_labels(doc),
+            labels={name: label for name, label in labels.items() if label},
             rest=without(doc, "messages", "info"),
         )
         yield from _conversation(messages, begin, place)
-        if found.problem:
-            yield Unread(position=f"byte {found.read}", code="cut", problem=f"the document {found.problem}")
-        end, end_source = end_of(doc)
-        yield RunEnded(
-            position="$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]",
-            end=end,
-            end_source=end_source,
-            tally=tally(messages),
-            rest=without(at(doc, "info")),
-        )
+        yield from found.cut()
+        last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
+        yield last.ended(end_of(doc), tally(messages), without(at(doc, "info")))
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -132,76 +116,50 @@ def end_of(doc: JSON) -> tuple[str, str]:
     return ENDS.get(status, "error"), f"info.exit_status={status}"
 
 
-def _labels(doc: JSON) -> dict[str, str]:
-    named = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
-    return {name: value for name, value in named.items() if value}
-
-
-def _conversation(messages: Sequence[JSON], begin: int, place: str) -> Iterator[Item]:
-    waiting: list[Asked] = []
+def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
+    waiting: list[MessageCall] = []
     for index in range(begin, len(messages)):
-        row, position = messages[index], f"{place}[{index}]"
-        if role_of(row) == "assistant":
-            answer = _answered(row, index, position)
-            waiting = list(answer.calls)
-            yield answer
-        elif role_of(row) == "exit":
+        row, role = messages[index], role_of(messages[index])
+        place = Place(f"{position}[{index}]", moment(row))
+        rest = without(row, *worded(row), *_SAID)
+        if role == "assistant":
+            waiting = list(asked(row, index))
+            yield _answered(row, place, waiting)
+        elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
-                yield _returned(row, position, waiting)
-            yield Remarked(position=position, at=moment(row), what="exit", rest=without(row, "role"))
+                yield _returned(row, place, waiting, rest)
+            yield place.remarked("exit", rest=without(row, "role"))
         elif waiting and (is_result(row) or index == len(messages) - 1):
             # What a submitting command gave back has no code around it: it is the last message, as it is.
-            yield _returned(row, position, waiting)
+            yield _returned(row, place, waiting, rest)
         else:
-            yield Said(
-                position=position,
-                at=moment(row),
-                text=words(at(row, "content")),
-                role=Role.SYSTEM if role_of(row) == "system" else Role.USER,
-                by="harness",
-                rest=without(row, *worded(row), *_SAID),
-            )
+            spoken = Role.SYSTEM if role == "system" else Role.USER
+            yield place.said(words(at(row, "content")), "harness", role=spoken, rest=rest)
 
 
-def _answered(row: JSON, index: int, position: str) -> Answered:
-    raw = at(row, "extra", "response")
+def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
+    raw, used = at(row, "extra", "response"), usage(row)
     # Version 1 kept the whole answer of the provider beside the text that it took out of it.
-    choice = at(raw, "choices", 0)
-    cost = at(row, "extra", "cost")
-    usage = at(raw, "usage") if at(raw, "usage") is not None else at(row, "usage")
-    return Answered(
-        position=position,
-        at=moment(row),
-        text=output_of(row),
-        reasoning=text(choice, "message", "reasoning") or text(choice, "message", "reasoning_content"),
-        calls=asked(row, index),
-        # `stop` is what a text with a command in it ends with: of the provider's words only a cut tells more.
-        stop=stop if (stop := stop_of(text(choice, "finish_reason"))) in CUT_SHORT else None,
-        stop_raw=text(choice, "finish_reason"),
-        usage=usage_of(usage) if usage is not None else Usage(),
-        quality="reported" if usage is not None else "",
-        cost_nanousd=nano_usd(cost if cost is not None else at(usage, "cost")),
+    choice, cost = at(raw, "choices", 0), at(row, "extra", "cost")
+    thought = text(choice, "message", "reasoning") or text(choice, "message", "reasoning_content")
+    said = Message(role=Role.ASSISTANT, text=output_of(row), reasoning=thought, calls=tuple(calls))
+    # All that is in `extra` may stand in the item.
+    told = ("extra",) if table(row, "extra").keys() <= {"actions", "cost", "timestamp"} else ()
+    answer = place.answered(
+        said,
+        CHAT_TOKENS.of(used),
+        stop=text(choice, "finish_reason"),
+        cost=nano_usd(cost if cost is not None else at(used, "cost")),
         model=text(raw, "model"),
-        response_id=text(raw, "id"),
-        rest=without(row, *worded(row), *_SAID, *_told(row)),
+        response=text(raw, "id"),
+        rest=without(row, *worded(row), *_SAID, *told),
     )
+    # `stop` is what a text with a command in it ends with: of the provider's words only a cut tells more.
+    return answer if answer.stop in CUT_SHORT else msgspec.structs.replace(answer, stop=None)
 
 
-def _told(row: JSON) -> tuple[str, ...]:
-    """`extra`, where all that is in it stands in the item."""
-    return ("extra",) if table(row, "extra").keys() <= {"actions", "cost", "timestamp"} else ()
-
-
-def _returned(row: JSON, position: str, waiting: list[Asked]) -> Returned:
+def _returned(row: JSON, place: Place, waiting: list[MessageCall], rest: str) -> Item:
     named = text(row, "tool_call_id") or text(row, "call_id")
     call = next((call for call in waiting if call.id == named), waiting[0])
     waiting.remove(call)
-    return Returned(
-        position=position,
-        at=moment(row),
-        id=call.id,
-        name=call.name,
-        output=output_of(row),
-        error=failed(row),
-        rest=without(row, *worded(row), *_SAID),
-    )
+    return place.returned(call.id, output_of(row), name=call.name, error=failed(row), rest=rest)

@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import ToolError
-from refold.replay.importers.chat_parts import calls_of, in_utc, usage_of, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text
-from refold.replay.importers.items import Asked, Tally
+from refold.replay.importers.content import calls_of, words
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
+from refold.replay.importers.items import Tally
+from refold.replay.importers.tallies import CHAT_TOKENS, tally_of, tokens_of
 
 SHELL = "bash"
 """The tool of every command."""
@@ -38,7 +40,7 @@ def output_of(row: JSON) -> str:
     return words(at(row, "output") if text(row, "type") == "function_call_output" else at(row, "content"))
 
 
-def asked(row: JSON, place: int) -> tuple[Asked, ...]:
+def asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
     """The commands of an answer: those that version 2 recorded, else the one fenced block of the text."""
     recorded = at(row, "extra", "actions")
     if isinstance(recorded, list):
@@ -53,9 +55,8 @@ def asked(row: JSON, place: int) -> tuple[Asked, ...]:
     return (_command(f"action-{place}", {"command": blocks[0].strip()}),) if len(blocks) == 1 else ()
 
 
-def _command(call: str, action: JSON) -> Asked:
-    given = {key: value for key, value in table(action).items() if key != "tool_call_id"}
-    return Asked(id=call, name=SHELL, arguments=json_text(given))
+def _command(call: str, action: JSON) -> MessageCall:
+    return MessageCall(call, SHELL, json_text(left(action, "tool_call_id")))
 
 
 def code_of(row: JSON) -> int | None:
@@ -96,38 +97,32 @@ def _clock(row: JSON) -> JSON:
     return own if own is not None else at(row, "extra", "response", "created")
 
 
-def tally(messages: Sequence[JSON]) -> Tally:
-    """The counts of a message list, by the rules of the format."""
-    roles = [role_of(row) for row in messages]
-    user, assistant, tool = (roles.count(role) for role in ("user", "assistant", "tool"))
-    answers = [row for row in messages if role_of(row) == "assistant"]
-    results = [row for row in messages if is_result(row)]
-    usages = [usage for row in answers if (usage := _usage(row)) is not None]
-    used = [usage_of(usage) for usage in usages]
-    times = sorted(seconds for row in messages if isinstance(seconds := _clock(row), int | float))
-    return Tally(
-        messages=user + assistant + tool,
-        user_messages=user,
-        assistant_messages=assistant,
-        tool_messages=tool,
-        tool_calls=sum(len(asked(row, n)) for n, row in enumerate(answers)),
-        tool_results=len(results),
-        tool_errors=sum(failed(row) is not None for row in results),
-        input_tokens=sum(usage.input for usage in used) if used else None,
-        cache_read_tokens=sum(usage.cache_read for usage in used) if used else None,
-        output_tokens=sum(usage.output for usage in used) if used else None,
-        first_timestamp=_written(times[0]) if times else None,
-        last_timestamp=_written(times[-1]) if times else None,
-    )
-
-
-def _usage(row: JSON) -> JSON:
+def usage(row: JSON) -> JSON:
+    """What the provider says of the tokens of an answer."""
     raw = at(row, "extra", "response", "usage")
     return raw if raw is not None else at(row, "usage")
 
 
+def tally(messages: Sequence[JSON]) -> Tally:
+    """The counts of a message list, by the rules of the format."""
+    roles = [role_of(row) for row in messages]
+    answers = [row for row in messages if role_of(row) == "assistant"]
+    results = [row for row in messages if is_result(row)]
+    used = [found for row in answers if (found := CHAT_TOKENS.of(usage(row)))]
+    return tally_of(
+        roles.count("user"),
+        roles.count("assistant"),
+        roles.count("tool"),
+        calls=sum(len(asked(row, n)) for n, row in enumerate(answers)),
+        results=len(results),
+        errors=sum(failed(row) is not None for row in results),
+        tokens=tokens_of(used, writes=False),
+        times=(_written(seconds) for row in messages if isinstance(seconds := _clock(row), int | float)),
+    )
+
+
 def _written(seconds: float) -> str | None:
     try:
-        return in_utc(datetime.fromtimestamp(seconds, UTC))
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (OverflowError, OSError, ValueError):
         return None

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from refold.replay.importers.content import manifests
 from refold.replay.importers.documents import ANY, Document, beginning, document, leading
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
-from refold.replay.importers.items import Item, Remarked, RunEnded, Unread
+from refold.replay.importers.items import Item, Place, RunBegan, Unread
+from refold.replay.importers.openhands import v0, v1
 from refold.replay.importers.openhands.counts import v0_end, v0_tally, v1_end, v1_tally
-from refold.replay.importers.openhands.v0 import V0
-from refold.replay.importers.openhands.v1 import V1
+from refold.replay.importers.openhands.events import Conversation
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 
@@ -51,8 +52,7 @@ class OpenHands(msgspec.Struct, frozen=True):
             return
         found = document(source, (), ("history",), ("trajectory",), (ANY, "history"))
         yield from _document(found)
-        if found.problem:
-            yield Unread(position=f"byte {found.read}", code="cut", problem=f"the document {found.problem}")
+        yield from found.cut()
 
 
 OPENHANDS = OpenHands()
@@ -95,9 +95,7 @@ def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
         if "history" in table(row):
             yield from _v0(row, rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
         else:
-            yield Unread(
-                position=f"$[{index}]", code="no_run", problem="no history in it", rest=json_text(row)
-            )
+            yield Place(f"$[{index}]").unread("no_run", "no history in it", row)
 
 
 def _lines(source: Source) -> Iterator[Item]:
@@ -114,14 +112,12 @@ def _lines(source: Source) -> Iterator[Item]:
         row, problem = _row(line.text)
         if line.left_out or problem:
             problem = problem or f"{line.left_out} bytes of it were left out"
-            unread.append(Unread(position=place, code="cut", problem=problem))
+            unread.append(Place(place).unread("cut", problem))
         if "history" in table(row):
             runs += 1
             yield from _v0(row, rows(row, "history"), f"{place} $.history", f"row-{line.number}")
         elif row is not None and text(row, "id") and text(row, "id") in seen:
-            unread.append(
-                Unread(position=place, code="repeated", problem="this id came before", rest=json_text(row))
-            )
+            unread.append(Place(place).unread("repeated", "this id came before", row))
         elif row is not None:
             seen.add(text(row, "id"))
             events.append(row)
@@ -148,33 +144,44 @@ def _row(line: bytes) -> tuple[JSON, str]:
 
 
 def _v1(events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] = ()) -> Iterator[Item]:
-    run = V1(events, places)
-    yield run.began("conversation")
-    yield from run.items()
+    told = Conversation(found := v1.read(events, places))
+    system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
+    yield RunBegan(
+        position=places[0],
+        at=found[0].place.at if system else None,
+        key="conversation",
+        messages=told.begin(found[0]),
+        tools=manifests(at(first, "tools")) if system else (),
+        agent="openhands",
+        rest=without(first, "id", "timestamp", "kind", "system_prompt") if system else "",
+    )
+    yield from told.items(int(system))
     yield from unread
-    end, end_source = v1_end(events)
-    yield RunEnded(position=places[-1], end=end, end_source=end_source, tally=v1_tally(events))
+    yield Place(places[-1]).ended(v1_end(events), v1_tally(events))
 
 
 def _v0(
     row: JSON, events: Sequence[JSON], place: str, key: str, unread: Sequence[Unread] = ()
 ) -> Iterator[Item]:
-    metrics = at(row, "metrics")
-    run = V0(events, place, metrics)
-    yield run.began(
-        text(row, "instance_id") or key,
+    metrics, error = at(row, "metrics"), at(row, "error")
+    told = Conversation(found := v0.read(events, place, metrics))
+    first = events[0] if events else None
+    system = text(first, "action") == "system"
+    yield RunBegan(
+        position=f"{place}[0]" if system else place,
+        at=found[0].place.at if system else None,
+        key=text(row, "instance_id") or key,
+        messages=told.begin(found[0]) if found else (),
         model=text(row, "metadata", "llm_config", "model"),
+        tools=manifests(at(first, "args", "tools")) if system else (),
+        agent="openhands",
         rest=without(row, "history", "trajectory", "metrics", "error"),
     )
-    yield from run.items()
+    yield from told.items(int(system))
     yield from unread
+    around = place.removesuffix("history")
     if metrics is not None:
-        yield Remarked(
-            position=place.removesuffix("history") + "metrics", what="metrics", rest=json_text(metrics)
-        )
-    end, end_source = v0_end(events, at(row, "error"))
-    rest = json_text({"error": at(row, "error")}) if at(row, "error") is not None else ""
-    position = place.removesuffix("history") + "error" if rest else place
-    yield RunEnded(
-        position=position, end=end, end_source=end_source, tally=v0_tally(events, metrics), rest=rest
-    )
+        yield Place(f"{around}metrics").remarked("metrics", metrics)
+    rest = json_text({"error": error}) if error is not None else ""
+    last = Place(f"{around}error" if rest else place)
+    yield last.ended(v0_end(events, error), v0_tally(events, metrics), rest)

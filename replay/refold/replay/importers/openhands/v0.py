@@ -8,29 +8,20 @@ Counted: responses = distinct `model_response.id`, and agent actions without met
 errors = observation `error`, and `run` with an exit code that is not zero; tokens from the row's `metrics`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.chat_parts import calls_of, nano_usd, tools_of, usage_of, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text, without
-from refold.replay.importers.items import (
-    Answered,
-    Asked,
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    Returned,
-    RunBegan,
-    Said,
-)
-from refold.replay.importers.openhands.view import View
+from refold.replay.importers.content import calls_of, words
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, text, without
+from refold.replay.importers.items import Place
+from refold.replay.importers.openhands.events import Event
 from refold.replay.importers.remarks import known_or
+from refold.replay.importers.tallies import CHAT_TOKENS, UsageNames
 
 _KINDS = frozenset(
-    {
+    [
         "browse",
         "browse_interactive",
         "call_tool_mcp",
@@ -59,7 +50,14 @@ _KINDS = frozenset(
         "think",
         "user_rejected",
         "write",
-    }
+    ]
+)
+_TOKENS = UsageNames(
+    input=CHAT_TOKENS.input,
+    output=CHAT_TOKENS.output,
+    cache_read=("cache_read_tokens", *CHAT_TOKENS.cache_read),
+    cache_write=("cache_write_tokens",),
+    reasoning=CHAT_TOKENS.reasoning,
 )
 
 NO_TURNS = {"change_agent_state", "recall", "condensation", "condensation_request", "null", "", "system"}
@@ -102,177 +100,119 @@ def is_error(event: JSON) -> bool:
     return kind == "error" or (kind == "run" and exit_code(event) != 0)
 
 
-class V0:
-    """The items of one run of events."""
+def read(events: Sequence[JSON], position: str, metrics: JSON) -> list[Event]:
+    """The events of one run, which stand at `position`; `metrics` have the tokens of its answers."""
+    usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
+    names: dict[str, str] = {}
+    return [
+        _event(event, index, Place(f"{position}[{index}]", instant(at(event, "timestamp"))), usages, names)
+        for index, event in enumerate(events)
+    ]
 
-    def __init__(self, events: Sequence[JSON], place: str, metrics: JSON) -> None:
-        self.events, self.place, self.view = events, place, View()
-        self.usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
-        self.actions: defaultdict[str, list[int]] = defaultdict(list)
-        for index, event in enumerate(events):
-            if is_answer(event) and response_of(event):
-                self.actions[response_of(event)].append(index)
-        self.answered: set[str] = set()
-        self.condensed = False
-        self.names: dict[str, str] = {}
 
-    def began(self, key: str, **known: str) -> RunBegan:
-        """The run's beginning: the system prompt, where it is the first event."""
-        first = self.events[0] if self.events else None
-        system = text(first, "action") == "system"
-        prompt = Message(role=Role.SYSTEM, text=text(first, "args", "content"))
-        if system:
-            self.view.add(_event_id(first), prompt)
-        return RunBegan(
-            position=f"{self.place}[0]" if system else self.place,
-            at=instant(at(first, "timestamp")) if system else None,
-            key=key,
-            messages=(prompt,) if system else (),
-            tools=tools_of(rows(first, "args", "tools")) if system else (),
-            agent="openhands",
-            model=known.get("model", ""),
-            rest=known.get("rest", ""),
-        )
+def _event(event: JSON, index: int, place: Place, usages: dict[str, JSON], names: dict[str, str]) -> Event:
+    """An event; `names` are the tools of the calls before it, by the calls' ids."""
+    action, kind = text(event, "action"), text(event, "observation")
+    as_one = partial(Event, place=place, id=_event_id(event))
+    if action == "condensation":
+        return _condensation(event, as_one)
+    if is_answer(event):
+        call = _asked(event, index)
+        names |= {call.id: text(event, "tool_call_metadata", "function_name") or action} if call else {}
+        return _answer(event, call, usages, as_one)
+    if action in ("message", "system"):
+        return _said(event, text(event, "args", "content"), as_one)
+    if (kind or "null") not in ("null", "agent_state_changed", "recall"):
+        return _observed(event, names, as_one)
+    if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
+        by = text(event, "source") or "user"
+        return as_one(item=place.cancelled(by=by, rest=json_text(event)))
+    recalled = "recall" in (action, kind)
+    return as_one(placed=recalled, item=place.remarked(_what(action or kind), event))
 
-    def items(self) -> Iterator[Item]:
-        """What happened, in order."""
-        for index, event in enumerate(self.events):
-            if index or text(event, "action") != "system":
-                yield from self._items(index, event)
-        if self.condensed:
-            yield self._prompted(f"{self.place}[{len(self.events) - 1}]", None)
 
-    def _items(self, index: int, event: JSON) -> Iterator[Item]:
-        position, moment = f"{self.place}[{index}]", instant(at(event, "timestamp"))
-        action, kind = text(event, "action"), text(event, "observation")
-        if action == "condensation":
-            yield self._condensation(event, position, moment)
-        elif is_answer(event):
-            if self.condensed:
-                yield self._prompted(position, moment)
-            yield from self._answer(index, event, position, moment)
-        elif action in ("message", "system"):
-            yield self._said(event, position, moment, text(event, "args", "content"))
-        elif (kind or "null") not in ("null", "agent_state_changed", "recall"):
-            yield from self._observed(event, position, moment)
-        elif action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
-            yield Cancelled(
-                position=position, at=moment, by=text(event, "source") or "user", rest=json_text(event)
-            )
-        else:
-            if action == "recall" or kind == "recall":
-                self.view.add(_event_id(event))
-            yield Remarked(position=position, at=moment, what=_what(action or kind), rest=json_text(event))
+def _said(event: JSON, said: str, as_one: "partial[Event]") -> Event:
+    system = text(event, "action") == "system"
+    return as_one(
+        kind="said",
+        said=said,
+        role=Role.SYSTEM if system else Role.USER,
+        by="user" if is_user(event) else "harness",
+        rest=without(event, "id", "timestamp", "action", "message"),
+    )
 
-    def _said(self, event: JSON, position: str, moment: int | None, said: str) -> Said:
-        role = Role.SYSTEM if text(event, "action") == "system" else Role.USER
-        self.view.add(_event_id(event), Message(role=role, text=said))
-        return Said(
-            position=position,
-            at=moment,
-            text=said,
-            role=role,
-            by="user" if is_user(event) else "harness",
-            rest=without(event, "id", "timestamp", "action", "message"),
-        )
 
-    def _answer(self, index: int, event: JSON, position: str, moment: int | None) -> Iterator[Item]:
-        response = response_of(event)
-        siblings = self.actions[response] if response else [index]
-        asked = tuple(call for place in siblings if (call := self._asked(place)))
-        mine = self._asked(index)
-        said = _said_by(event)
-        calls = tuple(MessageCall(call.id, call.name, call.arguments) for call in (mine,) if call)
-        self.view.add(_event_id(event), Message(role=Role.ASSISTANT, text=said, calls=calls), response)
-        if response and response in self.answered:
-            yield Remarked(position=position, at=moment, what="call", rest=_leftovers(event))
-            return
-        self.answered.add(response)
-        raw = at(event, "tool_call_metadata", "model_response")
-        usage = self.usages.get(response, at(raw, "usage"))
-        yield Answered(
-            position=position,
-            at=moment,
-            text=said,
-            reasoning=text(raw, "choices", 0, "message", "reasoning_content"),
-            calls=asked,
-            stop_raw=text(raw, "choices", 0, "finish_reason"),
-            usage=_usage(usage),
-            quality="reported" if usage is not None else "",
-            cost_nanousd=nano_usd(at(usage, "cost")),
-            model=text(raw, "model"),
-            response_id=response,
-            rest=without(event, "id", "timestamp", "message"),
-        )
+def _answer(
+    event: JSON, call: MessageCall | None, usages: dict[str, JSON], as_one: "partial[Event]"
+) -> Event:
+    raw, response = at(event, "tool_call_metadata", "model_response"), response_of(event)
+    used = usages.get(response, at(raw, "usage"))
+    return as_one(
+        kind="answer",
+        response=response,
+        said=_said_by(event),
+        reasoning=text(raw, "choices", 0, "message", "reasoning_content"),
+        call=call,
+        usage=_TOKENS.of(used),
+        cost=nano_usd(at(used, "cost")),
+        model=text(raw, "model"),
+        stop=text(raw, "choices", 0, "finish_reason"),
+        rest=without(event, "id", "timestamp", "message"),
+        again=_leftovers(event),
+    )
 
-    def _asked(self, index: int) -> Asked | None:
-        """The call that an action is: as the model wrote it where its answer is there, else from the action."""
-        event = self.events[index]
-        action, call = text(event, "action"), call_of(event)
-        if action == "message" or (not call and action == "finish"):
-            return None
-        written = rows(event, "tool_call_metadata", "model_response", "choices")
-        found = [asked for choice in written for asked in calls_of(at(choice, "message")) if asked.id == call]
-        name = text(event, "tool_call_metadata", "function_name") or action
-        call = call or f"event-{_event_id(event) or index}"
-        self.names[call] = name
-        given = {k: v for k, v in table(event, "args").items() if k not in ("thought", "confirmation_state")}
-        return found[0] if found else Asked(id=call, name=name, arguments=json_text(given))
 
-    def _observed(self, event: JSON, position: str, moment: int | None) -> Iterator[Item]:
-        output = words(at(event, "content"))
-        call = call_of(event) or self._caused(event)
-        if not call:
-            yield self._said(event, position, moment, output)
-            return
-        name = self.names.get(call, text(event, "tool_call_metadata", "function_name"))
-        self.view.add(_event_id(event), Message(role=Role.TOOL, text=output, call=call, name=name))
-        rejected = text(event, "observation") == "user_rejected"
-        yield Returned(
-            position=position,
-            at=moment,
-            id=call,
-            name=name,
-            output=output,
-            error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
-            rest=_leftovers(event, "content"),
-        )
-        if rejected:
-            yield Remarked(
-                position=position, at=moment, what="approval", rest=json_text({"decision": "reject"})
-            )
+def _asked(event: JSON, index: int) -> MessageCall | None:
+    """The call that an action is: as the model wrote it where its answer is there, else from the action."""
+    action, call = text(event, "action"), call_of(event)
+    if action == "message" or (not call and action == "finish"):
+        return None
+    written = rows(event, "tool_call_metadata", "model_response", "choices")
+    found = (asked for choice in written for asked in calls_of(at(choice, "message")) if asked.id == call)
+    name = text(event, "tool_call_metadata", "function_name") or action
+    given = json_text(left(at(event, "args"), "thought", "confirmation_state"))
+    return next(found, MessageCall(call or f"event-{_event_id(event) or index}", name, given))
 
-    def _caused(self, event: JSON) -> str:
-        """The call of the action that an observation without metadata answers: the one that caused it, or the last."""
-        cause = at(event, "cause")
-        wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(self.names), "")
-        return wanted if wanted in self.names and wanted.startswith("event-") else ""
 
-    def _condensation(self, event: JSON, position: str, moment: int | None) -> Remarked:
-        first, last = (
-            at(event, "args", "forgotten_events_start_id"),
-            at(event, "args", "forgotten_events_end_id"),
-        )
-        ids = {str(found) for found in rows(event, "args", "forgotten_event_ids")}
-        if isinstance(first, int) and isinstance(last, int):
-            ids |= {entry.event for entry in self.view.shown if first <= _number(entry.event) <= last}
-        offset = at(event, "args", "summary_offset")
-        self.view.condense(ids, text(event, "args", "summary"), offset if isinstance(offset, int) else None)
-        self.condensed = True
-        return Remarked(position=position, at=moment, what="condensation", rest=json_text(event))
+def _observed(event: JSON, names: dict[str, str], as_one: "partial[Event]") -> Event:
+    output, call = words(at(event, "content")), call_of(event) or _caused(event, names)
+    if not call:
+        return _said(event, output, as_one)
+    rejected = text(event, "observation") == "user_rejected"
+    return as_one(
+        kind="result",
+        said=output,
+        call=MessageCall(call, names.get(call, text(event, "tool_call_metadata", "function_name")), ""),
+        error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
+        approval={"decision": "reject"},
+        rest=_leftovers(event, "content"),
+    )
 
-    def _prompted(self, position: str, moment: int | None) -> Prompted:
-        self.condensed = False
-        return Prompted(position=position, at=moment, messages=self.view.messages(), why="condensation")
+
+def _caused(event: JSON, names: dict[str, str]) -> str:
+    """The call of the action that an observation without metadata answers: the one that caused it, or the last."""
+    cause = at(event, "cause")
+    wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(names), "")
+    return wanted if wanted in names and wanted.startswith("event-") else ""
+
+
+def _condensation(event: JSON, as_one: "partial[Event]") -> Event:
+    said = at(event, "args")
+    first, last = at(said, "forgotten_events_start_id"), at(said, "forgotten_events_end_id")
+    offset = at(said, "summary_offset")
+    return as_one(
+        kind="cut",
+        said=text(said, "summary"),
+        forgets=frozenset(map(str, rows(said, "forgotten_event_ids"))),
+        between=(first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1),
+        offset=offset if isinstance(offset, int) else None,
+        value=event,
+    )
 
 
 def _event_id(event: JSON) -> str:
     found = at(event, "id")
     return str(found) if isinstance(found, int | str) else ""
-
-
-def _number(event: str) -> int:
-    return int(event) if event.isdecimal() and len(event) < 19 else -1
 
 
 def _what(kind: str) -> str:
@@ -292,20 +232,3 @@ def _said_by(event: JSON) -> str:
 def _leftovers(event: JSON, *told: str) -> str:
     """An event without what its items say. The raw answer repeats in every event that came from it: it is told once."""
     return without(event, "id", "timestamp", "tool_call_metadata", "message", *told)
-
-
-def _usage(usage: JSON) -> Usage:
-    read = usage_of(usage)
-    if "cache_read_tokens" in table(usage):
-        return Usage(
-            input=read.input,
-            output=read.output,
-            cache_read=_count(usage, "cache_read_tokens"),
-            cache_write=_count(usage, "cache_write_tokens"),
-        )
-    return read
-
-
-def _count(usage: JSON, key: str) -> int:
-    found = at(usage, key)
-    return found if isinstance(found, int) and found > 0 else 0

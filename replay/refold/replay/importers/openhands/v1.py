@@ -7,26 +7,17 @@ Counted: responses = distinct `llm_response_id`; calls and results by `tool_call
 is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
-from refold.replay.importers.chat_parts import arguments, tools_of, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text, without
-from refold.replay.importers.items import (
-    Answered,
-    Asked,
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    Said,
-)
-from refold.replay.importers.openhands.view import View
+from refold.replay.importers.content import arguments, words
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text, without
+from refold.replay.importers.items import Place
+from refold.replay.importers.openhands.events import Event
+
+_TOLD = ("id", "timestamp", "kind")
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 """Kinds that answer a call."""
@@ -63,136 +54,94 @@ def is_error(event: JSON) -> bool:
     return text(event, "kind") == "AgentErrorEvent" or at(seen, "is_error") is True or code != 0
 
 
-class V1:
-    """The items of one run of events. `places` has the position of each."""
+def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
+    """The events of one run; `places` has the position of each."""
+    return [
+        _event(event, Place(position, instant(at(event, "timestamp"))))
+        for event, position in zip(events, places, strict=True)
+    ]
 
-    def __init__(self, events: Sequence[JSON], places: Sequence[str]) -> None:
-        self.events, self.places, self.view = events, places, View()
-        self.actions: defaultdict[str, list[JSON]] = defaultdict(list)
-        for event in events:
-            if text(event, "kind") == "ActionEvent" and text(event, "llm_response_id"):
-                self.actions[text(event, "llm_response_id")].append(event)
-        self.answered: set[str] = set()
-        self.condensed = False
 
-    def began(self, key: str) -> RunBegan:
-        """The run's beginning, with the system prompt if the events begin with it."""
-        first = self.events[0] if self.events else None
-        begins = text(first, "kind") == "SystemPromptEvent"
-        prompt = Message(role=Role.SYSTEM, text=text(first, "system_prompt", "text"))
-        if begins:
-            self.view.add(text(first, "id"), prompt)
-        return RunBegan(
-            position=self.places[0] if self.places else "",
-            at=instant(at(first, "timestamp")) if begins else None,
-            key=key,
-            messages=(prompt,) if begins else (),
-            tools=tools_of(rows(first, "tools")) if begins else (),
-            agent="openhands",
-            rest=without(first, "id", "timestamp", "kind", "system_prompt") if begins else "",
-        )
-
-    def items(self) -> Iterator[Item]:
-        """What happened, in order."""
-        for index, event in enumerate(self.events):
-            if index or text(event, "kind") != "SystemPromptEvent":
-                yield from self._items(event, self.places[index])
-        if self.condensed:
-            yield self._prompted(self.places[-1], None)
-
-    def _items(self, event: JSON, position: str) -> Iterator[Item]:
-        kind, moment = text(event, "kind"), instant(at(event, "timestamp"))
-        if is_answer(event):
-            if self.condensed:
-                yield self._prompted(position, moment)
-            yield self._answer(event, position, moment)
-        elif kind in RESULTS:
-            yield from self._result(event, position, moment)
-        elif kind in ("MessageEvent", "SystemPromptEvent"):
-            yield self._said(event, position, moment)
-        elif kind == "Condensation":
-            yield self._condensation(event, position, moment)
-        elif kind == "InterruptEvent":
-            yield Cancelled(position=position, at=moment, rest=json_text(event))
-        elif kind == "ConversationErrorEvent":
-            said = f"{text(event, 'code')}: {text(event, 'detail')}"
-            yield RequestFailed(
-                position=position, at=moment, failure=FailureClass.OTHER, message=said, rest=json_text(event)
+def _event(event: JSON, place: Place) -> Event:
+    kind = text(event, "kind")
+    as_one = partial(Event, place=place, id=text(event, "id"))
+    if is_answer(event):
+        return _answer(event, as_one)
+    if kind in RESULTS:
+        return _result(event, as_one)
+    match kind:
+        case "MessageEvent" | "SystemPromptEvent":
+            return _said(event, as_one)
+        case "Condensation":
+            offset = at(event, "summary_offset")
+            return as_one(
+                kind="cut",
+                said=text(event, "summary"),
+                forgets=frozenset(map(str, rows(event, "forgotten_event_ids"))),
+                offset=offset if isinstance(offset, int) else None,
+                value=event,
             )
-        else:
+        case "InterruptEvent":
+            return as_one(item=place.cancelled(rest=json_text(event)))
+        case "ConversationErrorEvent":
+            said = f"{text(event, 'code')}: {text(event, 'detail')}"
+            return as_one(item=place.failed(said, FailureClass.OTHER, rest=json_text(event)))
+        case _:
             what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
-            yield Remarked(position=position, at=moment, what=what, rest=json_text(event), known=known)
-
-    def _said(self, event: JSON, position: str, moment: int | None) -> Said:
-        system = text(event, "kind") == "SystemPromptEvent"
-        parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
-        said = text(event, "system_prompt", "text") if system else words(parts)
-        role = Role.SYSTEM if system else Role.USER
-        self.view.add(text(event, "id"), Message(role=role, text=said))
-        by = "user" if text(event, "source") == "user" else "harness"
-        rest = without(event, "id", "timestamp", "kind", "system_prompt", "source")
-        return Said(position=position, at=moment, text=said, role=role, by=by, rest=rest)
-
-    def _answer(self, event: JSON, position: str, moment: int | None) -> Item:
-        response = text(event, "llm_response_id")
-        siblings = self.actions[response] if text(event, "kind") == "ActionEvent" and response else [event]
-        mine = _asked(event)
-        said = words(at(event, "thought")) if mine else words(at(event, "llm_message", "content"))
-        calls = tuple(MessageCall(call.id, call.name, call.arguments) for call in (mine,) if call)
-        self.view.add(text(event, "id"), Message(role=Role.ASSISTANT, text=said, calls=calls), response)
-        if response and response in self.answered:
-            return Remarked(position=position, at=moment, what="call", rest=json_text(event))
-        self.answered.add(response)
-        return Answered(
-            position=position,
-            at=moment,
-            text=said,
-            reasoning=text(event, "reasoning_content") or text(event, "llm_message", "reasoning_content"),
-            calls=tuple(call for sibling in siblings if (call := _asked(sibling))),
-            response_id=response,
-            rest=without(event, "id", "timestamp", "kind", "thought", "reasoning_content", "llm_response_id"),
-        )
-
-    def _result(self, event: JSON, position: str, moment: int | None) -> Iterator[Item]:
-        kind, call, name = text(event, "kind"), text(event, "tool_call_id"), text(event, "tool_name")
-        output = _output(event)
-        self.view.add(text(event, "id"), Message(role=Role.TOOL, text=output, call=call, name=name))
-        rejected = kind == "UserRejectObservation"
-        yield Returned(
-            position=position,
-            at=moment,
-            id=call,
-            name=name,
-            output=output,
-            error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
-            rest=without(event, "id", "timestamp", "kind", "tool_call_id", "tool_name"),
-        )
-        if rejected:
-            yield Remarked(position=position, at=moment, what="approval", rest=json_text(event))
-
-    def _condensation(self, event: JSON, position: str, moment: int | None) -> Remarked:
-        offset = at(event, "summary_offset")
-        forgotten = {str(found) for found in rows(event, "forgotten_event_ids")}
-        self.view.condense(forgotten, text(event, "summary"), offset if isinstance(offset, int) else None)
-        self.condensed = True
-        return Remarked(position=position, at=moment, what="condensation", rest=json_text(event))
-
-    def _prompted(self, position: str, moment: int | None) -> Prompted:
-        self.condensed = False
-        return Prompted(position=position, at=moment, messages=self.view.messages(), why="condensation")
+            return as_one(item=place.remarked(what, event, known=known))
 
 
-def _asked(event: JSON) -> Asked | None:
+def _said(event: JSON, as_one: "partial[Event]") -> Event:
+    system = text(event, "kind") == "SystemPromptEvent"
+    parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
+    return as_one(
+        kind="said",
+        said=text(event, "system_prompt", "text") if system else words(parts),
+        role=Role.SYSTEM if system else Role.USER,
+        by="user" if text(event, "source") == "user" else "harness",
+        rest=without(event, *_TOLD, "system_prompt", "source"),
+    )
+
+
+def _answer(event: JSON, as_one: "partial[Event]") -> Event:
+    call, message = _asked(event), at(event, "llm_message")
+    return as_one(
+        kind="answer",
+        said=words(at(event, "thought")) if call else words(at(message, "content")),
+        reasoning=text(event, "reasoning_content") or text(message, "reasoning_content"),
+        call=call,
+        response=text(event, "llm_response_id"),
+        rest=without(event, *_TOLD, "thought", "reasoning_content", "llm_response_id"),
+        again=json_text(event),
+    )
+
+
+def _result(event: JSON, as_one: "partial[Event]") -> Event:
+    rejected = text(event, "kind") == "UserRejectObservation"
+    return as_one(
+        kind="result",
+        said=_output(event),
+        call=MessageCall(text(event, "tool_call_id"), text(event, "tool_name"), ""),
+        error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
+        approval=event,
+        rest=without(event, *_TOLD, "tool_call_id", "tool_name"),
+    )
+
+
+def _asked(event: JSON) -> MessageCall | None:
     """The call that an action is: the model's own text of the arguments, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
-    given = at(event, "tool_call", "arguments")
-    if given is None:
-        given = at(event, "tool_call", "function", "arguments")
-    if given is None:
-        given = {key: value for key, value in table(event, "action").items() if key != "kind"}
-    name = text(event, "tool_name") or text(event, "tool_call", "name")
-    return Asked(id=text(event, "tool_call_id"), name=name, arguments=arguments(given))
+    called = at(event, "tool_call")
+    written = (
+        at(called, "arguments"),
+        at(called, "function", "arguments"),
+        left(at(event, "action"), "kind"),
+    )
+    name = text(event, "tool_name") or text(called, "name")
+    return MessageCall(
+        text(event, "tool_call_id"), name, arguments(next(given for given in written if given is not None))
+    )
 
 
 def _output(event: JSON) -> str:

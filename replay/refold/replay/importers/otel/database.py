@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from refold.replay.importers.fields import JSON, instant, json_text, text
-from refold.replay.importers.items import Remarked, Unread
+from refold.replay.importers.items import Place, Remarked, Unread
 from refold.replay.importers.otel.spans import Attributes, Span, SpanEvent
 from refold.replay.importers.source import BadTranscript, Source
 from refold.store.foreign import BadDatabase, Table, tables
@@ -34,7 +34,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 _FIELDS = frozenset(
-    {
+    [
         "span_id",
         "trace_id",
         "parent_span_id",
@@ -43,7 +43,7 @@ _FIELDS = frozenset(
         "end_time_ms",
         "status_code",
         "status_message",
-    }
+    ]
 )
 _TABLES = frozenset({"spans", "span_attributes", "span_events"})
 _MOST_SHOWN = 100
@@ -65,15 +65,10 @@ def spans(source: Source) -> Iterator[Span | Unread | Remarked]:
     for number, row in enumerate(found["spans"], 1):
         yield _span({**row}, number, attributes, events)
     for key, left in sorted(attributes.items()):
-        yield Unread(
-            position=f"span_attributes span_id={key}",
-            code="no_span",
-            problem="no such span",
-            rest=json_text({**left}),
-        )
+        yield Place(f"span_attributes span_id={key}").unread("no_span", "no such span", {**left})
     for key, late in sorted(events.items()):
-        rest = json_text([{"name": event.name, **event.attributes} for event in late])
-        yield Unread(position=f"span_events span_id={key}", code="no_span", problem="no such span", rest=rest)
+        told: JSON = [{"name": event.name, **event.attributes} for event in late]
+        yield Place(f"span_events span_id={key}").unread("no_span", "no such span", told)
     yield from _others(found)
 
 
@@ -136,12 +131,8 @@ def _decoded(value: JSON) -> Attributes:
 def _others(found: dict[str, Table]) -> Iterator[Unread | Remarked]:
     for name, table in found.items():
         if table.cut:
-            yield Unread(
-                position=name,
-                code="too_many_rows",
-                problem=f"only the first {len(table.rows)} rows were read",
-            )
+            yield Place(name).unread("too_many_rows", f"only the first {len(table.rows)} rows were read")
         if name not in _TABLES and table.rows:
             shown: list[JSON] = [list[JSON](row) for row in table.rows[:_MOST_SHOWN]]
-            rest = json_text({"columns": list[JSON](table.columns), "rows": shown, "of": len(table.rows)})
-            yield Remarked(position=name, what="unmapped", rest=rest)
+            rest: JSON = {"columns": list[JSON](table.columns), "rows": shown, "of": len(table.rows)}
+            yield Place(name).remarked("unmapped", rest)

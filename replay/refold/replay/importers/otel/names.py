@@ -13,32 +13,34 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.events import Manifest
-from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import Role, StopReason
-from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
-from refold.replay.importers.message_shapes import Read, arguments, plain, read, unwrapped
+from refold.reducers.messages import Message, Usage
+from refold.reducers.vocabulary import Role
+from refold.replay.importers.content import arguments, calls_of, plain, unwrapped
+from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text
+from refold.replay.importers.message_shapes import Read, read
 from refold.replay.importers.otel.spans import Attributes, Span
-from refold.replay.importers.pieces import Piece
+from refold.replay.importers.tallies import UsageNames
 
 Operation = Literal["agent", "chat", "tool", "hook", ""]
 
-INPUT = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
-OUTPUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
-CACHE_READ = (
-    "gen_ai.usage.cache_read.input_tokens",
-    "gen_ai.usage.cache_read_input_tokens",
-    "llm.token_count.prompt_details.cache_read",
-)
-CACHE_WRITE = (
-    "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_creation_input_tokens",
-    "llm.token_count.prompt_details.cache_write",
-)
-REASONING = (
-    "gen_ai.usage.reasoning.output_tokens",
-    "gen_ai.usage.reasoning_tokens",
-    "llm.token_count.completion_details.reasoning",
+TOKENS = UsageNames(
+    input=("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    output=("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    cache_read=(
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    cache_write=(
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+        "llm.token_count.prompt_details.cache_write",
+    ),
+    reasoning=(
+        "gen_ai.usage.reasoning.output_tokens",
+        "gen_ai.usage.reasoning_tokens",
+        "llm.token_count.completion_details.reasoning",
+    ),
 )
 MODEL = ("gen_ai.request.model", "gen_ai.response.model", "ai.model.id", "llm.model_name")
 SYSTEM = "gen_ai.system_instructions"
@@ -77,21 +79,6 @@ _NUMBERED = re.compile(r"gen_ai\.(prompt|completion)\.(\d+)\.(.+)")
 _CALL = re.compile(r"tool_calls\.(\d+)\.(id|name|arguments)$")
 _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
-STOPS: dict[str, StopReason] = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "tool_call": StopReason.TOOL_USE,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool-calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "function_call": StopReason.TOOL_USE,
-    "content_filter": StopReason.CONTENT_FILTER,
-    "content-filter": StopReason.CONTENT_FILTER,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-}
-
 
 def operation(span: Span) -> Operation:
     """What a span is of. An agent's run and the AI SDK's outer spans are `agent`, one request to a model is `chat`."""
@@ -129,34 +116,34 @@ def first(attributes: Attributes, names: Iterable[str]) -> JSON:
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
-def count(attributes: Attributes, names: Iterable[str]) -> int | None:
-    """A token count by the first of these names; some stores write numbers as text. None where none is there."""
-    value = first(attributes, names)
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    return number(value)
+def counted(span: Span) -> dict[str, JSON]:
+    """The attributes of a span, with counts that some stores write as text as the numbers that they are."""
+    return {name: _number(value) for name, value in span.attributes.items()}
 
 
-def usage(span: Span) -> Usage:
-    """The tokens of one request. The AI SDK says what was cached under its own names only."""
-    own = span.attributes
-    cached = count(own, (*CACHE_READ, "ai.usage.cachedInputTokens"))
-    return Usage(
-        input=count(own, INPUT) or 0,
-        output=count(own, OUTPUT) or 0,
-        cache_read=cached or 0,
-        cache_write=count(own, CACHE_WRITE) or 0,
-        reasoning=count(own, (*REASONING, "ai.usage.reasoningTokens")) or 0,
-    )
+def _number(value: JSON) -> JSON:
+    plain_ = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19
+    return int(value) if isinstance(value, str) and plain_ else value
 
 
-def prompt(span: Span) -> tuple[Piece, ...]:
+def before(span: Span) -> int:
+    """How many messages of the request before stand in front of the prompt of this one."""
+    return number(counted(span), BEFORE) or 0
+
+
+def usage(span: Span) -> Usage | None:
+    """The tokens of one request. The AI SDK has a name of its own for what was cached."""
+    own = counted(span)
+    return TOKENS.of({"gen_ai.usage.cache_read.input_tokens": own.get("ai.usage.cachedInputTokens"), **own})
+
+
+def prompt(span: Span) -> tuple[Message, ...]:
     """The messages of the request, system instructions first; none where they were not captured."""
     own = span.attributes
     given = read(own.get(SYSTEM), Role.SYSTEM) if own.get(SYSTEM) is not None else Read()
-    system = tuple(msgspec.structs.replace(piece, role=Role.SYSTEM) for piece in given.pieces)
+    system = tuple(msgspec.structs.replace(piece, role=Role.SYSTEM) for piece in given.messages)
     value = first(own, PROMPTS)
-    listed = read(value).pieces if value is not None else _numbered(own, "prompt") or _said(span)
+    listed = read(value).messages if value is not None else _numbered(own, "prompt") or _said(span)
     if system and listed[:1] and listed[0].role is Role.SYSTEM:
         return listed  # recorders that put the system prompt into the messages often say it beside them, too
     return (*system, *listed)
@@ -172,49 +159,25 @@ def answer(span: Span) -> Read | None:
         return _of_ai_sdk(own)
     listed = _numbered(own, "completion")
     if listed:
-        return Read(listed, _stop(own))
+        return Read(listed, stop(own))
     chosen = [event for event in _events(span) if event[0] == "gen_ai.choice"]
     return read([table(event[1]) for event in chosen], Role.ASSISTANT) if chosen else None
 
 
-def stop(span: Span, said: str) -> tuple[StopReason | None, str]:
-    """Why the model stopped, in our words and the provider's."""
-    raw = said or _stop(span.attributes)
-    if not raw:
-        return None, ""
-    return STOPS.get(raw.lower().replace("stopreason.", ""), StopReason.OTHER), raw
-
-
-def manifests(definitions: JSON) -> tuple[Manifest, ...]:
-    """The tools that were offered, from JSON text of their definitions, OpenAI's nesting or flat."""
-    found: dict[str, Manifest] = {}
-    for row in rows(unwrapped(definitions)):
-        inner = table(row, "function") or table(row)
-        name = text(inner, "name")
-        schema = next(
-            (inner[key] for key in ("parameters", "input_schema", "inputSchema") if key in inner), None
-        )
-        if name:
-            body = json_text(schema) if isinstance(schema, dict) else "{}"
-            found.setdefault(name, Manifest(name=name, description=text(inner, "description"), schema=body))
-    return tuple(found.values())
-
-
-def _stop(own: Attributes) -> str:
+def stop(own: Attributes) -> str:
+    """Why the model stopped, in the provider's words."""
     reasons = unwrapped(own.get("gen_ai.response.finish_reasons"))
     return text(reasons, 0) or text(own, "ai.response.finishReason") or text(reasons)
 
 
 def _of_ai_sdk(own: Attributes) -> Read:
     said = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
-    calls = unwrapped(own.get("ai.response.toolCalls"))
+    calls = calls_of({"calls": unwrapped(own.get("ai.response.toolCalls"))}, "calls")
     thought = text(own, "ai.response.reasoning") or text(own, "ai.response.reasoningText")
-    read_calls = read([{"type": "tool-call", **table(call)} for call in rows(calls)]).pieces
-    asked = tuple(call for piece in read_calls for call in piece.calls)
-    return Read((Piece(role=Role.ASSISTANT, text=said, reasoning=thought, calls=asked),), _stop(own))
+    return Read((Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),), stop(own))
 
 
-def _numbered(own: Attributes, which: str) -> tuple[Piece, ...]:
+def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
     """Messages in attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
     made: dict[int, dict[str, JSON]] = defaultdict(dict)
     calls: dict[int, dict[int, dict[str, JSON]]] = defaultdict(lambda: defaultdict(dict))
@@ -233,16 +196,16 @@ def _numbered(own: Attributes, which: str) -> tuple[Piece, ...]:
         ]
         role = "assistant" if which == "completion" else "user"
         listed.append({"role": role, **made[index], **({"tool_calls": asked} if asked else {})})
-    return read(listed).pieces if listed else ()
+    return read(listed).messages if listed else ()
 
 
-def _said(span: Span) -> tuple[Piece, ...]:
+def _said(span: Span) -> tuple[Message, ...]:
     """Messages in events, one each: `gen_ai.user.message` with its body."""
     listed: list[JSON] = []
     for name, body in _events(span):
         if kind := _EVENT.match(name):
             listed.append({"role": kind[1], **table(body)})
-    return read(listed).pieces if listed else ()
+    return read(listed).messages if listed else ()
 
 
 def _events(span: Span) -> list[tuple[str, JSON]]:
@@ -262,6 +225,4 @@ def call_text(span: Span, names: Iterable[str]) -> str:
 
 def cost(span: Span) -> int | None:
     """What a request cost, in nano-dollars, where an instrumentation priced it in dollars; None where none did."""
-    value = first(span.attributes, ("gen_ai.usage.cost", "operation.cost"))
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1_000_000
-    return round(value * 1_000_000_000) if known and isinstance(value, int | float) else None
+    return nano_usd(first(span.attributes, ("gen_ai.usage.cost", "operation.cost")))

@@ -11,23 +11,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, NANO, at, instant, json_text, rows, table, text, without
-from refold.replay.importers.items import Unread
+from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table, text, without
+from refold.replay.importers.items import Place, Unread
 from refold.replay.importers.source import Source
 from refold.replay.importers.values import values
 
 Attributes = dict[str, JSON]
-
-_ROW = (
-    "span_id",
-    "trace_id",
-    "parent_span_id",
-    "name",
-    "start_time_ms",
-    "end_time_ms",
-    "status_code",
-    "status_message",
-)
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
@@ -83,14 +72,9 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
         for name, listed in lists.items():  # grouped, under a name for each group
             yield from found(listed, f"{position}.{name}")
         if rest := without(value, *lists):
-            yield Unread(position=position, code="no_span", problem="beside the lists of spans", rest=rest)
+            yield Place(position).unread("no_span", "beside the lists of spans", rest=rest)
     else:
-        yield Unread(
-            position=position,
-            code="no_span",
-            problem="neither a span nor a list of them",
-            rest=json_text(value),
-        )
+        yield Place(position).unread("no_span", "neither a span nor a list of them", value)
 
 
 def _lists_spans(value: JSON) -> bool:
@@ -106,11 +90,10 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
             said: dict[str, JSON] = {"resource": at(resource, "resource"), "scope": at(scope, "scope")}
             for k, row in enumerate(rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
-                yield span({**said, **table(row)}, place) if isinstance(row, dict) else _no_span(row, place)
-
-
-def _no_span(row: JSON, position: str) -> Unread:
-    return Unread(position=position, code="no_span", problem="no object", rest=json_text(row))
+                if isinstance(row, dict):
+                    yield span({**said, **row}, place)
+                else:
+                    yield Place(place).unread("no_span", "no object", row)
 
 
 def span(row: dict[str, JSON], position: str) -> Span:

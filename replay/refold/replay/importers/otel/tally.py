@@ -1,12 +1,11 @@
 """What is counted in a run of spans, and how it ended."""
 
-from collections.abc import Callable, Iterable, Sequence
-
 from refold.replay.importers.items import Tally
 from refold.replay.importers.otel import names as otel_names
 from refold.replay.importers.otel.forest import Tree
 from refold.replay.importers.otel.names import operation
-from refold.replay.importers.otel.spans import Attributes, Span, stamp
+from refold.replay.importers.otel.spans import stamp
+from refold.replay.importers.tallies import summed, tally_of
 
 
 def tallied(tree: Tree) -> Tally:
@@ -14,19 +13,19 @@ def tallied(tree: Tree) -> Tally:
     spans = [member.span for member in tree.members]
     chats = [span for span in spans if operation(span) == "chat"]
     tools = [span for span in spans if operation(span) == "tool"]
-    times = [span for span in (*spans, tree.agent) if span is not None]
-    return Tally(
-        messages=len(chats),
-        assistant_messages=len(chats),
-        tool_calls=len(tools),
-        tool_results=sum(span.end is not None for span in tools),
-        tool_errors=sum(span.failed for span in tools),
-        input_tokens=_sum(chats, otel_names.INPUT),
-        cache_read_tokens=_sum(chats, otel_names.CACHE_READ),
-        cache_write_tokens=_sum(chats, otel_names.CACHE_WRITE),
-        output_tokens=_sum(chats, otel_names.OUTPUT),
-        first_timestamp=_edge(min, (span.start for span in times)),
-        last_timestamp=_edge(max, (span.end for span in times)),
+    every = [*spans, tree.agent] if tree.agent else spans
+    used = list(map(otel_names.counted, chats))
+    names = otel_names.TOKENS
+    read, written = summed(used, *names.cache_read), summed(used, *names.cache_write)
+    return tally_of(
+        None,
+        len(chats),
+        None,
+        calls=len(tools),
+        results=sum(span.end is not None for span in tools),
+        errors=sum(span.failed for span in tools),
+        tokens=(summed(used, *names.input), read, written, summed(used, *names.output)),
+        times=(stamp(time) for span in every for time in (span.start, span.end) if time is not None),
     )
 
 
@@ -45,17 +44,6 @@ def ended(tree: Tree) -> tuple[str, str]:
     if last.failed:
         return "error", "no agent's span; the last chat failed"
     given = otel_names.answer(last)
-    if given and any(piece.calls for piece in given.pieces):
+    if given and any(message.calls for message in given.messages):
         return "open", "no agent's span; the last answer asks for tools"
     return "finished", "no agent's span; the last chat asks for no tool"
-
-
-def _sum(spans: Sequence[Span], names: Iterable[str]) -> int | None:
-    attributes: list[Attributes] = [span.attributes for span in spans]
-    found = [count for own in attributes if (count := otel_names.count(own, names)) is not None]
-    return sum(found) if found else None
-
-
-def _edge(pick: Callable[[Iterable[int]], int], times: Iterable[int | None]) -> str | None:
-    known = [time for time in times if time is not None]
-    return stamp(pick(known)) if known else None

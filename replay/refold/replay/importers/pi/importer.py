@@ -7,39 +7,24 @@ first that stays, so what the model was shown from there on is known exactly.
 import re
 from collections.abc import Iterator
 
-import msgspec
-
-from refold.reducers.failures import classify
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.fields import JSON, at, json_text, number, text
-from refold.replay.importers.items import (
-    Answered,
-    Asked,
-    Cancelled,
-    Item,
-    Prompted,
-    Remarked,
-    RequestFailed,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
+from refold.replay.importers.call_ids import (
+    messages,
 )
+from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
+from refold.replay.importers.items import Item, Place, RunBegan, Said
 from refold.replay.importers.pi.rows import (
     BRANCH,
     PARTS,
-    STOPS,
     SUMMARY,
+    TOKENS,
     blocks,
-    cost_of,
     leftover,
     shell,
     spoken,
-    usage_of,
 )
 from refold.replay.importers.pi.tally import Counts
-from refold.replay.importers.pieces import Piece, messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source
@@ -105,7 +90,7 @@ class _Reading:
     def __init__(self, source: Source) -> None:
         self.source, self.left = source, _left(source)
         self.places: dict[str, int] = {}
-        self.talk: list[tuple[int, Piece]] = []
+        self.talk: list[tuple[int, Message]] = []
         self.counts = Counts()
         self.header: Row | None = None
 
@@ -120,8 +105,7 @@ class _Reading:
                 continue
             place += 1
             yield from self._entry(row, place)
-        end, says = self.counts.end()
-        yield RunEnded(position=f"line {last}", end=end, end_source=says, tally=self.counts.tally())
+        yield Place(f"line {last}").ended(self.counts.end(), self.counts.tally())
 
     def _began(self) -> RunBegan:
         self.header = next(
@@ -190,95 +174,64 @@ class _Reading:
                 yield row.noise()
 
     def _say(self, row: Row, place: int, said: str, by: str) -> Said:
-        self.talk.append((place, Piece(role=Role.USER, text=said)))
-        return Said(position=row.position, at=row.at, rest=leftover(row.value, "content"), text=said, by=by)
+        self.talk.append((place, Message(role=Role.USER, text=said)))
+        return row.place.said(said, by, rest=leftover(row.value, "content"))
 
     def _answer(self, row: Row, place: int, message: JSON) -> Iterator[Item]:
-        piece, stop, problem = _piece(message), text(message, "stopReason"), text(message, "errorMessage")
-        if stop == "error" and not piece.calls:
-            failed = classify(None, problem)
-            yield RequestFailed(
-                position=row.position,
-                at=row.at,
-                rest=leftover(row.value, "content"),
-                failure=failed,
-                message=problem,
-                partial_text=piece.text,
-            )
+        answer, stop, problem = _message(message), text(message, "stopReason"), text(message, "errorMessage")
+        rest = leftover(row.value, "content")
+        if stop == "error" and not answer.calls:
+            yield row.place.failed(problem, partial=answer.text, rest=rest)
             return
-        if piece.text or piece.calls or piece.reasoning or stop != "aborted":
-            self.talk.append((place, piece))
-            yield _answered(row, message, piece)
+        silent = not (answer.text or answer.calls or answer.reasoning)
+        if not silent or stop != "aborted":
+            self.talk.append((place, answer))
+            yield row.place.answered(
+                answer,
+                TOKENS.of(at(message, "usage")),
+                stop=stop,
+                cost=nano_usd(at(message, "usage", "cost", "total")),
+                model=text(message, "model"),
+                response=text(message, "responseId"),
+                rest=leftover(row.value, "content", "model", "stopReason", "responseId"),
+            )
         if stop == "aborted":
-            rest = "" if piece.text or piece.calls or piece.reasoning else leftover(row.value, "content")
-            yield Cancelled(position=row.position, at=row.at, rest=rest, reason=problem)
+            yield row.place.cancelled(problem, rest=rest if silent else "")
         elif stop == "error":
-            told = json_text({"errorMessage": problem})
-            yield Remarked(position=row.position, at=row.at, what="error", rest=told)
+            yield row.place.remarked("error", {"errorMessage": problem})
 
-    def _result(self, row: Row, place: int, message: JSON) -> Returned:
+    def _result(self, row: Row, place: int, message: JSON) -> Item:
         call, name, said = text(message, "toolCallId"), text(message, "toolName"), spoken(message)
-        self.talk.append((place, Piece(role=Role.TOOL, text=said, call=call, name=name)))
-        return Returned(
-            position=row.position,
-            at=row.at,
-            rest=leftover(row.value, "content", "toolCallId", "toolName", "isError"),
-            id=call,
-            name=name,
-            output=said,
-            error=ToolError.RAISED if at(message, "isError") is True else None,
-        )
+        self.talk.append((place, Message(role=Role.TOOL, text=said, call=call, name=name)))
+        error = ToolError.RAISED if at(message, "isError") is True else None
+        rest = leftover(row.value, "content", "toolCallId", "toolName", "isError")
+        return row.place.returned(call, said, name=name, error=error, rest=rest)
 
     def _branch(self, row: Row, place: int) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
             yield self._say(row, place, BRANCH.format(text(row.value, "summary")), "harness")
         else:
-            yield Remarked(position=row.position, at=row.at, what="subagent", rest=json_text(row.value))
+            yield row.remarked("subagent")
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Keep the entries from the first that it names, the summary before them."""
-        yield Remarked(position=row.position, at=row.at, what="compaction", rest=json_text(row.value))
-        summary = Piece(role=Role.USER, text=SUMMARY.format(text(row.value, "summary")))
+        yield row.remarked("compaction")
+        summary = Message(role=Role.USER, text=SUMMARY.format(text(row.value, "summary")))
         # Of all messages, not of what an earlier compaction left: Pi builds the prompt from the entries each time.
         first = self.places.get(text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex"))
-        kept = [piece for place, piece in self.talk if first is not None and place >= first]
-        shown = messages((summary, *kept))
-        yield Prompted(position=row.position, at=row.at, messages=shown, why="compaction")
+        kept = [said for place, said in self.talk if first is not None and place >= first]
+        yield row.place.prompted(messages((summary, *kept)), "compaction")
 
 
-def _piece(message: JSON) -> Piece:
+def _message(message: JSON) -> Message:
     calls = tuple(
-        # Not `json_text`: what a model wrote keeps its order.
-        Asked(
-            id=text(block, "id"),
-            name=text(block, "name"),
-            arguments=msgspec.json.encode(at(block, "arguments")).decode(),
-        )
+        MessageCall(text(block, "id"), text(block, "name"), as_written(at(block, "arguments")))
         for block in blocks(message)
         if text(block, "type") == "toolCall"
     )
     thoughts = [text(block, "thinking") for block in blocks(message) if text(block, "type") == "thinking"]
-    return Piece(role=Role.ASSISTANT, text=spoken(message), reasoning="\n".join(thoughts), calls=calls)
-
-
-def _answered(row: Row, message: JSON, piece: Piece) -> Answered:
-    used, stop = usage_of(message), text(message, "stopReason")
-    return Answered(
-        position=row.position,
-        at=row.at,
-        rest=leftover(row.value, "content", "model", "stopReason", "responseId"),
-        text=piece.text,
-        reasoning=piece.reasoning,
-        calls=piece.calls,
-        stop=STOPS.get(stop),
-        stop_raw=stop,
-        usage=used or Usage(),
-        quality="reported" if used else "",
-        cost_nanousd=cost_of(message),
-        model=text(message, "model"),
-        response_id=text(message, "responseId"),
-    )
+    return Message(role=Role.ASSISTANT, text=spoken(message), reasoning="\n".join(thoughts), calls=calls)
 
 
 PI = Pi()

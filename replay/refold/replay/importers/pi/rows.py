@@ -3,10 +3,9 @@
 The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them is the model's.
 """
 
-from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import StopReason
 from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.session_rows import rest_of
+from refold.replay.importers.tallies import UsageNames
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
 BRANCH = (
@@ -16,13 +15,13 @@ BRANCH = (
 PARTS = frozenset({"text", "thinking", "toolCall", "image"})
 """What the content of a message is made of."""
 
-STOPS = {
-    "stop": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "toolUse": StopReason.TOOL_USE,
-    "error": StopReason.OTHER,
-    "aborted": StopReason.OTHER,
-}
+TOKENS = UsageNames(
+    input=("input",),
+    output=("output",),
+    cache_read=("cacheRead",),
+    cache_write=("cacheWrite",),
+    beside=True,
+)
 
 
 def blocks(message: JSON) -> list[JSON]:
@@ -38,27 +37,6 @@ def spoken(message: JSON) -> str:
 
 def _said(block: JSON) -> str:
     return text(block, "text") if text(block, "type") == "text" else "[image]"
-
-
-def usage_of(message: JSON) -> Usage | None:
-    """The usage of an answer. Cached tokens stand beside the input there, inside it here."""
-    used = at(message, "usage")
-    if not isinstance(used, dict):
-        return None
-    read, written = number(used, "cacheRead") or 0, number(used, "cacheWrite") or 0
-    return Usage(
-        input=(number(used, "input") or 0) + read + written,
-        output=number(used, "output") or 0,
-        cache_read=read,
-        cache_write=written,
-    )
-
-
-def cost_of(message: JSON) -> int | None:
-    """What an answer cost, in nano-dollars, by Pi's own price list."""
-    total = at(message, "usage", "cost", "total")
-    known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < 1e6
-    return round(total * 1e9) if known and isinstance(total, int | float) else None
 
 
 def shell(message: JSON) -> str:

@@ -1,27 +1,21 @@
 """What is counted in a Pi session, and how it ended: entries of type `message`, by their roles."""
 
-from refold.reducers.messages import Usage
 from refold.replay.importers.fields import JSON, at, text
-from refold.replay.importers.items import Tally
-from refold.replay.importers.pi.rows import blocks, usage_of
-from refold.replay.importers.session_rows import Span
+from refold.replay.importers.pi.rows import TOKENS, blocks
+from refold.replay.importers.tallies import Count
 
 
-class Counts:
+class Counts(Count):
     """Counts of entries as they come."""
 
     def __init__(self) -> None:
-        self.users = self.answers = self.tools = self.errors = self.unnamed = 0
-        self.used: list[Usage] = []
-        self.calls: set[str] = set()
-        self.results: set[str] = set()
+        super().__init__()
         self.pending: list[str] = []
-        self.span = Span()
         self.last: JSON = None
 
     def entry(self, entry: JSON, *, left: bool = False) -> None:
         """Count an entry in. One that was left counts, but ends nothing."""
-        self.span.add(at(entry, "timestamp"))
+        self.time(at(entry, "timestamp"))
         message = at(entry, "message")
         if text(entry, "type") != "message" or not isinstance(message, dict):
             return
@@ -40,33 +34,10 @@ class Counts:
 
     def _answer(self, message: JSON) -> None:
         self.answers += 1
-        if (used := usage_of(message)) is not None:
+        if (used := TOKENS.of(at(message, "usage"))) is not None:
             self.used.append(used)
-        self.pending = []
-        for block in blocks(message):
-            if text(block, "type") == "toolCall":
-                self.unnamed += 1
-                self.pending.append(text(block, "id") or f"#{self.unnamed}")
-        self.calls.update(self.pending)
-
-    def tally(self) -> Tally:
-        """The counts."""
-        used = self.used
-        return Tally(
-            messages=self.users + self.answers + self.tools,
-            user_messages=self.users,
-            assistant_messages=self.answers,
-            tool_messages=self.tools,
-            tool_calls=len(self.calls),
-            tool_results=len(self.results),
-            tool_errors=self.errors,
-            input_tokens=sum(usage.input for usage in used) if used else None,
-            cache_read_tokens=sum(usage.cache_read for usage in used) if used else None,
-            cache_write_tokens=sum(usage.cache_write for usage in used) if used else None,
-            output_tokens=sum(usage.output for usage in used) if used else None,
-            first_timestamp=self.span.first,
-            last_timestamp=self.span.last,
-        )
+        asked = (block for block in blocks(message) if text(block, "type") == "toolCall")
+        self.pending = [self.call(text(block, "id")) for block in asked]
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""
@@ -84,14 +55,7 @@ class Counts:
         stop = text(self.last, "stopReason")
         says = f"last message: assistant, stopReason={stop or None}"
         waiting = sum(call not in self.results for call in self.pending)
-        match stop:
-            case "aborted":
-                return "cancelled", says
-            case "error":
-                return "error", says
-            case "length":
-                return "limit:token", says
-            case _ if waiting:
-                return "open", f"{waiting} tool call(s) without result at the end"
-            case _:
-                return "finished", says
+        ends = {"aborted": "cancelled", "error": "error", "length": "limit:token"}
+        if stop not in ends and waiting:
+            return "open", f"{waiting} tool call(s) without result at the end"
+        return ends.get(stop, "finished"), says

@@ -6,36 +6,27 @@ came back; one that names none is the framework asking for another answer.
 
 from collections.abc import Iterator, Sequence
 
-from refold.reducers.vocabulary import Role
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, instant, json_text, rows, table, text
-from refold.replay.importers.items import (
-    Item,
-    Remarked,
-    RunBegan,
-    RunEnded,
-    Tally,
-    Unread,
-)
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text
+from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.pydantic_ai.parts import (
     PART,
     REQUEST,
+    TOKENS,
     answered,
     asked_of,
     failed,
     is_result,
-    left,
     opening,
-    piece_of,
-    summed,
-    untold,
+    untold_of,
 )
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.stamps import edges
+from refold.replay.importers.tallies import summed, tally_of
 from refold.replay.importers.values import Value, values
 
 _LISTS = ("messages", "all_messages", "message_history")
+_ENDS = ("tool-call", "tool-return")
 _OUTPUT = "Final result processed."  # what the framework returns for a call of an output tool: the run's end
 _IDS = ("conversation_id", "run_id")
 
@@ -66,12 +57,7 @@ class PydanticAI:
                     yield from _Conversation(listed, key or str(runs), rest).items()
                     runs += 1
             else:
-                yield Unread(
-                    position=value.position,
-                    code="no_message",
-                    problem="no message",
-                    rest=json_text(value.value),
-                )
+                yield value.place.unread("no_message", "no message", value.value)
         if loose:
             yield from _Conversation(loose, str(runs)).items()
         elif not runs:
@@ -88,14 +74,14 @@ def _conversations(value: Value) -> Iterator[tuple[list[tuple[str, JSON]], str, 
     """
     found = [(f"{value.position}.runs[{index}]", run) for index, run in enumerate(rows(value.value, "runs"))]
     spoken = [(place, run) for place, run in found if _listed(run, place)]
-    around = {name: each for name, each in table(value.value).items() if name not in (*_LISTS, "runs")}
+    around = left(value.value, *_LISTS, "runs")
     if silent := [run for place, run in found if not _listed(run, place)]:
         around["runs"] = silent
     if listed := _listed(value.value, value.position):
         yield listed, "", json_text(around) if around else ""
         around = {}
     for place, run in spoken:
-        own = {name: each for name, each in table(run).items() if name not in _LISTS}
+        own = left(run, *_LISTS)
         own |= {"around": around} if around else {}
         yield _listed(run, place), text(run, "id"), json_text(own) if own else ""
         around = {}
@@ -114,7 +100,7 @@ class _Conversation:
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, rest: str = "") -> None:
         told: dict[str, JSON] = {name: table(listed[0][1]).get(name) for name in _IDS}
         told["state"] = "complete"
-        self.listed: list[tuple[str, JSON]] = [(place, untold(row, told)) for place, row in listed]
+        self.listed = [(place, _untold(row, told)) for place, row in listed]
         self.key, self.rest = key, rest
         self.labels = {name: label for name in _IDS if (label := text(told, name))}
         answers = (index for index, (_, row) in enumerate(listed) if text(row, "kind") == "response")
@@ -122,60 +108,46 @@ class _Conversation:
 
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""
-        yield from self._began()
-        for place, row in self.listed[self.first :]:
-            yield from self._message(place, row)
-        end, why = self._end()
-        yield RunEnded(position=self.listed[-1][0], end=end, end_source=why, tally=self._tally())
-
-    def _began(self) -> Iterator[Item]:
-        given = self.listed[: self.first]
-        begun = tuple(message for _, row in given for message in opening(row))
         head = [row for _, row in self.listed]
-        model = next((text(row, "model_name") for row in head if text(row, "model_name")), "")
+        began = tuple(message for row in head[: self.first] for message in opening(row))
         yield RunBegan(
-            position=given[0][0] if given else self.listed[0][0],
-            at=instant(table(head[0]).get("timestamp")),
+            position=self.listed[0][0],
+            at=instant(at(head[0], "timestamp")),
             key=self.labels.get("conversation_id", self.key),
-            messages=begun,
-            model=model,
+            messages=began,
+            model=next((name for row in head if (name := text(row, "model_name"))), ""),
             labels=self.labels,
             rest=self.rest,
         )
-        for place, row in given:
-            for index, part in enumerate(rows(row, "parts")):
-                where = f"{place}.parts[{index}]"
-                if text(part, "part_kind") not in ("system-prompt", "user-prompt"):
-                    yield from asked_of(where, part, None)
-                elif rest := left(part, PART):
-                    yield Remarked(position=where, what="unmapped", rest=rest)
-            if rest := left(row, (*REQUEST, "instructions")):  # which are among the opening messages
-                yield Remarked(
-                    position=place, at=instant(table(row).get("timestamp")), what="unmapped", rest=rest
-                )
+        for index, (position, row) in enumerate(self.listed):
+            place = Place(position, instant(at(row, "timestamp")))
+            if text(row, "kind") == "request" or index < self.first:
+                yield from self._request(place, row, given=index < self.first)
+            elif text(row, "kind") == "response":
+                yield answered(place, row)
+            else:
+                yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
+        yield Place(self.listed[-1][0]).ended(self._end(), self._tally())
 
-    def _message(self, place: str, row: JSON) -> Iterator[Item]:
-        when = instant(table(row).get("timestamp"))
-        match text(row, "kind"):
-            case "response":
-                yield answered(place, row, when)
-            case "request":
-                for index, part in enumerate(rows(row, "parts")):
-                    yield from asked_of(f"{place}.parts[{index}]", part, when)
-                if rest := left(row, REQUEST):
-                    yield Remarked(position=place, at=when, what="unmapped", rest=rest)
-            case kind:
-                yield Unread(
-                    position=place, code="no_message", problem=f"kind {kind[:40]!r}", rest=json_text(row)
-                )
+    def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
+        """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
+        for index, part in enumerate(rows(row, "parts")):
+            where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
+            if not given or text(part, "part_kind") not in ("system-prompt", "user-prompt"):
+                yield asked_of(where, part)
+            elif rest := untold_of(part, PART):
+                yield Place(where.position).remarked("unmapped", rest=rest)
+        if rest := untold_of(row, (*REQUEST, "instructions") if given else REQUEST):
+            yield place.remarked("unmapped", rest=rest)
 
     def _end(self) -> tuple[str, str]:
         row = self.listed[-1][1]
-        calls = [part for part in rows(row, "parts") if text(part, "part_kind") == "tool-call"]
-        if text(row, "kind") == "response" and not calls:
+        parts = {
+            kind: [part for part in rows(row, "parts") if text(part, "part_kind") == kind] for kind in _ENDS
+        }
+        if text(row, "kind") == "response" and not parts["tool-call"]:
             return "finished", "last message is a response without tool call"
-        returned = [part for part in rows(row, "parts") if text(part, "part_kind") == "tool-return"]
-        if any(text(part, "content") == _OUTPUT for part in returned):
+        if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
             return "finished", "last message is the result of an output tool"
         return "open", "last message is a request or asks for tools"
 
@@ -185,27 +157,29 @@ class _Conversation:
         answers = [row for row in messages if text(row, "kind") == "response"]
         results = [row for row in requests if any(is_result(part) for part in rows(row, "parts"))]
         parts = [part for row in messages for part in rows(row, "parts")]
-        pieces = tuple(piece for part in parts if (piece := piece_of(part)))
-        asked = [call.id for piece in pieces for call in piece.calls]
-        answered = [piece.call for piece in pieces if piece.role is Role.TOOL]
-        first, last = edges(table(row).get("timestamp") for row in (*messages, *parts))
-        return Tally(
-            messages=len(requests) + len(answers),
-            user_messages=len(requests) - len(results),
-            assistant_messages=len(answers),
-            tool_messages=len(results),
-            tool_calls=_distinct(asked),
-            tool_results=_distinct(answered),
-            tool_errors=sum(failed(part) for part in parts),
-            input_tokens=summed(answers, "input_tokens", "request_tokens"),
-            cache_read_tokens=summed(answers, "cache_read_tokens"),
-            cache_write_tokens=summed(answers, "cache_write_tokens"),
-            output_tokens=summed(answers, "output_tokens", "response_tokens"),
-            first_timestamp=first,
-            last_timestamp=last,
+        used = [at(row, "usage") for row in answers]
+        read, written = summed(used, "cache_read_tokens"), summed(used, "cache_write_tokens")
+        sent, got = summed(used, *TOKENS.input), summed(used, *TOKENS.output)
+        return tally_of(
+            len(requests) - len(results),
+            len(answers),
+            len(results),
+            calls=_distinct([part for part in parts if text(part, "part_kind") == "tool-call"]),
+            results=_distinct([part for part in parts if is_result(part)]),
+            errors=sum(failed(part) for part in parts),
+            tokens=(sent, read, written, got),
+            times=(at(row, "timestamp") for row in (*messages, *parts)),
         )
 
 
-def _distinct(calls: Sequence[str]) -> int:
-    """How many calls these ids name; one without an id is a call of its own."""
+def _untold(row: JSON, told: dict[str, JSON]) -> JSON:
+    """A message without what is told already: these keys with these values."""
+    if not isinstance(row, dict):
+        return row
+    return {name: value for name, value in row.items() if name not in told or value != told[name]}
+
+
+def _distinct(parts: Sequence[JSON]) -> int:
+    """How many calls these parts are of; one without an id is of a call of its own."""
+    calls = [text(part, "tool_call_id") for part in parts]
     return len({*calls} - {""}) + calls.count("")

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.fields import JSON, instant, json_text, number, rows, table, text
-from refold.replay.importers.items import Answered, Asked, Item, Returned, Said, Unread
-from refold.replay.importers.message_shapes import arguments
-from refold.replay.importers.otel.names import STOPS
-from refold.replay.importers.pieces import Piece
+from refold.replay.importers.content import call_of
+from refold.replay.importers.fields import JSON, at, instant, json_text, nano_usd, rows, table, text
+from refold.replay.importers.items import Item, Place
+from refold.replay.importers.tallies import UsageNames
 
 PART = ("part_kind", "content", "tool_name", "tool_call_id", "args", "timestamp")
+TOKENS = UsageNames(
+    input=("input_tokens", "request_tokens"),
+    output=("output_tokens", "response_tokens"),
+    cache_read=("cache_read_tokens",),
+    cache_write=("cache_write_tokens",),
+    reasoning=("output_reasoning_tokens", "details/reasoning_tokens"),
+)
+_TOLD = ("text", "thinking", "tool-call")
 REQUEST = ("kind", "parts", "timestamp")
 _RESPONSE = (*REQUEST, "usage", "model_name", "provider_response_id", "finish_reason")
-
-
-def untold(row: JSON, told: dict[str, JSON]) -> JSON:
-    """A message without what is told already: these keys with these values."""
-    if not isinstance(row, dict):
-        return row
-    return {name: value for name, value in row.items() if name not in told or value != told[name]}
 
 
 def opening(row: JSON) -> Iterator[Message]:
@@ -33,82 +33,50 @@ def opening(row: JSON) -> Iterator[Message]:
             yield Message(role=Role.USER, text=_content(part))
 
 
-def asked_of(place: str, part: JSON, when: int | None) -> Iterator[Item]:
+def asked_of(place: Place, part: JSON) -> Item:
     """A part of a request."""
-    at = instant(table(part).get("timestamp")) or when
-    rest = left(part, PART)
-    kind = text(part, "part_kind")
+    place = Place(place.position, instant(at(part, "timestamp")) or place.at)
+    rest, kind, said = untold_of(part, PART), text(part, "part_kind"), _content(part)
     if is_result(part):
         name, call = text(part, "tool_name"), text(part, "tool_call_id")
-        error = _error(part)
-        yield Returned(
-            position=place, at=at, rest=rest, id=call, output=_content(part), name=name, error=error
-        )
-    elif kind in ("system-prompt", "user-prompt", "retry-prompt"):
+        return place.returned(call, said, name=name, error=_error(part), rest=rest)
+    if kind in ("system-prompt", "user-prompt", "retry-prompt"):
         role = Role.SYSTEM if kind == "system-prompt" else Role.USER
-        by = "user" if kind == "user-prompt" else "harness"
-        yield Said(position=place, at=at, rest=rest, text=_content(part), role=role, by=by)
-    else:
-        yield Unread(
-            position=place, at=at, code="no_part", problem=f"part_kind {kind[:40]!r}", rest=json_text(part)
-        )
+        return place.said(said, "user" if kind == "user-prompt" else "harness", role=role, rest=rest)
+    return place.unread("no_part", f"part_kind {kind[:40]!r}", part)
 
 
-def answered(place: str, row: JSON, when: int | None) -> Answered:
+def answered(place: Place, row: JSON) -> Item:
     """A response as the answer that it is."""
     parts = rows(row, "parts")
-    pieces = [piece for part in parts if (piece := piece_of(part))]
-    said = [_content(part) for part in parts if text(part, "part_kind") == "text"]
-    thought = [_content(part) for part in parts if text(part, "part_kind") == "thinking"]
+    said, thought, _ = ([part for part in parts if text(part, "part_kind") == kind] for kind in _TOLD)
+    calls = tuple(call_of(part) for part in parts if text(part, "part_kind") == "tool-call")
     rest = _beside(row, _RESPONSE)
-    left: list[JSON] = [kept for part in parts if (kept := _unsaid(part)) is not None]
-    if left:
-        rest["parts"] = left
-    raw = text(row, "finish_reason")
-    cost = table(row, "usage").get("cost")
-    return Answered(
-        position=place,
-        at=when,
-        rest=json_text(rest) if rest else "",
-        text="\n".join(said),
-        reasoning="\n".join(thought),
-        calls=tuple(call for piece in pieces for call in piece.calls),
-        stop=STOPS.get(raw),
-        stop_raw=raw,
-        usage=_usage(table(row, "usage")),
-        quality="reported" if table(row, "usage") else "",
-        cost_nanousd=round(cost * 1e9) if isinstance(cost, int | float) and 0 <= cost < 1e6 else None,
+    unsaid: list[JSON] = [kept for part in parts if (kept := _unsaid(part)) is not None]
+    rest |= {"parts": unsaid} if unsaid else {}
+    used = at(row, "usage")
+    return place.answered(
+        Message(
+            role=Role.ASSISTANT,
+            text="\n".join(map(_content, said)),
+            reasoning="\n".join(map(_content, thought)),
+            calls=calls,
+        ),
+        TOKENS.of(used) if used else None,
+        stop=text(row, "finish_reason"),
+        cost=nano_usd(at(used, "cost")),
         model=text(row, "model_name"),
-        response_id=text(row, "provider_response_id"),
+        response=text(row, "provider_response_id"),
+        rest=json_text(rest) if rest else "",
     )
 
 
 def _unsaid(part: JSON) -> JSON:
     """What an answer does not say of one of its parts: signatures and ids of those it tells, others whole."""
-    if text(part, "part_kind") not in ("text", "thinking", "tool-call"):
+    if text(part, "part_kind") not in _TOLD:
         return part
     beside = _beside(part, PART)
     return {"part_kind": text(part, "part_kind"), **beside} if beside else None
-
-
-def _usage(said: JSON) -> Usage:
-    thought = number(said, "output_reasoning_tokens") or number(said, "details", "reasoning_tokens")
-    return Usage(
-        input=number(said, "input_tokens") or number(said, "request_tokens") or 0,
-        output=number(said, "output_tokens") or number(said, "response_tokens") or 0,
-        cache_read=number(said, "cache_read_tokens") or 0,
-        cache_write=number(said, "cache_write_tokens") or 0,
-        reasoning=thought or 0,
-    )
-
-
-def piece_of(part: JSON) -> Piece | None:
-    """A part as a call or a result, for pairing; None if it is neither."""
-    call, name = text(part, "tool_call_id"), text(part, "tool_name")
-    if text(part, "part_kind") == "tool-call":
-        asked = Asked(id=call, name=name, arguments=arguments(table(part).get("args")))
-        return Piece(role=Role.ASSISTANT, calls=(asked,))
-    return Piece(role=Role.TOOL, call=call, name=name) if is_result(part) else None
 
 
 def is_result(part: JSON) -> bool:
@@ -148,19 +116,9 @@ def _beside(row: JSON, used: Sequence[str]) -> dict[str, JSON]:
     return {name: value for name, value in table(row).items() if name not in used and value is not None}
 
 
-def left(row: JSON, used: Sequence[str]) -> str:
+def untold_of(row: JSON, used: Sequence[str]) -> str:
     """JSON text of what is said beside these keys; nulls say nothing. A list of a prompt's parts stays whole."""
     beside = _beside(row, used)
     if isinstance(table(row).get("content"), list):
         beside["content"] = table(row)["content"]
     return json_text(beside) if beside else ""
-
-
-def summed(answers: Sequence[JSON], *names: str) -> int | None:
-    """The sum of the first of these counts that a response has; None where none has one."""
-    found = [
-        next((count for name in names if (count := number(row, "usage", name)) is not None), None)
-        for row in answers
-    ]
-    known = [count for count in found if count is not None]
-    return sum(known) if known else None

@@ -17,22 +17,23 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.chat_parts import nanoseconds, worded, words
+from refold.replay.importers.content import worded, words
 from refold.replay.importers.documents import beginning, document
-from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
-from refold.replay.importers.items import (
-    Answered,
-    Item,
-    Prompted,
-    Remarked,
-    Returned,
-    RunBegan,
-    RunEnded,
-    Said,
-    Tally,
-    Unread,
+from refold.replay.importers.fields import (
+    JSON,
+    at,
+    json_text,
+    left,
+    nanoseconds,
+    number,
+    rows,
+    table,
+    text,
+    without,
 )
+from refold.replay.importers.items import Item, Place, RunBegan, Tally
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 from refold.replay.importers.swe_agent.turns import (
@@ -44,6 +45,7 @@ from refold.replay.importers.swe_agent.turns import (
     role_of,
     turns,
 )
+from refold.replay.importers.tallies import tally_of
 
 LIMITS = {
     "exit_cost": "limit:cost",
@@ -82,29 +84,22 @@ class SweAgent(msgspec.Struct, frozen=True):
             raise BadTranscript(source.name, "$", "neither a trajectory nor a history")
         history, steps = rows(doc, "history"), rows(doc, "trajectory")
         begin = first_answer(history)
+        labels = {"environment": text(doc, "environment"), "version": text(doc, "info", "swe_agent_version")}
+        given = conversation(history[:begin]) if begin or not steps else prompt_of(steps, 0)
         yield RunBegan(
             position=f"$.history[0:{begin}]" if begin else "$",
             key="trajectory",
-            messages=conversation(history[:begin])
-            if begin
-            else (prompt_of(steps, 0) if steps else None) or (),
+            messages=given or (),
             model=_model(doc),
             agent="swe-agent",
-            labels=_labels(doc),
+            labels={name: label for name, label in labels.items() if label},
             rest=without(doc, "trajectory", "history", "info"),
         )
         for turn in turns(history, begin, steps):
             yield from _turn_items(turn, history, steps)
-        if found.problem:
-            yield Unread(position=f"byte {found.read}", code="cut", problem=f"the document {found.problem}")
-        end, end_source = end_of(at(doc, "info", "exit_status"))
-        yield RunEnded(
-            position="$.info",
-            end=end,
-            end_source=end_source,
-            tally=tally(doc),
-            rest=without(at(doc, "info")),
-        )
+        yield from found.cut()
+        end = end_of(at(doc, "info", "exit_status"))
+        yield Place("$.info").ended(end, tally(doc), without(at(doc, "info")))
 
 
 SWE_AGENT = SweAgent()
@@ -124,18 +119,15 @@ def tally(doc: JSON) -> Tally:
     history, steps = rows(doc, "history"), rows(doc, "trajectory")
     own = [text(row, "role") for row in history if at(row, "is_demo") is not True]
     answers = [row for row in history if text(row, "role") == "assistant" and at(row, "is_demo") is not True]
-    user, assistant, tool = (own.count(role) for role in ("user", "assistant", "tool"))
-    stepped = "trajectory" in table(doc)
+    tools, stepped = own.count("tool"), "trajectory" in table(doc)
     stats = at(doc, "info", "model_stats")
-    return Tally(
-        messages=user + assistant + tool,
-        user_messages=user,
-        assistant_messages=assistant,
-        tool_messages=tool,
-        tool_calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
-        tool_results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tool,
-        input_tokens=number(stats, "tokens_sent"),
-        output_tokens=number(stats, "tokens_received"),
+    return tally_of(
+        own.count("user"),
+        own.count("assistant"),
+        tools,
+        calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
+        results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tools,
+        tokens=(number(stats, "tokens_sent"), None, None, number(stats, "tokens_received")),
     )
 
 
@@ -150,62 +142,45 @@ def _model(doc: JSON) -> str:
     return text(config, "agent", "model", "name") or text(config, "agent", "model", "model_name")
 
 
-def _labels(doc: JSON) -> dict[str, str]:
-    named = {"environment": text(doc, "environment"), "version": text(doc, "info", "swe_agent_version")}
-    return {name: value for name, value in named.items() if value}
-
-
 def _turn_items(turn: Turn, history: Sequence[JSON], steps: Sequence[JSON]) -> Iterator[Item]:
     step = None if turn.step is None else steps[turn.step]
     prompt = prompt_of(steps, turn.step) if turn.step is not None else None
+    where = Place(f"$.trajectory[{turn.step}]")
     if prompt is not None:
-        yield Prompted(position=f"$.trajectory[{turn.step}]", messages=prompt)
+        yield where.prompted(prompt)
     if turn.answer is None and text(step, "response").startswith(_GAVE_UP):
-        yield Remarked(position=f"$.trajectory[{turn.step}]", what="gave_up", rest=_left(step))
+        yield where.remarked("gave_up", rest=without(step, "messages", "query"))
         return
     answer = step if turn.answer is None else history[turn.answer]
     calls = asked(answer, turn.answer or 0)
     said = text(step, "response") if turn.answer is None else words(at(answer, "content"))
-    yield Answered(
-        position=_position(turn, answer=True),
-        text=said,
-        calls=calls,
-        rest=_rest(step, answer, said, shown=bool(calls) and not turn.following),
-    )
+    rest = _rest(step, answer, said, shown=bool(calls) and not turn.following)
+    yield _place(turn).answered(Message(role=Role.ASSISTANT, text=said, calls=calls), rest=rest)
     yield from _following(turn, history, step, waiting=calls[-1].id if calls else None)
 
 
 def _following(turn: Turn, history: Sequence[JSON], step: JSON, waiting: str | None) -> Iterator[Item]:
     """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
-    duration = nanoseconds(at(step, "execution_time"))
-    if not turn.following:
-        observation = at(step, "observation")
-        if waiting is not None and isinstance(observation, str):
-            position = _position(turn, answer=False)
-            yield Returned(position=position, id=waiting, output=observation, duration=duration)
-        return
-    for place in turn.following:
-        row, position = history[place], f"$.history[{place}]"
+    duration, observation = nanoseconds(at(step, "execution_time")), at(step, "observation")
+    if not turn.following and waiting is not None and isinstance(observation, str):
+        yield Place(f"$.trajectory[{turn.step}]").returned(waiting, observation, duration=duration)
+    for index in turn.following:
+        row, position = history[index], f"$.history[{index}]"
         said, rest = words(at(row, "content")), without(row, "role", *worded(row), "tool_call_ids")
-        if waiting is not None and role_of(row) is not Role.SYSTEM:
-            position = (
-                f"{position}, $.trajectory[{turn.step}].observation" if turn.step is not None else position
-            )
-            yield Returned(position=position, id=waiting, output=said, duration=duration, rest=rest)
+        system = role_of(row) is Role.SYSTEM
+        if waiting is not None and not system:
+            position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
+            yield Place(position).returned(waiting, said, duration=duration, rest=rest)
             waiting = None
         else:
-            role = Role.SYSTEM if role_of(row) is Role.SYSTEM else Role.USER
-            yield Said(position=position, text=said, role=role, by="harness", rest=rest)
+            role = Role.SYSTEM if system else Role.USER
+            yield Place(position).said(said, "harness", role=role, rest=rest)
 
 
-def _position(turn: Turn, *, answer: bool) -> str:
+def _place(turn: Turn) -> Place:
     stepped = f"$.trajectory[{turn.step}]" if turn.step is not None else ""
-    there = f"$.history[{turn.answer}]" if turn.answer is not None and answer else ""
-    return ", ".join(filter(None, (stepped, there)))
-
-
-def _left(step: JSON) -> str:
-    return without(step, "messages", "query")
+    there = f"$.history[{turn.answer}]" if turn.answer is not None else ""
+    return Place(", ".join(filter(None, (stepped, there))))
 
 
 def _rest(step: JSON, answer: JSON, said: str, *, shown: bool) -> str:
@@ -217,10 +192,8 @@ def _rest(step: JSON, answer: JSON, said: str, *, shown: bool) -> str:
     told |= {"observation"} if shown else set()
     told |= set() if rows(answer, "tool_calls") else {"action"}
     told |= {key for key in ("thought",) if text(answer, key) in said and text(step, key) in said}
-    kept = {key: value for key, value in table(answer if step is None else step).items() if key not in told}
+    kept = left(answer if step is None else step, *told)
     if step is not None and step is not answer:
-        beside = {
-            key: value for key, value in table(answer).items() if key not in told and kept.get(key) != value
-        }
+        beside = {key: value for key, value in left(answer, *told).items() if kept.get(key) != value}
         kept |= {"history": beside} if beside else {}
     return json_text(kept) if kept else ""

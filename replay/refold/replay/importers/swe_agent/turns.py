@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.chat_parts import calls_of, words
+from refold.replay.importers.content import calls_of, words
 from refold.replay.importers.fields import JSON, at, json_text, rows, text
-from refold.replay.importers.items import Asked
 
 SHELL = "bash"
 """The tool whose calls are text."""
@@ -68,7 +67,7 @@ def conversation(messages: Sequence[JSON]) -> tuple[Message, ...]:
     for place, row in enumerate(messages):
         said, role = words(at(row, "content")), role_of(row)
         if role is Role.ASSISTANT:
-            calls = tuple(MessageCall(call.id, call.name, call.arguments) for call in asked(row, place))
+            calls = asked(row, place)
             ours.append(Message(role=role, text=said, calls=calls))
             waiting = calls[-1] if calls else None
         elif waiting and role is not Role.SYSTEM:
@@ -109,11 +108,11 @@ def role_of(row: JSON) -> Role:
     return Role(word) if word in set(Role) else Role.USER
 
 
-def asked(row: JSON, place: int) -> tuple[Asked, ...]:
+def asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
     """What an answer asks for: its function calls, else its action as a command for the shell."""
     if rows(row, "tool_calls"):
         return calls_of(row)
     action = text(row, "action")
     if not action.strip():
         return ()
-    return (Asked(id=f"action-{place}", name=SHELL, arguments=json_text({"command": action})),)
+    return (MessageCall(f"action-{place}", SHELL, json_text({"command": action})),)

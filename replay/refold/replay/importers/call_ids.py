@@ -5,26 +5,11 @@ Ids repeat in real transcripts, and some formats have none, so adjacency decides
 
 from collections.abc import Sequence
 
-import msgspec
-
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.items import Asked
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One message, with the provider's own ids: `calls` of an answer, `call` of a result ("" where none is named)."""
-
-    role: Role
-    text: str = ""
-    reasoning: str = ""
-    calls: tuple[Asked, ...] = ()
-    call: str = ""
-    name: str = ""
-    error: bool = False
-
-
-def messages(pieces: Sequence[Piece]) -> tuple[Message, ...]:
+def messages(pieces: Sequence[Message]) -> tuple[Message, ...]:
     """Messages of which each result names a call before it, by an id that is unique among them.
 
     A result belongs to the first open call of its id; without one, of its name; without one, to the first open call.
@@ -44,10 +29,10 @@ def messages(pieces: Sequence[Piece]) -> tuple[Message, ...]:
     return tuple(made)
 
 
-def unpaired(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+def unpaired(pieces: Sequence[Message]) -> tuple[Message, ...]:
     """The results for which no call is open before them."""
     open_calls: list[tuple[str, str, str]] = []
-    found: list[Piece] = []
+    found: list[Message] = []
     for piece in pieces:
         open_calls += [(call.id, call.name, call.id) for call in piece.calls]
         if piece.role is Role.TOOL and not _taken(open_calls, piece):
@@ -55,7 +40,7 @@ def unpaired(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _taken(open_calls: list[tuple[str, str, str]], piece: Piece) -> tuple[str, str, str] | None:
+def _taken(open_calls: list[tuple[str, str, str]], piece: Message) -> tuple[str, str, str] | None:
     """Take out the call that a result answers. Each is (the provider's id, the name, our id)."""
     places = range(len(open_calls))
     by_id = (place for place in places if piece.call and open_calls[place][0] == piece.call)

@@ -1,0 +1,105 @@
+"""What a message is made of, whatever format wrote it: text in parts, calls with their arguments, the tools on offer."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from refold.reducers.events import Manifest
+from refold.reducers.messages import MessageCall
+from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
+
+_IDS = ("call_id", "id", "toolCallId", "tool_call_id")
+_NAMES = ("name", "toolName", "tool_name", "function_name", "function")
+_INNER = ("function", "functionCall", "function_call")
+_ARGUMENTS = ("arguments", "args", "input")
+
+
+def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> str:
+    """The text of a content: itself, or its parts, a line each; one that is no text stands as `[image]`.
+
+    Parts of the types in `beside` are no words: calls, results, thoughts.
+    """
+    if isinstance(content, list):
+        return lines.join(_part(part) for part in content if text(part, "type") not in beside)
+    return content if isinstance(content, str) else "" if content is None else as_written(content)
+
+
+def _part(part: JSON) -> str:
+    if isinstance(part, str):
+        return part
+    said = at(part, "text")
+    return said if isinstance(said, str) else f"[{text(part, 'type') or 'part'}]"
+
+
+def told(content: JSON, *more: str) -> bool:
+    """Whether `words` says all of a content: its parts hold nothing but text, or what stands at `more`."""
+    keys = {"type", "text", *more}
+    return all(
+        isinstance(part, str) or {name for name, value in table(part).items() if value is not None} <= keys
+        for part in rows(content)
+    )
+
+
+def worded(message: JSON, name: str = "content") -> tuple[str, ...]:
+    """The key of a message's content, if `words` says all of it: then there is nothing of it to keep beside."""
+    return (name,) if told(at(message, name), "cache_control") else ()
+
+
+def plain(value: JSON) -> str:
+    """What a content says: a text as it is, text parts joined by a line break, anything else as JSON text."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    parts = [text(part, "text") or text(part, "content") for part in rows(value)]
+    return "\n".join(parts) if parts and all(parts) else json_text(value)
+
+
+def unwrapped(value: JSON) -> JSON:
+    """A value that was encoded as JSON text, once or more often, decoded; other text as it is."""
+    for _ in range(3):
+        if not (isinstance(value, str) and value[:1] in '{["'):
+            return value
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return value
+    return value
+
+
+def arguments(value: JSON) -> str:
+    """Arguments as JSON text: a text as it was written, anything else encoded in the order it stands."""
+    return value if isinstance(value, str) else as_written({} if value is None else value)
+
+
+def call_of(part: JSON) -> MessageCall:
+    """A call, by any of the names that the field has for its id, its tool and its arguments."""
+    inner = next((found for name in _INNER if (found := table(part, name))), table(part))
+    given = next((inner[key] for key in _ARGUMENTS if key in inner), None)
+    return MessageCall(
+        _first(part, _IDS) or text(inner, "id"),
+        _first(inner, _NAMES) or _first(part, _NAMES),
+        arguments(given),
+    )
+
+
+def _first(value: JSON, names: Sequence[str]) -> str:
+    return next((found for name in names if (found := text(value, name))), "")
+
+
+def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
+    """The calls in a message, as they are listed there."""
+    return tuple(call_of(call) for call in rows(message, name) if isinstance(call, dict))
+
+
+def manifests(definitions: JSON) -> tuple[Manifest, ...]:
+    """The tools that were offered, each once: a list of definitions, or JSON text of it, OpenAI's nesting or flat."""
+    found: dict[str, Manifest] = {}
+    for row in rows(unwrapped(definitions)):
+        inner = table(row, "function") or table(row)
+        named = (inner[key] for key in ("parameters", "input_schema", "inputSchema") if key in inner)
+        schema = next(named, None)
+        body = json_text(schema) if isinstance(schema, dict) else "{}"
+        if name := text(inner, "name") or text(inner, "title"):
+            found.setdefault(name, Manifest(name=name, description=text(inner, "description"), schema=body))
+    return tuple(found.values())

@@ -1,0 +1,254 @@
+"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each framework's own shape.
+
+Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum), failed calls the TOOLs
+at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR says that something went wrong.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from refold.reducers.events import Manifest
+from refold.reducers.messages import MessageCall
+from refold.reducers.vocabulary import Role
+from refold.replay.importers.content import call_of, manifests, plain, unwrapped
+from refold.replay.importers.documents import ANY
+from refold.replay.importers.fields import (
+    JSON,
+    at,
+    instant,
+    json_text,
+    left,
+    nano_usd,
+    number,
+    rows,
+    table,
+    text,
+    without,
+)
+from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.message_shapes import Read, read
+from refold.replay.importers.protocol import Match
+from refold.replay.importers.remarks import known_or, prefixed
+from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import UsageNames, summed, tally_of
+from refold.replay.importers.traces import Step, Trace
+from refold.replay.importers.values import Value, values
+
+_KINDS = frozenset(
+    ["agent", "chain", "embedding", "evaluator", "event", "guardrail", "observation", "retriever", "span"]
+)
+_TOKENS = UsageNames(
+    input=("input",),
+    output=("output",),
+    cache_read=(
+        "input_cache_read",
+        "input_cached_tokens",
+        "prompt_details.cache_read",
+        "cache_read_input_tokens",
+    ),
+    cache_write=("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write"),
+    reasoning=("output_reasoning", "output_reasoning_tokens", "completion_details.reasoning"),
+)
+
+
+class Observation(msgspec.Struct, frozen=True, gc=False):
+    """One observation and where it stands."""
+
+    position: str
+    row: JSON
+
+    @property
+    def kind(self) -> str:
+        """`GENERATION`, `TOOL`, `AGENT`, …"""
+        return text(self.row, "type")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is at level ERROR."""
+        return text(self.row, "level") == "ERROR"
+
+    @property
+    def attributes(self) -> dict[str, JSON]:
+        """The span's attributes, where the trace came by OpenTelemetry."""
+        return table(unwrapped(at(self.row, "metadata")), "attributes")
+
+    def moment(self, name: str) -> int | None:
+        """One of its times, in nanoseconds since the Unix epoch."""
+        return instant(at(self.row, name))
+
+
+class Langfuse:
+    """A trace with its observations: one document, a list of them, or one a line."""
+
+    name = "langfuse"
+
+    def match(self, source: Source) -> Match | None:
+        """By the names that observations have and nothing else has."""
+        head = source.head()
+        if b'"observations"' in head and b'"trace"' in head:
+            return Match(95, "a trace with observations")
+        if b'"parentObservationId"' in head or (b'"observations"' in head and b'"traceId"' in head):
+            return Match(90, "observations")
+        return Match(70, "a trace of Langfuse") if b'"trace"' in head and b'"projectId"' in head else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a trace."""
+        keys: set[str] = set()
+        loose: dict[str, list[Observation]] = {}
+        for value in values(source, (), ("observations",), (ANY, "observations")):
+            if isinstance(value, Unread):
+                yield value
+            elif "observations" in table(value.value) or "trace" in table(value.value):
+                place = f"{value.position}.observations"
+                listed = rows(value.value, "observations")
+                observed = [Observation(f"{place}[{index}]", row) for index, row in enumerate(listed)]
+                yield from _Run(observed, value, keys).items()
+            elif "type" in table(value.value) and "startTime" in table(value.value):
+                own = loose.setdefault(text(value.value, "traceId"), [])
+                own.append(Observation(value.position, value.value))
+            else:
+                yield value.place.unread("no_trace", "no trace with observations", value.value)
+        for trace, own in loose.items():
+            yield from _Run(own, Value(own[0].position, {"trace": {"id": trace}}), keys).items()
+        if not keys:
+            raise BadTranscript(source.name, "", "no trace with observations in it")
+
+
+LANGFUSE = Langfuse()
+
+
+class _Run:
+    """One trace, told by the starts of its observations."""
+
+    def __init__(self, listed: Sequence[Observation], value: Value, keys: set[str]) -> None:
+        self.position = value.position
+        self.trace = table(value.value, "trace") or left(value.value, "observations")
+        key = text(self.trace, "id") or "trace"
+        self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
+        keys.add(self.key)
+        seen: set[str] = set()
+        self.odd: list[Item] = []
+        self.all: list[Observation] = []
+        for one in listed:
+            name = text(one.row, "id")
+            if not isinstance(one.row, dict) or (name and name in seen):
+                code = "repeated" if isinstance(one.row, dict) else "no_observation"
+                self.odd.append(Place(one.position).unread(code, "not told", one.row))
+                continue
+            seen.add(name)
+            self.all.append(one)
+        self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
+        self.answers = [one for one in self.all if one.kind == "GENERATION"]
+        self.prompts = {id(one): read(at(one.row, "input")) for one in self.answers}
+
+    def items(self) -> Iterator[Item]:
+        """Beginning, what happened, end."""
+        trace = Trace([self._step(one) for one in self.all])
+        agent = next((one for one in self.all if one.kind == "AGENT"), None)
+        labels = {"session": text(self.trace, "sessionId"), "user": text(self.trace, "userId")}
+        labels |= {name: text(self.trace, name) for name in ("name", "environment", "release", "version")}
+        yield RunBegan(
+            position=f"{self.position}.trace",
+            at=instant(self.trace.get("timestamp")),
+            rest=without(self.trace, "id", "observations", "scores", "timestamp"),
+            key=self.key,
+            messages=trace.opening(),
+            model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
+            agent=text(agent.row, "name") if agent else "",
+            tools=next(filter(None, map(self._tools, self.answers)), ()),
+            labels={name: label for name, label in labels.items() if label},
+        )
+        yield from self.odd
+        yield from self._beside()
+        yield from trace.items()
+        yield Place(self.position).ended(self._end(), self._tally())
+
+    def _tools(self, one: Observation) -> tuple[Manifest, ...]:
+        """The tools that a request offered, by the first of four places that has any."""
+        unread = list(self.prompts[id(one)].left)
+        asked = unread or at(unwrapped(at(one.row, "input")), "tools")
+        named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
+        return next(filter(None, map(manifests, named)), ())
+
+    def _beside(self) -> Iterator[Item]:
+        """Scores, and the trace's own copy of its observations, which says nothing new."""
+        place = f"{self.position}.trace"
+        for index, score in enumerate(rows(self.trace, "scores")):
+            where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
+            yield where.remarked(prefixed("score", text(score, "name") or "score"), score)
+        ids = {text(one.row, "id") for one in self.all}
+        if copied := rows(self.trace, "observations"):
+            new = [row for row in copied if text(row, "id") not in ids]
+            rest: JSON = {"ids": [text(row, "id") or json_text(row) for row in copied], "more": new}
+            yield Place(f"{place}.observations").remarked("repeated", rest)
+
+    def _step(self, one: Observation) -> Step:
+        step = partial(
+            Step,
+            position=one.position,
+            start=one.moment("startTime"),
+            end=one.moment("endTime"),
+            failed=one.failed,
+            problem=text(one.row, "statusMessage"),
+        )
+        match one.kind:
+            case "GENERATION":
+                return self._answer(one, step)
+            case "TOOL":
+                own = one.attributes
+                return step(
+                    kind="tool",
+                    call=text(own, "gen_ai.tool.call.id"),
+                    name=text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name"),
+                    output=plain(unwrapped(at(one.row, "output"))),
+                    rest=json_text(one.row),
+                )
+            case kind:
+                return step(what=known_or(kind.lower() or "observation", _KINDS), value=one.row)
+
+    def _answer(self, one: Observation, step: "partial[Step]") -> Step:
+        prompt, output = self.prompts[id(one)], read(at(one.row, "output"), Role.ASSISTANT)
+        said = tuple(message for message in output.messages if message.role is Role.ASSISTANT)
+        read_whole = {"input": prompt.messages and not prompt.left, "output": said and not output.left}
+        if said and not any(message.calls for message in said):
+            said = (*said[:-1], msgspec.structs.replace(said[-1], calls=_listed_calls(one)))
+        return step(
+            kind="answer",
+            prompt=prompt.messages,
+            said=Read(said),
+            stop=output.stop,
+            usage=_TOKENS.of(at(one.row, "usageDetails")),
+            counted=number(one.row, "usageDetails", "input") is not None,
+            cost=nano_usd(table(one.row, "costDetails").get("total", at(one.row, "totalCost"))),
+            model=text(one.row, "model"),
+            rest=without(one.row, *(name for name, whole in read_whole.items() if whole)),
+        )
+
+    def _end(self) -> tuple[str, str]:
+        failed = next((one for one in self.all if one.failed), None)
+        if failed is None:
+            return "unknown", "the format records no end; no observation has level ERROR"
+        return "error", f"level ERROR of {failed.position}"
+
+    def _tally(self) -> Tally:
+        tools = [one for one in self.all if one.kind == "TOOL"]
+        used = [table(one.row, "usageDetails") for one in self.answers]
+        return tally_of(
+            None,
+            len(self.answers),
+            None,
+            errors=sum(one.failed for one in tools) if tools else None,
+            tokens=(summed(used, "input"), None, None, summed(used, "output")),
+            times=(at(one.row, name) for one in self.all for name in ("startTime", "endTime")),
+        )
+
+
+def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
+    """`toolCalls` of an observation: JSON texts of calls, their names in a list beside them."""
+    found = [call_of(unwrapped(call)) for call in rows(one.row, "toolCalls")]
+    names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
+    return tuple(
+        MessageCall(c.id, c.name or name, c.arguments) for c, name in zip(found, names, strict=False)
+    )

@@ -1,0 +1,238 @@
+"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each or in a list.
+
+A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span with usage shows
+that the model answered, and the functions under it what it asked for. Spans are written when they end: told by their start.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from refold.reducers.events import Manifest
+from refold.reducers.vocabulary import Role
+from refold.replay.importers.content import arguments
+from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text, without
+from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.message_shapes import read
+from refold.replay.importers.protocol import Match
+from refold.replay.importers.remarks import known_or
+from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import UsageNames, summed, tally_of
+from refold.replay.importers.traces import Step, Trace
+from refold.replay.importers.values import values
+
+_ANSWERS = ("generation", "response")
+_GUARDRAIL = "Guardrail tripwire triggered"
+_MAX_TURNS = "Max turns exceeded"
+_KINDS = frozenset(
+    [
+        "agent",
+        "custom",
+        "function",
+        "generation",
+        "guardrail",
+        "handoff",
+        "mcp_tools",
+        "response",
+        "span",
+        "speech",
+        "speech_group",
+        "task",
+        "transcription",
+        "turn",
+    ]
+)
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cached_input_tokens",),
+    cache_write=("cache_write_input_tokens",),
+)
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`, `task`)."""
+
+    position: str
+    row: JSON
+
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        kind = text(self.data, "type")
+        return text(self.data, "data", "sdk_span_type") or kind if kind == "custom" else kind
+
+    @property
+    def data(self) -> dict[str, JSON]:
+        """What the span is of."""
+        return table(self.row, "span_data")
+
+    @property
+    def error(self) -> str:
+        """What went wrong in it, "" for nothing."""
+        return text(self.row, "error", "message")
+
+    @property
+    def used(self) -> dict[str, JSON]:
+        """The usage of an answer's span, or of a turn's."""
+        return table(self.data, "usage") or table(self.data, "data", "usage")
+
+    def moment(self, name: str) -> int | None:
+        """One of its times, in nanoseconds since the Unix epoch."""
+        return instant(at(self.row, name))
+
+
+class OpenAIAgents:
+    """Rows of traces and spans."""
+
+    name = "openai_agents"
+
+    def match(self, source: Source) -> Match | None:
+        """By the object names of its rows."""
+        head = source.head().replace(b'": "', b'":"')
+        if b'"object":"trace' in head:
+            return Match(95, 'rows of object "trace" and "trace.span"')
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a trace, in the order in which the traces begin."""
+        traces: dict[str, tuple[list[Span], list[Span]]] = {}
+        seen: set[str] = set()
+        for position, row in _rows(source):
+            if isinstance(row, Unread):
+                yield row
+            elif text(row, "object") == "trace":
+                traces.setdefault(text(row, "id"), ([], []))[0].append(Span(position, row))
+            elif text(row, "object") == "trace.span":
+                mark = text(row, "id") if text(row, "ended_at") else json_text(row)
+                if mark and mark in seen:
+                    yield Place(position).unread("repeated", "a span again", row)
+                    continue
+                seen.add(mark)
+                traces.setdefault(text(row, "trace_id"), ([], []))[1].append(Span(position, row))
+            else:
+                yield Place(position).unread("no_span", "neither a trace nor a span", row)
+        if not traces:
+            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK in it")
+        for key, (heads, spans) in traces.items():
+            yield from _run(key or "trace", heads, spans)
+
+
+OPENAI_AGENTS = OpenAIAgents()
+
+
+def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
+    for value in values(source, (), ("data",)):
+        if isinstance(value, Unread):
+            yield value.position, value
+        elif "object" not in table(value.value) and (inner := rows(value.value, "data") or rows(value.value)):
+            place = f"{value.position}.data" if "data" in table(value.value) else value.position
+            yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
+        else:
+            yield value.position.removesuffix(" $"), value.value
+
+
+def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Item]:
+    """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
+    whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
+    # A row that says only that a span began is told by the row that says all of it.
+    begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
+    spans = sorted((span for span in every if span not in begun), key=_start)
+    told = any(span.kind in _ANSWERS for span in spans)
+    trace = Trace([_step(span, told=told) for span in spans])
+    agent = next((span for span in spans if span.kind == "agent"), None)
+    first = heads[0] if heads else Span(spans[0].position, None)
+    labels = {"workflow": text(first.row, "workflow_name"), "group": text(first.row, "group_id")}
+    tools = (tool for tool in rows(agent.data if agent else None, "tools") if isinstance(tool, str))
+    yield RunBegan(
+        position=first.position,
+        at=spans[0].moment("started_at") if spans else None,
+        rest=without(first.row, "object", "id", "workflow_name", "group_id"),
+        key=key,
+        messages=trace.opening(),
+        model=next((name for span in spans if (name := text(span.data, "model"))), ""),
+        agent=text(agent.data, "name") if agent else "",
+        tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
+        labels={name: value for name, value in labels.items() if value},
+    )
+    for span in begun:
+        yield Place(span.position, span.moment("started_at")).remarked("begun", span.row)
+    yield from trace.items()
+    for head in heads[1:]:
+        yield Place(head.position).remarked("trace", head.row)
+    last = heads[-1] if heads else spans[-1]
+    yield Place(last.position).ended(_end(spans), _tally(spans))
+
+
+def _start(span: Span) -> int:
+    return span.moment("started_at") or span.moment("ended_at") or 0
+
+
+def _step(span: Span, *, told: bool) -> Step:
+    """A span as a step; `told`: spans of their own have the answers, so turns are none."""
+    step = Step(
+        position=span.position,
+        start=span.moment("started_at"),
+        end=span.moment("ended_at"),
+        kind="turn" if span.kind == "turn" else "",
+        what=known_or(span.kind or "span", _KINDS),
+        value=span.row,
+    )
+    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):
+        said = read(span.data.get("output"), Role.ASSISTANT)
+        told_of = ("input",) if said.left else ("input", "output")
+        data: JSON = {name: value for name, value in span.data.items() if name not in told_of or said.left}
+        return msgspec.structs.replace(
+            step,
+            kind="answer",
+            prompt=read(span.data.get("input")).messages if span.kind in _ANSWERS else (),
+            said=said if said.messages else None,
+            usage=_TOKENS.of(span.used) if span.used else None,
+            model=text(span.data, "model"),
+            response=text(span.data, "response_id"),
+            rest=json_text({**table(span.row), "span_data": data}),
+        )
+    if span.kind == "function":
+        output = span.data.get("output")
+        return msgspec.structs.replace(
+            step,
+            kind="tool",
+            name=text(span.data, "name"),
+            arguments=arguments(span.data.get("input")) or "{}",
+            output="" if output is None else arguments(output),
+            failed=bool(span.error),
+            problem=span.error,
+            rest=json_text({**table(span.row), "span_data": span.data}),
+        )
+    return step
+
+
+def _end(spans: Sequence[Span]) -> tuple[str, str]:
+    failed = [span for span in spans if span.error and span.kind in ("agent", "turn", "task")]
+    for span in failed:
+        if span.error.startswith(_GUARDRAIL):
+            return "guardrail", f"span error: {_GUARDRAIL}"
+        if span.error.startswith(_MAX_TURNS):
+            return "limit:turns", f"span error: {_MAX_TURNS}"
+    if failed:
+        return "error", f"error of a span of type {failed[-1].kind}"
+    roots = [span for span in spans if not text(span.row, "parent_id")]
+    if not roots or not all(text(span.row, "ended_at") for span in roots):
+        return "open", "the outermost span has no end"
+    return "finished", "the outermost span ended without an error"
+
+
+def _tally(spans: Sequence[Span]) -> Tally:
+    functions = [span for span in spans if span.kind == "function"]
+    answers = [span for span in spans if span.kind in _ANSWERS]
+    used = [span.used for span in answers]
+    return tally_of(
+        None,
+        len(answers) or None,
+        None,
+        calls=len(functions),
+        results=sum(bool(text(span.row, "ended_at")) for span in functions),
+        errors=sum(bool(span.error) for span in functions),
+        tokens=(summed(used, "input_tokens"), None, None, summed(used, "output_tokens")),
+        times=(at(span.row, name) for span in spans for name in ("started_at", "ended_at")),
+    )

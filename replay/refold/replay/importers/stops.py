@@ -1,0 +1,29 @@
+"""Providers' words for why an answer stopped, in ours. One that nobody here has heard of is `OTHER`: no end of its own accord."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from refold.reducers.vocabulary import StopReason
+
+_WORDS: Mapping[StopReason, tuple[str, ...]] = MappingProxyType(
+    {
+        StopReason.END_TURN: ("stop", "end_turn"),
+        StopReason.MAX_TOKENS: (
+            "length",
+            "max_tokens",
+            "max_output_tokens",
+            "model_length",
+            "model_context_window_exceeded",
+        ),
+        StopReason.TOOL_USE: ("tool_call", "tool_calls", "tool_use", "tooluse", "function_call"),
+        StopReason.STOP_SEQUENCE: ("stop_sequence",),
+        StopReason.CONTENT_FILTER: ("content_filter", "refusal"),
+    }
+)
+_STOPS = {word: stop for stop, words in _WORDS.items() for word in words}
+
+
+def stop_of(word: str) -> StopReason | None:
+    """The stop reason for a provider's word, None where it says nothing."""
+    plain = word.lower().removeprefix("stopreason.").replace("-", "_")
+    return _STOPS.get(plain, StopReason.OTHER) if word else None

@@ -1,0 +1,256 @@
+"""Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is new.
+
+Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told once: what a
+prompt holds more of than was told before joined since then. The prompt itself is told as well, exactly.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.replay.importers.call_ids import messages, unpaired
+from refold.replay.importers.content import unwrapped
+from refold.replay.importers.fields import JSON, json_text
+from refold.replay.importers.items import Item, Place
+from refold.replay.importers.message_shapes import Read
+
+_Key = tuple[Role, str]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A span of a run, as one of three: a request and its answer, a call of a tool, or what is neither.
+
+    `said` None: the answer was not captured; then its calls are those whose tools ran before the next `turn`. `call` is
+    the id that the span gives its call, `output` what the span says came of it, `alone` what to call a tool's span that
+    no call waits for ("": a result all the same), `what` and `value` are the remark of a span that is neither. `counted`: the usage is the provider's, the input's tokens among it.
+    """
+
+    position: str
+    kind: Literal["answer", "tool", "turn", ""] = ""
+    start: int | None = None
+    end: int | None = None
+    failed: bool = False
+    problem: str = ""
+    rest: str = ""
+    prompt: tuple[Message, ...] = ()
+    before: int = 0
+    said: Read | None = None
+    failure: FailureClass | None = None
+    stop: str = ""
+    usage: Usage | None = None
+    counted: bool = True
+    cost: int | None = None
+    model: str = ""
+    response: str = ""
+    call: str = ""
+    name: str = ""
+    arguments: str = "{}"
+    output: str = ""
+    alone: str = ""
+    what: str = ""
+    value: JSON = None
+
+    @property
+    def done(self) -> Place:
+        """Where it stands, and when it was over, as far as that is known."""
+        return Place(self.position, self.start if self.end is None else self.end)
+
+    @property
+    def duration(self) -> int:
+        """How long it took, in nanoseconds; 0 where it does not say."""
+        return max(0, self.end - self.start) if self.end is not None and self.start is not None else 0
+
+
+class Trace:
+    """One run, its steps in the order in which they are told."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self._talk = Talk(Shown(step.prompt for step in steps))
+
+    def opening(self, otherwise: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """What the run begins with: the first prompt that was captured."""
+        return self._talk.opening(next((step.prompt for step in self._steps if step.prompt), otherwise))
+
+    def items(self) -> Iterator[Item]:
+        """What happened."""
+        for index, step in enumerate(self._steps):
+            match step.kind:
+                case "answer":
+                    yield from self._answer(step, index)
+                case "tool":
+                    yield self._tool(step)
+                case _:
+                    yield Place(step.position, step.start).remarked(step.what, step.value)
+
+    def _answer(self, step: Step, index: int) -> Iterator[Item]:
+        yield from self._talk.prompted(step.prompt, Place(step.position, step.start), before=step.before)
+        said = step.said.messages if step.said else ()
+        if step.failed and not any(each.text or each.calls for each in said):
+            yield step.done.failed(step.problem, step.failure, rest=step.rest)
+            return
+        calls = tuple(call for each in said for call in each.calls) if step.said else self._ran(index)
+        self._talk.answered(calls)
+        spoken = "\n".join(each.text for each in said if each.text)
+        thought = "\n".join(each.reasoning for each in said if each.reasoning)
+        yield step.done.answered(
+            Message(role=Role.ASSISTANT, text=spoken, reasoning=thought, calls=calls),
+            step.usage,
+            quality="reported" if step.counted else "",
+            stop=step.stop,
+            cost=step.cost,
+            model=step.model,
+            response=step.response,
+            duration=step.duration,
+            rest=step.rest,
+        )
+
+    def _ran(self, index: int) -> tuple[MessageCall, ...]:
+        """What an answer that was not captured asked for: the tools that ran before the model was asked again."""
+        found: list[MessageCall] = []
+        for step in self._steps[index + 1 :]:
+            if step.kind in ("answer", "turn"):
+                break
+            if step.kind == "tool":
+                found.append(MessageCall(step.call, step.name, step.arguments))
+        return tuple(found)
+
+    def _tool(self, step: Step) -> Item:
+        call, waiting = step.call, self._talk.waiting(step.name)
+        if waiting is not None and not (call and step.alone) and not self._talk.asked(call):
+            call = (
+                waiting.id
+            )  # frameworks leave their spans' calls without ids, or number them for themselves
+        elif not call and step.alone:
+            return Place(step.position, step.start).remarked(step.alone, step.value)
+        output = self._talk.result(call, step.name, step.output) or step.problem
+        self._talk.returned(call, step.name)
+        return step.done.returned(
+            call,
+            output,
+            name=step.name,
+            error=ToolError.RAISED if step.failed else None,
+            duration=step.duration,
+            rest=step.rest,
+        )
+
+
+class Shown:
+    """The results as models were shown them: of each id the first, the second … in the order of the prompts.
+
+    A tool's span records what the tool gave, in the framework's own wrapping; the prompt after it what the model read.
+    """
+
+    def __init__(self, prompts: Iterable[Sequence[Message]]) -> None:
+        self._texts: dict[tuple[str, int], Message] = {}
+        for pieces in prompts:
+            counted: Counter[str] = Counter()
+            for piece in pieces:
+                if piece.role is Role.TOOL:
+                    call = piece.call or ""
+                    counted[call] += 1
+                    self._texts.setdefault((call, counted[call]), piece)
+
+    def result(self, call: str, number: int, name: str) -> Message | None:
+        """Result `number` (from 1) of this id, None where no prompt shows it. Without ids the tool's name must fit."""
+        found = self._texts.get((call, number))
+        return found if found is not None and (call or (found.name or "") in ("", name)) else None
+
+
+class Talk:
+    """What of one run's conversation was told already."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._told: Counter[_Key] = Counter()
+        self._spelled: dict[tuple[str, str, str], str] = {}
+        self._waiting: list[MessageCall] = []
+        self._prompt: tuple[Message, ...] = ()
+        self._messages: tuple[Message, ...] = ()
+        self._counted: Counter[_Key] = Counter()
+
+    def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
+        """The first prompt of the run, as its beginning. Results without their calls are left for the prompt to tell."""
+        loose = {id(piece) for piece in unpaired(pieces)}
+        paired = tuple(piece for piece in pieces if id(piece) not in loose)
+        self._told.update(_key(piece) for piece in paired if piece.role is not Role.ASSISTANT)
+        return messages(paired)
+
+    def prompted(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
+        """What is new in a prompt, then the prompt. `before` says how much of the prompt before stands in front of it.
+
+        A prompt whose results lack their calls is a part of one (the provider kept the rest): only a remark.
+        """
+        if before != len(self._prompt) or unpaired(pieces):
+            pieces = (*self._prompt[:before], *pieces)
+            self._prompt, self._messages, self._counted = (), (), Counter()
+        for piece in pieces:
+            if piece.role is not Role.ASSISTANT:
+                self._counted[_key(piece)] += 1
+                if self._counted[_key(piece)] > self._told[_key(piece)]:
+                    yield self._new(piece, place)
+        spelled = tuple(self._as_answered(piece) for piece in pieces)
+        self._prompt = (*self._prompt, *spelled)
+        if unpaired(spelled):
+            yield place.remarked("prompt:partial", [piece.text for piece in pieces])
+        elif pieces:
+            # The messages of a prompt that only grows are made once: a long run's are the square of it.
+            self._messages = (*self._messages, *messages(spelled))
+            yield place.prompted(self._messages)
+
+    def answered(self, calls: Sequence[MessageCall]) -> None:
+        """An answer was told: its calls wait, and are spelled in later prompts as they are here."""
+        self._waiting += calls
+        for call in calls:
+            self._spelled.setdefault(_meaning(call), call.arguments)
+
+    def waiting(self, name: str) -> MessageCall | None:
+        """The first call of this name that waits for its result: whose id a tool's span without one must mean."""
+        return next((asked for asked in self._waiting if asked.name == name), None)
+
+    def asked(self, call: str) -> bool:
+        """Whether a call of this id waits for its result."""
+        return bool(call) and any(asked.id == call for asked in self._waiting)
+
+    def result(self, call: str, name: str, recorded: str) -> str:
+        """What the model was shown for the next result of this id: by a prompt, else as it was recorded."""
+        number = self._told[Role.TOOL, call] + 1
+        shown = self._shown.result(call, number, name)
+        return shown.text if shown is not None else recorded
+
+    def returned(self, call: str | None, name: str | None) -> None:
+        """A result was told."""
+        self._told[Role.TOOL, call or ""] += 1
+        for asked in self._waiting:
+            if asked.id == call if call else asked.name == name:
+                self._waiting.remove(asked)
+                return
+
+    def _new(self, piece: Message, place: Place) -> Item:
+        if piece.role is Role.TOOL:
+            self.returned(piece.call, piece.name)
+            return place.returned(piece.call, piece.text, name=piece.name)
+        self._told[_key(piece)] += 1
+        return place.said(piece.text, role=piece.role)
+
+    def _as_answered(self, piece: Message) -> Message:
+        if not piece.calls:
+            return piece
+        calls = tuple(
+            msgspec.structs.replace(call, arguments=self._spelled.get(_meaning(call), call.arguments))
+            for call in piece.calls
+        )
+        return msgspec.structs.replace(piece, calls=calls)
+
+
+def _key(piece: Message) -> _Key:
+    return piece.role, (piece.call or "") if piece.role is Role.TOOL else piece.text
+
+
+def _meaning(call: MessageCall) -> tuple[str, str, str]:
+    """A call without the spelling of its arguments: recorders write an object in one place and its text in another."""
+    return call.id, call.name, json_text(unwrapped(call.arguments))
