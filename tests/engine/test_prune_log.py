@@ -11,6 +11,7 @@ from refold.engine.prune_log import LOGGER, lines
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
 from refold.reducers.parsing import parse
 from refold.reducers.state import NEW, Pending, RunState, Setup, Spent
+from refold.reducers.vocabulary import Cause
 
 
 def state(*passes: dict[str, Any], **more: Any) -> RunState:
@@ -28,7 +29,14 @@ def pruned(name: str = "tail", reason: str = "window", *, over: bool = False) ->
 
 def trimmed(name: str = "trim_messages") -> MessageTrimmed:
     return MessageTrimmed(
-        message=3, name=name, reason="threshold", before=90, after=40, chars=160, digest="d"
+        message=3,
+        cause=Cause.HISTORY,
+        name=name,
+        reason="threshold",
+        before=90,
+        after=40,
+        chars=160,
+        digest="d",
     )
 
 

@@ -11,6 +11,7 @@ from refold.reducers.errors import PolicyError, RefoldError, UnexpectedEvent
 from refold.reducers.events import (
     CallRefused,
     GuardTripped,
+    LimitReached,
     MessageInjected,
     ModelResponded,
     SummaryRequested,
@@ -20,7 +21,7 @@ from refold.reducers.failures import overflows
 from refold.reducers.folding import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.parsing import parse
-from refold.reducers.vocabulary import FailureClass, StopReason, Verdict
+from refold.reducers.vocabulary import FailureClass, StopReason
 from support.scenario import Scenario
 
 TOO_LONG = FailureClass.CONTEXT_OVERFLOW
@@ -104,10 +105,9 @@ REFUSED: list[Any] = [
         {"overflow": {"patterns": ["(a+)+$"]}}, "overflow.patterns[0]", id="a repetition of a repetition"
     ),
     pytest.param(
-        {"guards": [{"guard": "read_only", "name": "progress"}]}, "guards[0].name", id="the rules' own name"
-    ),
-    pytest.param(
-        {"guards": [{"guard": "read_only", "name": "limit:step"}]}, "guards[0].name", id="a name with a colon"
+        {"guards": [{"guard": "read_only", "name": "premature_end"}], "premature_end": {}},
+        "guards[0].name",
+        id="the name of a guard that the policy has by a key of its own",
     ),
     pytest.param(
         {"limits": [{"type": "step", "value": 3, "check": "response"}], "grace": {"on": ["step"]}},
@@ -227,4 +227,4 @@ def test_nobody_is_told_what_nobody_will_read() -> None:
     )
     scenario.answer("so", ("look", '{"a'), stop=StopReason.MAX_TOKENS, usage=(20, 5))
     assert [] == scenario.events(MessageInjected)
-    assert Verdict.STOP is scenario.events(GuardTripped)[-1].verdict
+    assert not scenario.events(LimitReached)[-1].deferred

@@ -235,7 +235,7 @@ def test_a_limit_that_does_not_credit_a_person_ends_the_run(how: str) -> None:
     limit = {"type": "time", "value": 60, "credit": {"person": False}}
     run = crashed("act", doubt="ask", limits=[limit])
     lines = run.clock(61) if how == "clock" else run.resolve("c1", DID_NOT, after=61)
-    assert "guard_tripped" == lines[-1].split()[0]
+    assert "limit_reached" == lines[-1].split()[0]
     assert {"c1": "settle"} == pending(run)
     run.result("c1", error=ToolError.IN_DOUBT)
     assert "TIMED_OUT" == run.state.agent_state

@@ -23,6 +23,29 @@ FROM_TOOLS = "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done 
 NUDGE = "message_injected role=user text=continue cause=end_of_turn"
 
 EXPECTED: dict[str, list[str]] = {
+    # Calls of `look` are free; from five messages on all but two are summed up, if that works.
+    "a_free_step_and_no_summary": [
+        "run_started",
+        "model_requested step=1 attempt=1 messages=[[1 2]]",
+        "model_responded",
+        "step_freed limit=step",
+        "tools_dispatched calls=[c1]",
+        TO_TOOLS,
+        "tool_returned",
+        FROM_TOOLS,
+        "model_requested step=2 attempt=1 messages=[[1 4]]",
+        "model_responded",
+        "tools_dispatched calls=[c2]",
+        TO_TOOLS,
+        "tool_returned",
+        FROM_TOOLS,
+        "summary_requested name=short messages=[[3 4]] after=2",
+        "model_failed",
+        "summary_abandoned name=short failure=overloaded",
+        "model_requested step=3 attempt=1 messages=[[1 6]]",
+        "model_responded",
+        "state_changed from=RUNNING to=COMPLETED trigger=complete code=end_turn",
+    ],
     "two_tools_then_an_answer": [
         "run_started",
         "model_requested step=1 attempt=1 messages=[[1 2]] deadline=+60s",
@@ -49,7 +72,7 @@ EXPECTED: dict[str, list[str]] = {
         TO_TOOLS,
         "tool_returned",
         "clock_read",
-        "guard_tripped guard=limit:time verdict=stop code=time_limit limit={agent: at:+10s check:preflight "
+        "limit_reached limit={agent: at:+10s check:preflight "
         "exceeded_by:0 measure:usage name:time op:>= scope:run step:1 type:time unit:nanoseconds "
         "used:10000000000 value:10000000000}",
         "tool_returned",
@@ -67,7 +90,7 @@ EXPECTED: dict[str, list[str]] = {
         "model_requested step=2 attempt=1 messages=[[1 4]]",
         "model_responded",
         "guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:1 repeats:1}",
-        "call_refused call=c2 why=skipped guard=repetition text=refused:repetition",
+        "call_refused call=c2 why=skipped cause=guard name=repetition text=refused:repetition",
         "state_changed from=RUNNING to=ERROR trigger=fail code=repetition",
     ],
     "nudged_pruned_and_out_of_steps": [
@@ -87,7 +110,7 @@ EXPECTED: dict[str, list[str]] = {
         "tool_returned",
         "tool_returned",
         FROM_TOOLS,
-        "guard_tripped guard=limit:step verdict=stop code=step_limit limit={agent: at:+0s check:preflight "
+        "limit_reached limit={agent: at:+0s check:preflight "
         "exceeded_by:0 measure:usage name:step op:>= scope:run step:3 type:step unit:steps used:3 value:3}",
         "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit",
     ],
@@ -104,10 +127,10 @@ EXPECTED: dict[str, list[str]] = {
         "run_forked",
         "model_responded",
         # 30 + 10 before the fork, 40 + 10 after it: the lineage has used 90 of the amended 90.
-        "guard_tripped guard=limit:token verdict=stop code=token_budget limit={agent: at:+72s check:response "
+        "limit_reached limit={agent: at:+72s check:response "
         "exceeded_by:0 measure:usage name:token op:>= scope:lineage step:2 type:token unit:tokens "
         "used:90 value:90}",
-        "call_refused call=c1 why=skipped guard=limit:token text=refused:limit",
+        "call_refused call=c1 why=skipped cause=limit name=token text=refused:limit",
         "state_changed from=RUNNING to=BUDGET_EXCEEDED trigger=exceed_budget code=token_budget",
     ],
     "crashed_resumed_and_cancelled": [
@@ -148,6 +171,7 @@ NUMBERS = {
     "nudged_pruned_and_out_of_steps": (3, 3, 2, 30, 15, 0, 9),
     "a_person_a_fork_and_a_budget": (2, 2, 1, 70, 20, 0, 6),
     "crashed_resumed_and_cancelled": (1, 1, 2, 10, 5, 0, 5),
+    "a_free_step_and_no_summary": (3, 3, 2, 30, 15, 0, 7),
     "a_digest_after_256_events": (2, 2, 252, 20, 10, 0, 256),
     **expected.NUMBERS,
 }

@@ -189,7 +189,7 @@ def test_out_of_time_during_the_last_word() -> None:
     """A time limit is a deadline for this request too."""
     scenario = Scenario({"limits": [STEP, {"type": "time", "value": 10}], "grace": {"on": ["step"]}})
     scenario.step()
-    assert ["guard_tripped"] == [line.split()[0] for line in scenario.clock(11)]
+    assert ["limit_reached"] == [line.split()[0] for line in scenario.clock(11)]
     scenario.fail(FailureClass.CANCELLED)
     assert "TIMED_OUT" == scenario.state.agent_state
 

@@ -98,7 +98,7 @@ def test_inject_says_something_to_the_model() -> None:
     assert [
         "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
         "guard_tripped guard=scripted verdict=inject code=i",
-        "message_injected role=user text=continue cause=scripted",
+        "message_injected role=user text=continue cause=guard name=scripted",
         "model_requested step=2 attempt=1 messages=[[1 5]]",
     ] == scenario.result("c1")
 
@@ -106,7 +106,7 @@ def test_inject_says_something_to_the_model() -> None:
 def test_refuse_gives_the_call_its_result() -> None:
     """A refused call does not run; the others of its batch do."""
     assert [
-        "call_refused call=c1 why=rejected guard=scripted text=refused:guard code=r metadata={who:me}",
+        "call_refused call=c1 why=rejected cause=guard name=scripted text=refused:guard code=r metadata={who:me}",
         "tools_dispatched calls=[c2]",
         "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use",
     ] == run({"says": "refuse"}).answer("", ("look", "{}"), ("look", "{}"))
@@ -115,7 +115,7 @@ def test_refuse_gives_the_call_its_result() -> None:
 def test_a_batch_of_which_every_call_is_refused_is_complete() -> None:
     """With nothing left to run the machine stays RUNNING, and the model is asked again."""
     assert [
-        "call_refused call=c1 why=rejected guard=scripted text=refused:guard code=r metadata={who:me}",
+        "call_refused call=c1 why=rejected cause=guard name=scripted text=refused:guard code=r metadata={who:me}",
         "model_requested step=2 attempt=1 messages=[[1 4]]",
     ] == run({"says": "refuse"}).answer("", ("look", "{}"))
 
@@ -123,7 +123,7 @@ def test_a_batch_of_which_every_call_is_refused_is_complete() -> None:
 def test_two_guards_that_refuse_the_same_call() -> None:
     """The first refusal is the call's result; a second is no crash and no second result."""
     lines = run({"says": "refuse", "name": "a"}, {"says": "refuse", "name": "b"}).answer("", ("look", "{}"))
-    assert ["a"] == [line.split("guard=")[1].split()[0] for line in lines if line.startswith("call_refused")]
+    assert ["a"] == [line.split("name=")[1].split()[0] for line in lines if line.startswith("call_refused")]
 
 
 def test_each_guard_judges_what_the_guards_before_it_left() -> None:
@@ -131,8 +131,11 @@ def test_each_guard_judges_what_the_guards_before_it_left() -> None:
     lines = run({"says": "refuse", "name": "a"}, {"says": "refuse what is left", "name": "b"}).answer(
         "", ("look", "{}"), ("look", "{}")
     )
-    refused = [line.split()[1:4] for line in lines if line.startswith("call_refused")]
-    assert [["call=c1", "why=rejected", "guard=a"], ["call=c2", "why=skipped", "guard=b"]] == refused
+    refused = [line.split()[1:5] for line in lines if line.startswith("call_refused")]
+    assert [
+        ["call=c1", "why=rejected", "cause=guard", "name=a"],
+        ["call=c2", "why=skipped", "cause=guard", "name=b"],
+    ] == refused
 
 
 @pytest.mark.parametrize("says", ["unknown words", "impossible end"])
@@ -149,7 +152,7 @@ def test_the_first_guard_that_stops_wins() -> None:
     assert [
         "guard_tripped guard=a verdict=warn code=w saw={own:1}",
         "guard_tripped guard=b verdict=stop code=s",
-        "call_refused call=c1 why=skipped guard=b text=refused:guard",
+        "call_refused call=c1 why=skipped cause=guard name=b text=refused:guard",
         "state_changed from=RUNNING to=ERROR trigger=fail code=s",
     ] == lines
 
@@ -186,7 +189,7 @@ def test_a_guard_that_fails_stops_the_run(says: str) -> None:
     lines = scenario.answer("", ("look", "{}"))
     assert [
         "guard_tripped guard=scripted verdict=stop code=guard_failed",
-        "call_refused call=c1 why=skipped guard=scripted text=refused:guard",
+        "call_refused call=c1 why=skipped cause=guard name=scripted text=refused:guard",
         FAILS,
     ] == lines
     assert scenario.state.outcome is not None
@@ -253,7 +256,7 @@ def test_what_a_refusal_saw_is_recorded() -> None:
     scenario = Scenario({"guards": [{"guard": "counting"}]}, registry={"counting": Counting})
     lines = scenario.answer("", ("look", "{}"))
     assert (
-        "call_refused call=c1 why=skipped guard=counting text=refused:guard code=quota saw={calls:1} "
+        "call_refused call=c1 why=skipped cause=guard name=counting text=refused:guard code=quota saw={calls:1} "
         "metadata={of:3 pending:False}" == lines[0]
     )
 
@@ -269,7 +272,7 @@ def test_nothing_is_injected_once_the_step_limit_is_reached() -> None:
     scenario = run({"says": "inject", "place": "on_results"}, limits=[{"type": "step", "value": 1}])
     scenario.answer("", ("look", "{}"))
     lines = [line.split()[0] for line in scenario.result("c1")]
-    assert ["state_changed", "guard_tripped", "guard_tripped", "state_changed"] == lines
+    assert ["state_changed", "guard_tripped", "limit_reached", "state_changed"] == lines
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,6 @@ def test_a_guard_may_bring_words_of_its_own() -> None:
     assert "no." == parse({**plain, "texts": {"poet:no": "no."}}, registry).texts["poet:no"]
     scenario = Scenario(plain, registry=registry)
     assert (
-        "call_refused call=c1 why=skipped guard=poet text=poet:no code=r"
+        "call_refused call=c1 why=skipped cause=guard name=poet text=poet:no code=r"
         == scenario.answer("", ("look", "{}"))[0]
     )

@@ -38,7 +38,7 @@ def test_keywords_at_once() -> None:
         """
         >> answer("all DONE now", ("look", "{}"))
         guard_tripped guard=keywords verdict=stop code=keyword saw={word:1}
-        call_refused call=c1 why=skipped guard=keywords text=refused:stopped
+        call_refused call=c1 why=skipped cause=guard name=keywords text=refused:stopped
         state_changed from=RUNNING to=COMPLETED trigger=complete code=keyword
         """,
     )
@@ -64,7 +64,7 @@ def test_stop_on_tool_now_in_a_run() -> None:
         run({"guard": "stop_on_tool", "tools": ["submit"], "when": "now"}),
         """
         >> answer("", ("look", "{}"), ("submit", "{}"), ("act", "{}"))
-        call_refused call=c3 why=skipped guard=stop_on_tool text=refused:stop_tool code=stop_tool
+        call_refused call=c3 why=skipped cause=guard name=stop_on_tool text=refused:stop_tool code=stop_tool
         tools_dispatched calls=[c1 c2]
         state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use
         >> result("c1")
@@ -88,10 +88,10 @@ def test_handoff_and_one_call_in_either_order() -> None:
     for guards in (("handoff", "one_call"), ("one_call", "handoff")):
         scenario = run(*({"guard": guard} for guard in guards))
         lines = scenario.answer("", LOOK, ("transfer_to_a", "{}"), ACT)
-        refused = [line.split()[1:4] for line in lines if line.startswith("call_refused")]
+        refused = [line.split()[1:5] for line in lines if line.startswith("call_refused")]
         assert [
-            ["call=c1", "why=skipped", "guard=handoff"],
-            ["call=c3", "why=skipped", "guard=handoff"],
+            ["call=c1", "why=skipped", "cause=guard", "name=handoff"],
+            ["call=c3", "why=skipped", "cause=guard", "name=handoff"],
         ] == refused
         assert "tools_dispatched calls=[c2]" in lines
 
@@ -99,7 +99,7 @@ def test_handoff_and_one_call_in_either_order() -> None:
 def test_what_a_skip_records() -> None:
     """A skip is one event, with the promised metadata."""
     assert (
-        "call_refused call=c2 why=skipped guard=one_call text=refused:one_call code=skipped metadata={pending:False "
+        "call_refused call=c2 why=skipped cause=guard name=one_call text=refused:one_call code=skipped metadata={pending:False "
         "selected_call_id:c1 skipped_function:act source:policy/one_call}"
         == run({"guard": "one_call"}).answer("", LOOK, ACT)[0]
     )
@@ -132,8 +132,8 @@ def test_tool_cap_in_a_run() -> None:
     scenario = run({"guard": "tool_cap", "tools": ["look"], "max": 1})
     assert [
         "guard_tripped guard=tool_cap verdict=stop code=stalled saw={allowed:1 calls:2}",
-        "call_refused call=c1 why=skipped guard=tool_cap text=refused:tool_cap",
-        "call_refused call=c2 why=skipped guard=tool_cap text=refused:tool_cap",
+        "call_refused call=c1 why=skipped cause=guard name=tool_cap text=refused:tool_cap",
+        "call_refused call=c2 why=skipped cause=guard name=tool_cap text=refused:tool_cap",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
     ] == scenario.answer("", LOOK, LOOK)
 
@@ -148,13 +148,13 @@ def test_read_only_and_pivot_in_a_run() -> None:
     scenario.answer("", LOOK)
     assert [
         "guard_tripped guard=reads verdict=inject code=read_only saw={count:1}",
-        "message_injected role=user text=read_only values={count:1} cause=reads",
+        "message_injected role=user text=read_only values={count:1} cause=guard name=reads",
     ] == told(scenario.result("c1"))
     scenario.answer("", LOOK, ("bash", "{}"))
     scenario.result("c2")
     assert [
         "guard_tripped guard=pivot verdict=inject code=pivot saw={allowed:1 batches:1}",
-        "message_injected role=user text=pivot values={to:acp_terminal tool:bash} cause=pivot",
+        "message_injected role=user text=pivot values={to:acp_terminal tool:bash} cause=guard name=pivot",
     ] == told(scenario.result("c3", "x: not found", error=ToolError.RAISED))
     scenario.answer("", ("bash", "{}"))
     assert [] == told(scenario.result("c4", "x: not found", error=ToolError.RAISED))
@@ -167,8 +167,8 @@ def test_stall_stops_in_a_run() -> None:
     scenario.result("c1", error=ToolError.RAISED)
     assert [
         "guard_tripped guard=stall verdict=stop code=stalled saw={count:1 part:exact_failure tool:look}",
-        "call_refused call=c2 why=skipped guard=stall text=refused:stalled",
-        "call_refused call=c3 why=skipped guard=stall text=refused:stalled",
+        "call_refused call=c2 why=skipped cause=guard name=stall text=refused:stalled",
+        "call_refused call=c3 why=skipped cause=guard name=stall text=refused:stalled",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
     ] == scenario.answer("", ACT, LOOK)
 
@@ -208,7 +208,7 @@ def test_premature_end_in_a_run() -> None:
     for before in (0, 1):
         assert [
             f"guard_tripped guard=premature_end verdict=inject code=premature_end saw={{before:{before} failures:1}}",
-            "message_injected role=user text=premature_end cause=premature_end",
+            "message_injected role=user text=premature_end cause=guard name=premature_end",
         ] == told(scenario.answer(""))
     assert "state_changed from=RUNNING to=COMPLETED trigger=complete code=empty" == scenario.answer("")[-1]
 

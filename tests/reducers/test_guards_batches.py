@@ -14,7 +14,7 @@ from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.read_only import ReadOnly
 from refold.reducers.messages import Message
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason, ToolError
 from support.scenario import TOOLS
 from support.watching import Watching
 
@@ -430,7 +430,16 @@ def test_a_marker_that_stands_elsewhere_is_not_among_the_last() -> None:
     """What stands for older messages is not at the end of the history."""
     watching = ending("f", look_back=1)
     watching.see(
-        MessageInjected(role=Role.USER, text="compacted", cause="fit", after=2, covers=4, chars=1, tokens=1)
+        MessageInjected(
+            role=Role.USER,
+            text="compacted",
+            cause=Cause.HISTORY,
+            name="fit",
+            after=2,
+            covers=4,
+            chars=1,
+            tokens=1,
+        )
     )
     assert watching.speaks(Place.ON_FINISHED)
 

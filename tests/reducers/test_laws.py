@@ -25,10 +25,10 @@ from refold.reducers.events import (
     Annotation,
     Answer,
     CallRefused,
+    ContextOverflowed,
     Decision,
     Event,
     Fact,
-    GuardTripped,
     HistoryPruned,
     ModelResponded,
     StateChanged,
@@ -159,13 +159,17 @@ def test_totals_never_fall(run: Driver) -> None:
         states.append(evolve(states[-1], event))
     for (before, after), event in zip(pairwise(states), run.log, strict=True):
         one, two = before.spent, after.spent
-        assert one.steps <= two.steps + (event.gives_back if isinstance(event, GuardTripped) else 0)
+        assert one.steps <= two.steps + (event.gives_back if isinstance(event, ContextOverflowed) else 0)
         for name in ("requests", "calls", "cost_nanousd", "unpriced", "retry_wait", "person_wait"):
             assert getattr(one, name) <= getattr(two, name)
         for name in ("planned_wait", "succeeded_wait", "settled_wait"):
             assert getattr(one, name) <= getattr(two, name)
         assert two.succeeded_wait <= two.settled_wait <= two.retry_wait
-        assert all(count <= two.tally[cause] for cause, count in one.tally.items())
+        assert all(
+            count <= two.count(cause, name)
+            for cause, named in one.tally.items()
+            for name, count in named.items()
+        )
         assert one.usage.input <= two.usage.input
         assert one.usage.output <= two.usage.output
         assert before.at <= after.at

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
-from refold.reducers.events import GuardTripped, ToolsDispatched
+from refold.reducers.events import LimitNeared, LimitReached, ToolsDispatched
+from refold.reducers.limits import code_of
 from refold.reducers.numbers import nano
 from refold.reducers.usage import elapsed, used
 from refold.reducers.vocabulary import FailureClass
@@ -17,16 +18,15 @@ STEP_END = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=s
 BUDGET = "state_changed from=RUNNING to=BUDGET_EXCEEDED trigger=exceed_budget code="
 
 
-def trip(scenario: Scenario) -> GuardTripped | None:
-    trips = [event for event in scenario.log if isinstance(event, GuardTripped)]
+def trip(scenario: Scenario) -> LimitReached | None:
+    trips = scenario.events(LimitReached)
     return trips[-1] if trips else None
 
 
 def numbers(scenario: Scenario) -> tuple[int, int, int] | None:
     """(value, used, exceeded by) of the limit that tripped, None if none did."""
     found = trip(scenario)
-    assert found is None or found.limit is not None
-    return (found.limit.value, found.limit.used, found.limit.exceeded_by) if found and found.limit else None
+    return (found.limit.value, found.limit.used, found.limit.exceeded_by) if found else None
 
 
 def spend(limit: dict[str, Any], *answers: tuple[int, int, int | None]) -> Scenario:
@@ -105,7 +105,7 @@ def test_response_limits(
         code = "token_budget" if limit["type"] == "token" else "cost_limit"
         name = limit["type"]
         assert [
-            f"call_refused call=c{len(answers)} why=skipped guard=limit:{name} text=refused:limit",
+            f"call_refused call=c{len(answers)} why=skipped cause=limit name={name} text=refused:limit",
             BUDGET + code,
         ] == scenario.last[1:]
 
@@ -235,8 +235,8 @@ def test_time_zero(op: str, state: str) -> None:
     ("after", "expected"),
     [
         pytest.param(9.999999, [], id="just before"),
-        pytest.param(10, ["guard_tripped"], id="at"),
-        pytest.param(11, ["guard_tripped"], id="after"),
+        pytest.param(10, ["limit_reached"], id="at"),
+        pytest.param(11, ["limit_reached"], id="after"),
     ],
 )
 def test_a_clock_past_the_deadline_stops_a_request_in_flight(after: float, expected: list[str]) -> None:
@@ -345,14 +345,8 @@ def test_the_recorded_hit_has_the_definition_and_the_numbers() -> None:
     scenario = spend({"type": "token", "name": "purse", "value": 14, "scope": "lineage"}, (10, 5, 0))
     found = trip(scenario)
     assert found is not None
-    assert found.limit is not None
-    assert ("limit:purse", 1, "stop", "token_budget") == (
-        found.guard,
-        found.version,
-        found.verdict,
-        found.code,
-    )
     hit = found.limit
+    assert (False, "token_budget") == (found.deferred, code_of(hit))
     assert ("purse", "token", "usage", "lineage", "response", ">=", "tokens") == (
         hit.name,
         hit.type,
@@ -393,7 +387,7 @@ def test_the_recorded_hit_has_the_definition_and_the_numbers() -> None:
 def test_the_first_limit_in_order_wins(limits: list[dict[str, Any]], name: str) -> None:
     """The order of checks is fixed: exactly one limit ends the run, and it is the first in order."""
     scenario = Scenario({"limits": limits})
-    assert [f"limit:{name}"] == [event.guard for event in scenario.log if isinstance(event, GuardTripped)]
+    assert [name] == [event.limit.name for event in scenario.events(LimitReached)]
     assert scenario.state.limit is not None
     assert name == scenario.state.limit.name
 
@@ -469,7 +463,6 @@ def test_every_type_operator_and_check(kind: str, op: str, check: str, delta: in
     assert _CODES[kind] == scenario.state.outcome.code
     found = trip(scenario)
     assert found is not None
-    assert found.limit is not None
     # The clock trips wherever it is next looked at: a time limit for before a request, when a batch is done.
     assert (value, moment(tripped)) == (found.limit.value, found.limit.used)
     requests = tripped - 1 if check == "preflight" else tripped
@@ -484,13 +477,13 @@ def test_a_deferred_limit_is_judged_on_the_answer_and_carried_out_behind_its_bat
     scenario.answer("", ("look", "{}"), ("act", "{}"))
     first = trip(scenario)
     assert first is not None
-    assert ("defer", "WAITING_FOR_TOOL") == (first.verdict, scenario.state.agent_state)
+    assert (True, "WAITING_FOR_TOOL") == (first.deferred, scenario.state.agent_state)
     scenario.result("c2")
     assert not scenario.state.ended
     scenario.result("c1")
     last = trip(scenario)
     assert last is not None
-    assert ("stop", first.limit) == (last.verdict, last.limit)
+    assert (False, first.limit) == (last.deferred, last.limit)
     assert BUDGET + "token_budget" == scenario.last[-1]
 
 
@@ -680,10 +673,8 @@ def test_whole_seconds(op: str, left: float, whole: bool, timeout: float) -> Non
 
 
 def near(scenario: Scenario) -> list[tuple[str, Any, Any]]:
-    """Of each warning the guard, the limit and the threshold."""
-    found = [event for event in scenario.events(GuardTripped) if event.code == "near_limit"]
-    assert all(event.verdict == "warn" and event.limit is not None for event in found)
-    return [(event.guard, event.saw["limit"], event.saw["threshold"]) for event in found]
+    """Of each warning what is near, the limit and the threshold."""
+    return [(event.of, event.limit.name, event.threshold) for event in scenario.events(LimitNeared)]
 
 
 @pytest.mark.parametrize(("after", "warns"), [(7.999999999, False), (8, True), (9, True)])
@@ -693,7 +684,7 @@ def test_near_fraction(after: float, warns: bool) -> None:
     scenario = Scenario({"limits": limits, "near": {"fraction": 0.8}})
     scenario.now = after
     scenario.step()
-    assert ([("near:time", "short", 8 * SECOND)] if warns else []) == near(scenario)
+    assert ([("time", "short", 8 * SECOND)] if warns else []) == near(scenario)
     assert "RUNNING" == scenario.state.agent_state
     assert ["system", "user", "assistant", "tool"] == [role for role, _ in scenario.seen()]
 
@@ -719,7 +710,7 @@ def test_near_reserve_of_tokens(reserve: int, warns: bool) -> None:
     """100 - 15 are left: a warning if that is no more than the reserve; then the calls run as ever."""
     scenario = Scenario({"limits": [{"type": "token", "value": 100}], "near": {"reserve_tokens": reserve}})
     scenario.answer("", ("look", "{}"))
-    assert ([("near:budget", "token", 100 - reserve)] if warns else []) == near(scenario)
+    assert ([("budget", "token", 100 - reserve)] if warns else []) == near(scenario)
     assert scenario.state.batch is not None
 
 
@@ -737,7 +728,7 @@ def test_near_reserve_of_money_is_rounded_half_up() -> None:
     limits = [{"type": "cost", "value": 5 * _NANO}]
     scenario = Scenario({"limits": limits, "near": {"reserve_cost_fraction": 0.1}})
     scenario.answer("", ("look", "{}"), cost=4)
-    assert [("near:budget", "cost", 4)] == near(scenario)
+    assert [("budget", "cost", 4)] == near(scenario)
 
 
 @pytest.mark.parametrize("value", [None, 0])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.events import GuardTripped, ModelRequested, RetryScheduled
+from refold.reducers.events import AnswerDiscarded, LimitNeared, ModelRequested, RetryScheduled
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, Scenario
 
@@ -92,7 +92,7 @@ def test_each_empty_answer_has_its_number() -> None:
     scenario = Scenario({"empty": {"again": 2}})
     scenario.answer()
     scenario.answer()
-    assert [1, 2] == [event.saw["empty"] for event in scenario.events(GuardTripped)]
+    assert [1, 2] == [event.count for event in scenario.events(AnswerDiscarded)]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_progress_says_of_how_much(limits: list[dict[str, Any]], said: str) -> N
     assert scenario.seen()[-1][1].endswith(said)
 
 
-def test_the_warning_of_a_near_limit_has_version_1() -> None:
-    """Logs have recorded it so."""
+def test_a_near_budget_is_warned_of_once() -> None:
+    """One token of 16 is left after the first answer: people are told so, once."""
     scenario = Scenario({"limits": [{"type": "token", "value": 16}], "near": {"reserve_tokens": 1}})
     scenario.answer("", ("look", "{}"))
-    assert [("near:budget", 1)] == [(event.guard, event.version) for event in scenario.events(GuardTripped)]
+    assert ["budget"] == [event.of for event in scenario.events(LimitNeared)]

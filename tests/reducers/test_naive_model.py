@@ -341,7 +341,7 @@ def test_a_budget_may_be_crossed_by_a_failure() -> None:
     )
     run.feed(failed)
     assert "BUDGET_EXCEEDED" == run.state.agent_state
-    assert ["guard_tripped", "state_changed"] == run.kinds()
+    assert ["limit_reached", "state_changed"] == run.kinds()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.events import GuardTripped, HistoryPruned, MessageTrimmed, ModelRequested
+from refold.reducers.events import ContextOverflowed, HistoryPruned, MessageTrimmed, ModelRequested
 from refold.reducers.vocabulary import FailureClass, StopReason
 from support.scenario import Scenario
 
@@ -49,7 +49,7 @@ def test_a_pass_by_name_runs_whatever_its_when_says() -> None:
     """The window is far below the pass's threshold, and is cut all the same; then the request again, as a step."""
     scenario = overflowing({"do": ["cut"]}, history=[TAIL])
     assert [
-        "guard_tripped guard=overflow verdict=warn code=context_overflow",
+        "context_overflowed gives_back=0",
         "history_pruned name=cut before=6 after=2",
         "model_requested step=4 attempt=1 messages=[[1 2]]",
     ] == [
@@ -183,7 +183,7 @@ def test_a_stop_of_the_provider_counts_as_an_overflow() -> None:
     scenario.answer("so", ("look", "{}"), stop=StopReason.OTHER, stop_raw="model_length")
     assert [
         "call_refused",
-        "guard_tripped",
+        "context_overflowed",
         "history_pruned",
         "model_requested",
     ] == scenario.kinds()
@@ -195,7 +195,7 @@ def test_an_answer_without_calls_that_stopped_so_is_no_end_of_the_turn() -> None
     """The text is kept in the log, and the model is asked again."""
     scenario = overflowing({**STOPS, "do": [{"do": "drop_oldest", "fraction": 0.5}]})
     scenario.answer("half", stop=StopReason.MAX_TOKENS, stop_raw="model_length")
-    assert ["guard_tripped", "history_pruned", "model_requested"] == scenario.kinds()
+    assert ["context_overflowed", "history_pruned", "model_requested"] == scenario.kinds()
     assert ("assistant", "half") == scenario.seen()[-1]
 
 
@@ -252,12 +252,14 @@ SUMMARISE = {"do": "summarise", "name": "compress", "keep_last": 2, "when": {"me
 def test_a_summary_inside_an_overflow() -> None:
     """The summary is asked for, takes the place of what it covers, and only then the request is made, with the hint."""
     scenario = overflowing({"do": ["compress"], "hint": True}, history=[SUMMARISE])
-    assert ["guard_tripped", "summary_requested"] == [line.split()[0] for line in scenario.fail(TOO_LONG)]
+    assert ["context_overflowed", "summary_requested"] == [
+        line.split()[0] for line in scenario.fail(TOO_LONG)
+    ]
     assert ["message_injected", "history_pruned", "model_requested"] == [
         line.split()[0] for line in scenario.summary("in short")
     ]
     assert ["overflow"] == [text.text for text in scenario.events(ModelRequested)[-1].request_only]
-    assert 1 == sum(event.code == "context_overflow" for event in scenario.events(GuardTripped))
+    assert 1 == len(scenario.events(ContextOverflowed))
 
 
 def test_the_passes_behind_a_summary_run_when_it_is_back() -> None:

@@ -25,8 +25,8 @@ def ended(scenario: Scenario) -> tuple[str, str]:
     return str(scenario.state.agent_state), outcome.code if outcome else ""
 
 
-def causes(scenario: Scenario) -> list[str]:
-    return [event.cause for event in scenario.events(MessageInjected)]
+def texts(scenario: Scenario) -> list[str]:
+    return [event.text for event in scenario.events(MessageInjected)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_when_an_answer_counts_as_cut(
     """Each `when` takes exactly its own kind of answers; the model is then asked to go on, as a new step."""
     scenario = truncation(when=when)
     scenario.answer(text, *calls, stop=stop)
-    assert (["truncated"] if recovers else []) == causes(scenario)
+    assert (["truncated"] if recovers else []) == texts(scenario)
     assert recovers == (scenario.state.request is not None and scenario.state.spent.steps == 2)
 
 
@@ -67,8 +67,8 @@ def test_incomplete_calls_are_refused_and_hidden_complete_ones_refused_beside_th
     scenario = truncation(when="broken_calls")
     scenario.answer("let me", WHOLE, HALF, stop=CUT)
     assert [
-        "call_refused call=c2 why=skipped guard=truncation text=refused:truncated hidden=True",
-        "call_refused call=c1 why=skipped guard=truncation text=refused:truncated",
+        "call_refused call=c2 why=skipped cause=truncation text=refused:truncated hidden=True",
+        "call_refused call=c1 why=skipped cause=truncation text=refused:truncated",
     ] == [line.split(" metadata")[0] for line in scenario.last[:2]]
     roles = [role for role, _ in scenario.seen()]
     assert ["system", "user", "assistant", "tool", "user"] == roles
@@ -93,11 +93,11 @@ def test_truncation_max(most: int) -> None:
     """Exactly `max` recoveries are made, then the next cut answer is the end."""
     scenario = truncation(max=most)
     for number in range(most):
-        assert (number, "RUNNING") == (causes(scenario).count("truncated"), ended(scenario)[0])
+        assert (number, "RUNNING") == (texts(scenario).count("truncated"), ended(scenario)[0])
         scenario.answer("half", stop=CUT)
     assert scenario.state.request is not None
     scenario.answer("half", stop=CUT)
-    assert (most, ("COMPLETED", "truncated")) == (causes(scenario).count("truncated"), ended(scenario))
+    assert (most, ("COMPLETED", "truncated")) == (texts(scenario).count("truncated"), ended(scenario))
 
 
 def test_nothing_gives_a_recovery_back() -> None:
@@ -170,9 +170,9 @@ def test_needs_text() -> None:
     """With `needs_text` an answer without text is not recovered, one with text is."""
     scenario = truncation(needs_text=True)
     scenario.answer("half", stop=CUT)
-    assert ["truncated"] == causes(scenario)
+    assert ["truncated"] == texts(scenario)
     scenario.answer(" ", stop=CUT)
-    assert ["truncated"] == causes(scenario)
+    assert ["truncated"] == texts(scenario)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_kept_progress_between_two_partial_answers_does_not_end_the_stitching() 
     """The harness's clock is no answer of the model: they are still consecutive."""
     scenario = Scenario({**QUIET, "progress": {"every": 2}})
     scenario.answer("one", stop=CUT)
-    assert ["truncated", "progress"] == causes(scenario)
+    assert ["truncated", "progress"] == texts(scenario)
     scenario.answer("two")
     assert ("end_turn", "answer", "onetwo") == scenario.outcome()
 
@@ -247,7 +247,7 @@ def test_nothing_is_injected_once_the_step_limit_is_reached(steps: int, text: st
     scenario = Scenario({**QUIET, "limits": [{"type": "step", "value": steps}]})
     for said in ("one", "two")[:steps]:
         scenario.answer(said, stop=CUT)
-    assert ["truncated"] * (steps - 1) == causes(scenario)
+    assert ["truncated"] * (steps - 1) == texts(scenario)
     assert ("step_limit", "partial", text) == scenario.outcome()
 
 
@@ -265,7 +265,7 @@ def test_broken_calls_at_the_step_limit_are_refused_and_nothing_is_injected() ->
     scenario = Scenario({**QUIET, "limits": [{"type": "step", "value": 1}], "truncation": {"when": "either"}})
     scenario.answer("", HALF, stop=CUT)
     assert ("MAX_STEPS", "step_limit") == ended(scenario)
-    assert ["call_refused", "guard_tripped", "state_changed"] == scenario.kinds()
+    assert ["call_refused", "limit_reached", "state_changed"] == scenario.kinds()
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_text_that_had_arrived_is_kept_and_gone_on_from() -> None:
     roles = [role for role, _ in scenario.seen()]
     assert ["system", "user", "assistant", "user"] == roles
     assert ("assistant", "half a ") == scenario.seen()[2]
-    assert ["interrupted"] == causes(scenario)
+    assert ["interrupted"] == texts(scenario)
     scenario.answer("sentence")
     assert ("end_turn", "answer", "half a sentence") == scenario.outcome()
 
@@ -318,7 +318,7 @@ def test_of_a_stream_in_which_a_call_had_begun_all_is_dropped() -> None:
     scenario = stream()
     scenario.fail(BROKEN, partial="let me", calls=1)
     scenario.clock(1)
-    assert [] == causes(scenario)
+    assert [] == texts(scenario)
     assert ["system", "user"] == [role for role, _ in scenario.seen()]
 
 
@@ -390,7 +390,7 @@ def test_a_broken_stream_at_the_step_limit_leaves_its_text_as_the_outcome() -> N
     scenario.step(text="older")
     scenario.fail(BROKEN, partial="newer")
     scenario.clock(1)
-    assert [] == causes(scenario)
+    assert [] == texts(scenario)
     assert ("step_limit", "partial", "newer") == scenario.outcome()
 
 
@@ -467,14 +467,14 @@ def test_empty_is_not_looked_at_with_continue() -> None:
     """The model is told to go on, as after any answer without calls."""
     scenario = Scenario({**QUIET, "empty": {"again": 0, "then": "fail"}, "end_of_turn": "continue"})
     scenario.answer("")
-    assert ["end_of_turn"] == causes(scenario)
+    assert ["continue"] == texts(scenario)
 
 
 def test_a_cut_empty_answer_is_truncation_first() -> None:
     """R14 comes before R16."""
     scenario = Scenario({**QUIET, "empty": {"again": 0, "then": "fail"}})
     scenario.answer("", stop=CUT)
-    assert ["truncated"] == causes(scenario)
+    assert ["truncated"] == texts(scenario)
 
 
 def failing(**knob: Any) -> Scenario:
@@ -488,7 +488,7 @@ def test_premature_end_sends_back_and_counts() -> None:
     scenario = failing()
     for number in (1, 2):
         scenario.answer("")
-        assert ["premature_end"] * number == causes(scenario)
+        assert ["premature_end"] * number == texts(scenario)
     scenario.answer("")
     assert ("COMPLETED", "empty") == ended(scenario)
 
@@ -498,7 +498,7 @@ def test_premature_end_comes_before_empty() -> None:
     scenario = Scenario({**QUIET, "premature_end": {}, "empty": {"again": 0, "then": "fail"}})
     scenario.step(output="FAILED")
     scenario.answer("")
-    assert ["premature_end"] == causes(scenario)
+    assert ["premature_end"] == texts(scenario)
 
 
 def test_premature_end_injects_nothing_at_the_step_limit() -> None:
@@ -506,7 +506,7 @@ def test_premature_end_injects_nothing_at_the_step_limit() -> None:
     scenario = Scenario({**QUIET, "premature_end": {}, "limits": [{"type": "step", "value": 2}]})
     scenario.step(output="FAILED")
     scenario.answer("")
-    assert [] == causes(scenario)
+    assert [] == texts(scenario)
     assert ("MAX_STEPS", "step_limit") == ended(scenario)
 
 
@@ -514,7 +514,7 @@ def test_continue_is_not_injected_at_the_step_limit() -> None:
     """A continue is for the next request, and there is none."""
     scenario = Scenario({**QUIET, "end_of_turn": "continue", "limits": [{"type": "step", "value": 1}]})
     scenario.answer("done?")
-    assert [] == causes(scenario)
+    assert [] == texts(scenario)
     assert ("step_limit", "partial", "done?") == scenario.outcome()
 
 

@@ -90,7 +90,7 @@ def test_stopping_in_each_state(
     if not settles:
         assert last == lines[-1]
         return
-    assert ([] if how == "cancel" else ["guard_tripped"]) == [line.split()[0] for line in lines]
+    assert ([] if how == "cancel" else ["limit_reached"]) == [line.split()[0] for line in lines]
     assert settles == [effect.call for effect in next_effects(run.state) if isinstance(effect, Settle)]
     assert len(settles) == len(next_effects(run.state))
     if where == "model":
@@ -108,7 +108,7 @@ def test_an_answer_that_comes_while_settling_is_kept_and_its_calls_are_refused()
     run.cancel()
     lines = run.answer("", ("act", "{}"))
     assert [
-        "call_refused call=c1 why=skipped guard=cancelled text=refused:stopped",
+        "call_refused call=c1 why=skipped cause=stopped name=cancelled text=refused:stopped",
         end("RUNNING", "CANCELLED", "cancel", "cancelled", "model"),
     ] == lines
     assert 1 == run.state.spent.calls
@@ -129,7 +129,7 @@ def test_the_first_who_asks_is_named() -> None:
 def test_a_deadline_that_passes_before_a_failure_is_recorded() -> None:
     """After a failure past the deadline nothing is tried again: the run timed out."""
     run = asking()
-    assert ["guard_tripped", "state_changed"] == [line.split()[0] for line in run.fail(after=10)]
+    assert ["limit_reached", "state_changed"] == [line.split()[0] for line in run.fail(after=10)]
     assert "TIMED_OUT" == run.state.agent_state
 
 
@@ -257,7 +257,7 @@ def test_in_order_refuses_what_was_never_begun() -> None:
     assert ["tools_dispatched calls=[c2]"] == run.result("c1")
     assert [] == run.cancel()
     assert [
-        "call_refused call=c3 why=skipped guard=cancelled text=refused:stopped",
+        "call_refused call=c3 why=skipped cause=stopped name=cancelled text=refused:stopped",
         "state_changed from=WAITING_FOR_TOOL to=CANCELLED trigger=cancel code=cancelled where=tools",
     ] == run.result("c2", error=ToolError.IN_DOUBT)
 

@@ -161,9 +161,8 @@ def test_max_output_and_deadline_are_in_the_request() -> None:
 def test_a_failure_is_skipped() -> None:
     """By default it is recorded, the history stays as it is, and the request is made; nothing is tried again."""
     scenario = summarising()
-    assert ["guard_tripped", "model_requested"] == [line.split()[0] for line in scenario.fail_summary()]
-    assert "guard=history:short" in scenario.last[0]
-    assert "code=summary_failed" in scenario.last[0]
+    assert ["summary_abandoned", "model_requested"] == [line.split()[0] for line in scenario.fail_summary()]
+    assert "summary_abandoned name=short failure=overloaded" == scenario.last[0]
     assert 6 == scenario.state.window.count
 
 
@@ -201,7 +200,7 @@ def test_a_cancellation_while_it_is_pending() -> None:
 def test_a_deadline_while_it_is_pending() -> None:
     """As for any request: what is in flight settles, then TIMED_OUT."""
     scenario = summarising(policy={"limits": [{"type": "time", "value": 10}]})
-    assert ["guard_tripped"] == [line.split()[0] for line in scenario.clock(11)]
+    assert ["limit_reached"] == [line.split()[0] for line in scenario.clock(11)]
     assert [Settle] == [type(effect) for effect in next_effects(scenario.state)]
     scenario.fail_summary(FailureClass.CANCELLED)
     assert "TIMED_OUT" == scenario.state.agent_state

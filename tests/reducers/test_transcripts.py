@@ -87,7 +87,7 @@ def test_a_deadline_in_the_middle_of_tools() -> None:
         tools_dispatched calls=[c1 c2] deadline=+10s
         state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use
         >> clock(2)
-        guard_tripped guard=limit:budget verdict=stop code=time_limit limit={agent: at:+10s check:preflight exceeded_by:0 measure:usage name:budget op:>= scope:run step:1 type:time unit:nanoseconds used:10000000000 value:10000000000}
+        limit_reached limit={agent: at:+10s check:preflight exceeded_by:0 measure:usage name:budget op:>= scope:run step:1 type:time unit:nanoseconds used:10000000000 value:10000000000}
         >> cancel()
         >> result("c1", error=cancelled)
         >> result("c2", error=in_doubt)
@@ -122,7 +122,7 @@ def test_a_loop_that_is_caught() -> None:
         model_requested step=4 attempt=1 messages=[[1 8]]
         >> answer("", ("look", '{ "a":1}'))
         guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:2 repeats:2}
-        call_refused call=c3 why=skipped guard=repetition text=refused:repetition
+        call_refused call=c3 why=skipped cause=guard name=repetition text=refused:repetition
         state_changed from=RUNNING to=ERROR trigger=fail code=repetition
         """,
     )
@@ -175,7 +175,7 @@ def test_a_small_window() -> None:
         state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use
         >> result("c3")
         state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done
-        guard_tripped guard=limit:step verdict=stop code=step_limit limit={agent: at:+0s check:preflight exceeded_by:0 measure:usage name:step op:>= scope:run step:3 type:step unit:steps used:3 value:3}
+        limit_reached limit={agent: at:+0s check:preflight exceeded_by:0 measure:usage name:step op:>= scope:run step:3 type:step unit:steps used:3 value:3}
         state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit
         """,
     )
@@ -189,9 +189,9 @@ def test_an_answer_that_costs_too_much() -> None:
         >> start
         model_requested step=1 attempt=1 messages=[[1 2]]
         >> answer("", ("look", "{}"), ("act", "{}"), cost=1001)
-        guard_tripped guard=limit:cost verdict=stop code=cost_limit limit={agent: at:+0s check:response exceeded_by:1 measure:usage name:cost op:>= scope:run step:1 type:cost unit:nano_usd used:1001 value:1000}
-        call_refused call=c1 why=skipped guard=limit:cost text=refused:limit
-        call_refused call=c2 why=skipped guard=limit:cost text=refused:limit
+        limit_reached limit={agent: at:+0s check:response exceeded_by:1 measure:usage name:cost op:>= scope:run step:1 type:cost unit:nano_usd used:1001 value:1000}
+        call_refused call=c1 why=skipped cause=limit name=cost text=refused:limit
+        call_refused call=c2 why=skipped cause=limit name=cost text=refused:limit
         state_changed from=RUNNING to=BUDGET_EXCEEDED trigger=exceed_budget code=cost_limit
         """,
     )

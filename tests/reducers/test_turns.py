@@ -98,7 +98,7 @@ def test_nobody_reads_a_message_after_the_last_step() -> None:
     """At the step limit nothing is injected: the next preflight says MAX_STEPS."""
     scenario = Scenario({"end_of_turn": "continue", "limits": [{"type": "step", "value": 1}]})
     kinds = [line.split()[0] for line in scenario.answer("hi")]
-    assert ["guard_tripped", "state_changed"] == kinds
+    assert ["limit_reached", "state_changed"] == kinds
     assert AgentState.MAX_STEPS == scenario.state.agent_state
 
 

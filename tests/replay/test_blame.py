@@ -44,7 +44,7 @@ async def store() -> MemoryStore:
         pytest.param("summary", [], "", id="what never was"),
         pytest.param("guards.repetition.own.count", [25, 1], "1", id="a member of a list by its name"),
         pytest.param("spent.tally.nothing", [], "", id="a key that never was"),
-        pytest.param("spent.tally.a\\.b", [], "", id="a dot within a key"),
+        pytest.param("spent.tally.guard.a\\.b", [], "", id="a dot within a key"),
         pytest.param("batch.calls.c99.error", [], "", id="a call that never was"),
     ],
 )
@@ -88,7 +88,7 @@ async def test_money_is_in_dollars(store: MemoryStore) -> None:
         pytest.param("guards.repetiton.own", 8, "did you mean repetition?", id="a member's name"),
         pytest.param("guards.7.own", 8, "there are repetition", id="a place in a list that is shorter"),
         pytest.param("guards.repetition.own.cuont", 23, "did you mean count?", id="a part of a memory"),
-        pytest.param("spent.tally.a.b", 15, "written \\.", id="what is below a number"),
+        pytest.param("spent.tally.guard.a.b", 21, "written \\.", id="what is below a number"),
         pytest.param("agent_state.x", 13, "nothing is below agent_state", id="what is below a name"),
         pytest.param("__class__", 1, "there is no field", id="what is none of the state's"),
         pytest.param("", 1, "there is no field ''", id="nothing"),

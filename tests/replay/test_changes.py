@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from refold.reducers import fold
 from refold.reducers.events import Event, PolicyAmended
 from refold.reducers.state import NEW, Batch, CallState, RunState, Spent
+from refold.reducers.vocabulary import Cause
 from refold.replay.changes import applied, fields_of, state_changes
 from support import golden
 from support.strategies import Driver, runs
@@ -69,8 +70,8 @@ def test_the_changes_of_any_log_add_up(run: Driver) -> None:
         ),
         pytest.param(
             NEW,
-            RunState(spent=Spent(tally={"a.b": 1})),
-            {"spent.tally.a\\.b": "1"},
+            RunState(spent=Spent(tally={Cause.GUARD: {"a.b": 1}})),
+            {"spent.tally.guard.a\\.b": "1"},
             id="a dot in a key is not one of the path",
         ),
     ],
@@ -82,10 +83,12 @@ def test_what_is_told(before: RunState, after: RunState, changes: dict[str, str 
 
 def test_a_long_list_is_told_by_its_length() -> None:
     """What may shift with every event is not written out at every event."""
-    many = {f"cause{place}": place for place in range(CHANGES._MOST + 1)}
-    assert {"spent.tally": '"13 entries"'} == state_changes(NEW, RunState(spent=Spent(tally=many)))
-    other = {**many, "cause0": 99}
-    assert {} == state_changes(RunState(spent=Spent(tally=many)), RunState(spent=Spent(tally=other)))
+    many = {f"guard{place}": place for place in range(CHANGES._MOST + 1)}
+    some, others = (
+        RunState(spent=Spent(tally={Cause.GUARD: tally})) for tally in (many, {**many, "guard0": 99})
+    )
+    assert {"spent.tally.guard": '"13 entries"'} == state_changes(NEW, some)
+    assert {} == state_changes(some, others)
 
 
 def test_the_policy_is_told_by_its_event() -> None:
@@ -103,5 +106,5 @@ def test_no_key_is_mistaken_for_another(tally: dict[str, int], data: st.DataObje
     other = data.draw(
         st.dictionaries(st.sampled_from([*tally, "a", "a.b", "b"]), st.integers(1, 3), max_size=4)
     )
-    before, after = (RunState(spent=Spent(tally=each)) for each in (tally, other))
+    before, after = (RunState(spent=Spent(tally={Cause.GUARD: each})) for each in (tally, other))
     assert fields_of(after) == applied(fields_of(before), state_changes(before, after))

@@ -4,19 +4,23 @@ Each log was written by a real engine and is rewritten by somebody who may write
 `verify` has nothing to say: only deriving the decisions again can tell. Expectations are written by hand.
 """
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from refold.reducers.events import (
     DECISIONS,
+    Annotation,
     ApprovalRequested,
     CallRefused,
     ContentErased,
     Decision,
+    Fact,
     GuardTripped,
     HistoryPruned,
     MessageInjected,
@@ -30,13 +34,13 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.events.decisions import RequestText, Said
-from refold.reducers.limits import LimitHit, LimitUnit
+from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
+from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 from refold.replay import Audit, Difference, Finding, audit, verify
 from refold.store import MemoryStore, SqliteStore
 from refold.store.protocol import Record
-from support import runs
+from support import golden, runs
 from support.forging import (
     Forgery,
     changed,
@@ -116,11 +120,11 @@ CHANGES: list[tuple[int, dict[str, Any], type[Decision]]] = [
     (9, {"reason": "because I say so"}, StateChanged),
     (12, {"code": "lunch"}, StateChanged),
     (13, {"view": "00" * 32}, ModelRequested),
-    (15, {"cause": "nothing"}, MessageInjected),
+    (15, {"cause": Cause.NUDGE}, MessageInjected),
     (15, {"content": Said(texts=("[harness] Stop.",))}, MessageInjected),
     (16, {"kept": ((1, 2), (5, 6))}, HistoryPruned),
     (16, {"reason": "whim"}, HistoryPruned),
-    (26, {"guard": "limit:step"}, GuardTripped),
+    (26, {"guard": "another"}, GuardTripped),
     (26, {"saw": {"repeats": 9, "allowed": 1}}, GuardTripped),
     (27, {"why": Refusal.REJECTED}, CallRefused),
     (28, {"reason": "it was tired"}, StateChanged),
@@ -162,30 +166,16 @@ def another(member: StrEnum) -> StrEnum:
     return next(each for each in type(member) if each is not member)
 
 
-HIT = LimitHit(
-    name="step",
-    type="step",
-    measure="usage",
-    scope="run",
-    check="preflight",
-    op=">=",
-    unit=LimitUnit.STEPS,
-    value=1,
-    used=1,
-    exceeded_by=0,
-    at=1,
-    step=1,
-)
 BY_NAME = {
     "after": 1,
     "cause": "stream",
     "content": Said(texts=("planted",)),
     "deadline": 12345,
-    "limit": HIT,
     "max_output": 12345,
+    "of": "time",
     "outcome": "fallback",
     "sources": ((1, 1),),
-    "request_only": (RequestText(role=Role.USER, text="continue", tokens=1),),
+    "request_only": (RequestText(role=Role.USER, text="continue", cause=Cause.NUDGE, tokens=1),),
     "tools": ("look",),
     "where": "model",
 }
@@ -208,14 +198,16 @@ def other(field: str, value: Any) -> Any:
             return {**value, "planted": "1"}
         case tuple():
             return value[:-1]
+        case LimitHit():
+            return replace(value, used=value.used + 1)
     raise AssertionError(f"{field}: say by name what another value is")
 
 
 async def test_every_field_of_every_decision_counts(short_log: list[Record], long_log: list[Record]) -> None:
     """There is no field of any decision in these logs that could be changed without being named."""
-    visited = set[tuple[str, str]]()
+    visited = set[str]()
     digest = long_log[: runs.DIGEST_AT]
-    for log, numbers in ((short_log, range(1, 29)), (digest, (runs.DIGEST_AT,))):
+    for log, numbers in ((short_log, range(1, 29)), (digest, (runs.DIGEST_AT,)), *rarer(short_log)):
         for seq in numbers:
             event = event_of(log[seq - 1])
             if not isinstance(event, Decision):
@@ -224,12 +216,26 @@ async def test_every_field_of_every_decision_counts(short_log: list[Record], lon
                 planted = other(field, getattr(event, field))
                 found = await audited(changed(seq, **{field: planted})(log))
                 assert (seq, CHANGED, kind_of(event), (field,)) == first(found)
-                visited.add((kind_of(event), field))
-    assert {
-        kind_of(kind)
-        for kind in DECISIONS
-        if kind not in (ApprovalRequested, SummaryRequested, MessageTrimmed)
-    } == {kind for kind, _ in visited}
+            visited.add(kind_of(event))
+    assert {kind_of(kind) for kind in DECISIONS} == visited
+
+
+def rarer(log: list[Record]) -> Iterator[tuple[list[Record], Sequence[int]]]:
+    """Recorded logs, and where in them is the first of each kind of decision that `log` lacks."""
+    kinds = {record.kind for record in log}
+    for name in golden.names():
+        at, records = 0, list[Record]()
+        for event in golden.events(name):
+            at = event.at if isinstance(event, Fact | Annotation) else at
+            records.append(recorded(event, at, b"salt"))
+        new = {
+            record.kind: seq
+            for seq, record in reversed(list(enumerate(records, 1)))
+            if record.kind not in kinds
+        }
+        kinds |= new.keys()
+        if new:
+            yield records, sorted(new.values())
 
 
 @pytest.mark.parametrize("seq", [2, 4, 6, 8, 9, 12, 13, 15, 16, 17, 19, 20, 22, 23, 24, 26, 27, 28])
@@ -250,7 +256,9 @@ async def test_a_doubled_decision_is_extra(short_log: list[Record], seq: int) ->
 
 
 def trimmed() -> MessageTrimmed:
-    return MessageTrimmed(message=2, name="m", reason="r", before=2, after=1, chars=1, digest="")
+    return MessageTrimmed(
+        message=2, cause=Cause.HISTORY, name="m", reason="r", before=2, after=1, chars=1, digest=""
+    )
 
 
 INVENTED = [
@@ -258,7 +266,7 @@ INVENTED = [
     pytest.param(8, ToolsDispatched(calls=("c1",)), id="a dispatch"),
     pytest.param(
         9,
-        CallRefused(call="c2", why=Refusal.SKIPPED, guard="g", version=1, text="refused:guard"),
+        CallRefused(call="c2", why=Refusal.SKIPPED, cause=Cause.GUARD, name="g", text="refused:guard"),
         id="a refusal",
     ),
     pytest.param(4, RetryScheduled(attempt=2, delay=0, until=0, failure=FailureClass.OTHER), id="a retry"),
@@ -266,7 +274,9 @@ INVENTED = [
         12, GuardTripped(guard="g", version=1, verdict=Verdict.WARN, code="c"), id="a guard's warning"
     ),
     pytest.param(
-        13, MessageInjected(role=Role.USER, text="continue", cause="c", chars=0, tokens=0), id="a message"
+        13,
+        MessageInjected(role=Role.USER, text="continue", cause=Cause.NUDGE, chars=0, tokens=0),
+        id="a message",
     ),
     pytest.param(
         13,

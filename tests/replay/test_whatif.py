@@ -453,7 +453,7 @@ def test_what_fired_is_told() -> None:
         "near": {"reserve_tokens": 30},
     }
     found = told({}, steps("ok", "ok", "ok"), other)
-    assert [("near:budget", "warn", "near_limit"), ("limit:step", "stop", "step_limit")] == [
+    assert [("limit:token", "warn", "near_limit"), ("limit:step", "stop", "step_limit")] == [
         (each.who, each.said, each.code) for each in found.fired
     ]
     assert all(0 < each.fact <= found.fact for each in found.fired)
@@ -465,7 +465,7 @@ def test_the_decisions_that_part() -> None:
     assert found.recorded is not None
     assert found.derived is not None
     assert '"kind":"model_requested"' in found.recorded
-    assert '"guard":"limit:step"' in found.derived
+    assert '"kind":"limit_reached"' in found.derived
 
 
 def test_an_amendment_is_the_other_policys_too() -> None:

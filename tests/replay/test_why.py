@@ -64,7 +64,7 @@ async def test_those_that_allowed_it_are_there() -> None:
 async def test_of_a_decision_what_was_asked_before_it() -> None:
     """Of a decision only what was asked before it was made; a limit says how much was used of what."""
     store, run, kinds = await recorded(POLICY, *[call("look", where=str(n)) for n in range(3)])
-    tripped = kinds.index("guard_tripped") + 1
+    tripped = kinds.index("limit_reached") + 1
     found = await why(store, run, tripped)
     assert "tool_returned" == found.fact_kind
     step = next(one for one in found.opinions if one.who == "limit:step")

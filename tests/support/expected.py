@@ -41,26 +41,26 @@ def pressure(tier: str, tokens: int, n: int, most: int, place: str = "") -> str:
 
 
 def tripped(
-    name: str, value: int, *, over: int = 0, at: str, step: int, rest: str, verdict: str = "stop"
+    name: str, value: int, *, over: int = 0, at: str, step: int, rest: str, deferred: bool = False
 ) -> str:
-    """A limit; `rest` is "CODE CHECK MEASURE OP SCOPE TYPE UNIT"."""
-    code, check, measure, op, scope, kind, unit = rest.split()
+    """A limit; `rest` is "CHECK MEASURE OP SCOPE TYPE UNIT"."""
+    check, measure, op, scope, kind, unit = rest.split()
     return (
-        f"guard_tripped guard=limit:{name} verdict={verdict} code={code} limit={{agent: at:{at} check:{check} "
-        f"exceeded_by:{over} measure:{measure} name:{name} op:{op} scope:{scope} step:{step} type:{kind} unit:{unit} "
-        f"used:{value + over} value:{value}}}"
+        f"limit_reached limit={{agent: at:{at} check:{check} exceeded_by:{over} measure:{measure} name:{name} op:{op} "
+        f"scope:{scope} step:{step} type:{kind} unit:{unit} used:{value + over} value:{value}}}"
+        + (" deferred=True" if deferred else "")
     )
 
 
 def stepped(value: int, at: str, scope: str) -> str:
     """The step limit, reached exactly."""
-    rest = f"step_limit preflight usage >= {scope} step steps"
+    rest = f"preflight usage >= {scope} step steps"
     return tripped("step", value, at=at, step=value, rest=rest)
 
 
 OUT_OF_STEPS = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
-_BUDGET = "token_budget response_deferred usage >= run token tokens"
-_OVERFLOW = "guard_tripped guard=overflow verdict=warn code=context_overflow"
+_BUDGET = "response_deferred usage >= run token tokens"
+_OVERFLOW = "context_overflowed gives_back=0"
 
 EXPECTED: dict[str, list[str]] = {
     # Steps 6, time 100 s, a window of 8 and a threshold of 3. One call after the other.
@@ -78,9 +78,8 @@ EXPECTED: dict[str, list[str]] = {
         "tool_returned",
         FROM_TOOLS,
         # 84 of 100 seconds; 80 % is near.
-        "guard_tripped guard=near:time verdict=warn code=near_limit saw={limit:time threshold:80000000000} "
-        "limit={agent: at:+84s check:preflight exceeded_by:-16000000000 measure:usage name:time op:>= scope:run "
-        "step:2 type:time unit:nanoseconds used:84000000000 value:100000000000}",
+        "limit_neared of=time limit={agent: at:+84s check:preflight exceeded_by:-16000000000 measure:usage name:time "
+        "op:>= scope:run step:2 type:time unit:nanoseconds used:84000000000 value:100000000000} threshold=80000000000",
         requested(3, "[1 7]", deadline=100, only=NUDGE),
         "model_failed",
         "retry_scheduled attempt=2 delay=1000000000 until=+86s failure=overloaded",
@@ -91,9 +90,9 @@ EXPECTED: dict[str, list[str]] = {
         "model_failed",
         _OVERFLOW,
         # 35 characters are 9 tokens of 4, 97 are 25; the marker has 10, so of a cap of 8 there is no room for it.
-        "message_trimmed message=3 name=trim before=9 after=8 text=trimmed values={size:35} "
+        "message_trimmed message=3 cause=history name=trim before=9 after=8 text=trimmed values={size:35} "
         "cuts=[{head:32 marker:False removed:1 tail:0}]",
-        "message_trimmed message=4 name=trim before=25 after=8 text=trimmed values={size:97} "
+        "message_trimmed message=4 cause=history name=trim before=25 after=8 text=trimmed values={size:97} "
         "cuts=[{head:32 marker:False removed:17 tail:0}]",
         # Of the last three one is a result whose call is gone. 83 characters joined by 8 newlines; 13 by 3.
         "history_pruned name=threshold before=9 after=4 tokens_before=23 tokens_after=4 kept=[[1 2] [8 9]]",
@@ -141,7 +140,7 @@ EXPECTED: dict[str, list[str]] = {
             over=1_500_000_000,
             at="+24.5s",
             step=7,
-            rest="time_limit preflight usage > run time nanoseconds",
+            rest="preflight usage > run time nanoseconds",
         ),
         "model_failed",
         "state_changed from=RUNNING to=TIMED_OUT trigger=time_out code=time_limit where=model",
@@ -150,7 +149,7 @@ EXPECTED: dict[str, list[str]] = {
         "run_started",
         requested(1, "[1 2]"),
         "model_responded",
-        "message_injected role=user text=truncated cause=truncated",
+        "message_injected role=user text=truncated cause=truncation",
         requested(2, "[1 4]"),
         *ran("c1"),
         requested(3, "[1 6]"),
@@ -160,11 +159,10 @@ EXPECTED: dict[str, list[str]] = {
         requested(5, "[1 10]"),
         "model_responded",
         # 120 + 4 x 100 of 1000: no more than 512 are left from 488 on.
-        "guard_tripped guard=near:budget verdict=warn code=near_limit saw={limit:token threshold:488} "
-        "limit={agent: at:+0s check:response exceeded_by:-480 measure:usage name:token op:>= scope:lineage step:5 "
-        "type:token unit:tokens used:520 value:1000}",
+        "limit_neared of=budget limit={agent: at:+0s check:response exceeded_by:-480 measure:usage name:token op:>= "
+        "scope:lineage step:5 type:token unit:tokens used:520 value:1000} threshold=488",
         "guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:3 repeats:3}",
-        "call_refused call=c4 why=skipped guard=repetition text=refused:repetition",
+        "call_refused call=c4 why=skipped cause=guard name=repetition text=refused:repetition",
         "state_changed from=RUNNING to=ERROR trigger=fail code=repetition",
     ],
     # 5 steps a turn, a context of 200: half of it asks for a summary.
@@ -184,7 +182,7 @@ EXPECTED: dict[str, list[str]] = {
         # 3 and 1 and 1 more: 100. The tail of two messages is part of a batch, which stays.
         "summary_requested name=compress messages=[[3 4]] after=2",
         "summary_returned",
-        "message_injected role=user text=summary cause=summary after=2 covers=2 covered_tokens=91 source=17",
+        "message_injected role=user text=summary cause=history name=compress after=2 covers=2 covered_tokens=91 source=17",
         # 28 for the summary in its frame.
         "history_pruned name=compress before=7 after=6 tokens_before=100 tokens_after=37 kept=[[1 2] [8 8] [5 7]]",
         requested(3, "[1 2] [8 8] [5 7]"),
@@ -210,17 +208,17 @@ EXPECTED: dict[str, list[str]] = {
         *ran("c2"),
         requested(3, "[1 6]", only=pressure("warning", 35, 3, 5)),
         "model_responded",
-        "guard_tripped guard=empty verdict=warn code=empty_answer saw={empty:1}",
+        "answer_discarded count=1",
         # 121 characters are more than 120; the other result is among the last two messages.
-        "message_trimmed message=4 name=age before=31 after=22 text=aged values={size:121} "
+        "message_trimmed message=4 cause=history name=age before=31 after=22 text=aged values={size:121} "
         "cuts=[{head:10 removed:101 tail:10}]",
         requested(4, "[1 6]", only=pressure("warning", 35, 4, 5)),
         *ran("c3"),
         requested(5, "[1 8]", only=pressure("warning", 35, 5, 5)),
         "model_failed",
-        f"{_OVERFLOW} gives_back=1",
+        "context_overflowed gives_back=1",
         # 3 + 22 + 3 + 30 tokens: the last three begin inside the second batch.
-        "message_injected role=user text=digest values={count:4 per_message:12 tokens:58 total:100} cause=digest "
+        "message_injected role=user text=digest values={count:4 per_message:12 tokens:58 total:100} cause=history name=digest "
         "after=2 covers=4 covered_tokens=58 sources=[[3 6]]",
         "history_pruned name=digest before=8 after=5 tokens_before=66 tokens_after=48 kept=[[1 2] [9 9] [7 8]]",
         requested(5, "[1 2] [9 9] [7 8]", only=pressure("warning", 35, 5, 5)),
@@ -239,16 +237,16 @@ EXPECTED: dict[str, list[str]] = {
         "tool_returned",
         FROM_TOOLS,
         # 229 characters are 4 + 58 tokens; three lines are 29 characters, fewer than 40.
-        "message_trimmed message=4 name=preview before=62 after=31 text=preview values={size:229} "
+        "message_trimmed message=4 cause=history name=preview before=62 after=31 text=preview values={size:229} "
         "cuts=[{head:29 removed:200 tail:0}]",
         requested(2, "[1 5]"),
         "model_failed",
         "retry_scheduled attempt=1 delay=250000000 until=+4.25s failure=stream_broken cause=stream keeps=True",
-        "message_injected role=user text=interrupted cause=interrupted stitches=True",
+        "message_injected role=user text=interrupted cause=interruption stitches=True",
         "clock_read",
         requested(3, "[1 7]"),
         "model_responded",
-        "message_injected role=user text=truncated cause=truncated stitches=True",
+        "message_injected role=user text=truncated cause=truncation stitches=True",
         requested(4, "[1 9]"),
         "model_failed",
         "retry_scheduled attempt=2 delay=250000000 until=+6.5s failure=overloaded",
@@ -256,7 +254,7 @@ EXPECTED: dict[str, list[str]] = {
         requested(4, "[1 9]", attempt=2),
         "model_responded",
         # 25 + 25 + 50.
-        tripped("token", 100, at="+7.5s", step=4, rest=_BUDGET, verdict="defer"),
+        tripped("token", 100, at="+7.5s", step=4, rest=_BUDGET, deferred=True),
         "tools_dispatched calls=[c3]",
         TO_TOOLS,
         "tool_returned",
@@ -278,7 +276,7 @@ EXPECTED: dict[str, list[str]] = {
         ASKS,
         "input_received",
         ANSWERED,
-        "call_refused call=c3 why=rejected guard=approvals text=refused:rejected code=rejected saw={link:1}",
+        "call_refused call=c3 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:1}",
         "tools_dispatched calls=[c1 c2]",
         TO_TOOLS,
         "tool_returned",
@@ -290,7 +288,7 @@ EXPECTED: dict[str, list[str]] = {
         ASKS,
         "clock_read",
         ANSWERED.replace("code=answered", "code=unanswered"),  # their time had passed
-        "call_refused call=c4 why=rejected guard=approvals text=refused:rejected code=terminated saw={link:1}",
+        "call_refused call=c4 why=rejected cause=guard name=approvals text=refused:rejected code=terminated saw={link:1}",
         "guard_tripped guard=approvals verdict=stop code=approval_terminated",
         "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",
     ],
@@ -354,29 +352,29 @@ EXPECTED: dict[str, list[str]] = {
         requested(
             3,
             "[1 6]",
-            only="{cause:stall role:user text:stall:exact_failure tokens:25 values:{count:2 tool:act}}",
+            only="{cause:guard name:stall role:user text:stall:exact_failure tokens:25 values:{count:2 tool:act}}",
         ),
         *ran("c3"),
         requested(4, "[1 8]"),
         *ran("c4"),
         # 40 characters again: shown as a reference to the first, for all that this is longer here.
-        "message_trimmed message=10 name=stall before=10 after=19 text=stub values={call:c3 size:40 tool:look} "
+        "message_trimmed message=10 cause=guard name=stall before=10 after=19 text=stub values={call:c3 size:40 tool:look} "
         "cuts=[{head:0 removed:40 tail:0}]",
         requested(
             5,
             "[1 10]",
-            only="{cause:stall role:user text:stall:no_progress tokens:36 values:{count:2 tool:look}}",
+            only="{cause:guard name:stall role:user text:stall:no_progress tokens:36 values:{count:2 tool:look}}",
         ),
         *ran("c5"),
         requested(
             6,
             "[1 12]",
-            only="{cause:stall role:user text:stall:exact_failure tokens:25 values:{count:3 tool:act}} "
-            "{cause:stall role:user text:stall:same_tool tokens:30 values:{count:3 tool:act}}",
+            only="{cause:guard name:stall role:user text:stall:exact_failure tokens:25 values:{count:3 tool:act}} "
+            "{cause:guard name:stall role:user text:stall:same_tool tokens:30 values:{count:3 tool:act}}",
         ),
         "model_responded",
         "guard_tripped guard=stall verdict=stop code=stalled saw={count:3 part:exact_failure tool:act}",
-        "call_refused call=c6 why=skipped guard=stall text=refused:stalled",
+        "call_refused call=c6 why=skipped cause=guard name=stall text=refused:stalled",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
     ],
 }

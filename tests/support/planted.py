@@ -17,7 +17,7 @@ CHANGES: Mapping[str, tuple[str, Change]] = {
         "the deadline is later",
         lambda event: replace(event, deadline=(event.deadline or 0) + 1),
     ),
-    "call_refused": ("another guard is named", lambda event: replace(event, guard=f"{event.guard}x")),
+    "call_refused": ("another guard is named", lambda event: replace(event, name=f"{event.name}x")),
     "approval_requested": (
         "another approver is named",
         lambda event: replace(event, approver=f"{event.approver}x"),
@@ -25,8 +25,17 @@ CHANGES: Mapping[str, tuple[str, Change]] = {
     "summary_requested": ("the pass has another name", lambda event: replace(event, name=f"{event.name}x")),
     "history_pruned": ("the reason is another", lambda event: replace(event, reason=f"{event.reason}x")),
     "message_trimmed": ("the message was longer", lambda event: replace(event, before=event.before + 1)),
-    "message_injected": ("the cause is another", lambda event: replace(event, cause=f"{event.cause}x")),
+    "message_injected": ("another is named who asked", lambda event: replace(event, name=f"{event.name}x")),
     "guard_tripped": ("the code is another", lambda event: replace(event, code=f"{event.code}x")),
+    "limit_reached": ("it is deferred", lambda event: replace(event, deferred=not event.deferred)),
+    "limit_neared": ("the threshold is another", lambda event: replace(event, threshold=event.threshold + 1)),
+    "step_freed": ("another limit is named", lambda event: replace(event, limit=f"{event.limit}x")),
+    "context_overflowed": (
+        "a step is given back",
+        lambda event: replace(event, gives_back=event.gives_back + 1),
+    ),
+    "answer_discarded": ("it is one more", lambda event: replace(event, count=event.count + 1)),
+    "summary_abandoned": ("the pass has another name", lambda event: replace(event, name=f"{event.name}x")),
     "retry_scheduled": (
         "the wait is a nanosecond longer",
         lambda event: replace(event, delay=event.delay + 1),

@@ -22,7 +22,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import Judgement, Place
 from refold.reducers.state import Batch, CallState, LastAnswer, RunState, Setup
-from refold.reducers.vocabulary import Refusal, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Cause, Refusal, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, append
 from support.scenario import TOOLS
 
@@ -71,7 +71,9 @@ class Watching:
 
     def refuse(self, call: str) -> None:
         self._ended(call)
-        self.see(CallRefused(call=call, why=Refusal.SKIPPED, guard="g", version=1, text="refused:guard"))
+        self.see(
+            CallRefused(call=call, why=Refusal.SKIPPED, cause=Cause.GUARD, name="g", text="refused:guard")
+        )
 
     def _ended(self, call: str) -> None:
         batch = self.state.batch
@@ -97,9 +99,11 @@ class Watching:
     def fork(self) -> None:
         self.see(RunForked(at=1, run="r2", rules=1, parent="r", parent_seq=1, parent_hash=""))
 
-    def tell(self, cause: str) -> None:
-        """The harness said something for this cause."""
-        self.see(MessageInjected(role=Role.USER, text=cause, cause=cause, chars=1, tokens=1))
+    def tell(self, guard: str) -> None:
+        """The harness said something for this guard."""
+        self.see(
+            MessageInjected(role=Role.USER, text=guard, cause=Cause.GUARD, name=guard, chars=1, tokens=1)
+        )
 
     def says(self, place: Place) -> list[Judgement]:
         assert place in self.guard.places

@@ -28,6 +28,7 @@ from refold.reducers.events import (
 from refold.reducers.limits import UNITS, Limit, name_of, threshold, type_of
 from refold.reducers.policy import Policy
 from refold.replay import known
+from refold.replay.causes import by
 from refold.replay.timeline import remark
 
 _SHOWN = 160
@@ -61,7 +62,7 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case ToolsDispatched(calls=calls) | ApprovalRequested(calls=calls):
             return ", ".join(calls)
         case CallRefused():
-            return f"{event.call}: {event.why} by {event.guard}"
+            return f"{event.call}: {event.why} by {by(event.cause, event.name)}"
         case InputReceived(approvals=answers) if answers:
             said = event.content.note if event.content else None
             told = ", ".join(f"{each.decision} {each.call}" for each in answers)

@@ -80,28 +80,18 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     return warnings(fact.policy)
 
 
-# Under these the rules tally what they do themselves; a guard of one of these names would be counted with it.
-_RESERVED = frozenset(
-    {
-        "approvals", "premature_end", "progress", "overflow", "empty", "stream", "retry", "fallback", "truncated",
-        "interrupted", "summary", "digest", "compacted", "end_of_turn", "continue", "nudge", "pressure", "grace",
-    }
-)  # fmt: skip
-
-
 def _names(policy: Policy) -> Iterator[Complaint]:
     tiers = policy.pressure.tiers if policy.pressure else ()
+    own = [("premature_end", policy.premature_end), ("approvals", policy.approvals)]
     named = (
         [(f"limits[{place}]", limit.name) for place, limit in enumerate(policy.limits)],
         [(path, step.name) for path, step in _placed(policy)],
-        [(f"guards[{place}]", str(config["name"])) for place, config in enumerate(policy.guards)],
+        [
+            *((key, key) for key, value in own if value is not None),
+            *((f"guards[{place}]", str(config["name"])) for place, config in enumerate(policy.guards)),
+        ],
         [(f"pressure.tiers[{place}]", tier.name) for place, tier in enumerate(tiers)],
     )
-    for place, config in enumerate(policy.guards):
-        name = str(config["name"])
-        if name in _RESERVED or ":" in name:
-            said = f"{name!r} is a name that the rules themselves count under; take another"
-            yield Complaint(f"guards[{place}].name", said)
     for group in named:
         for place, (path, name) in enumerate(group):
             if not name.isprintable():

@@ -142,6 +142,12 @@ class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent: str = ""
 
 
+def code_of(found: LimitHit) -> str:
+    """The code by which this limit ends a run; "" of a type or a measure that there is none of."""
+    end = ENDS.get((found.type, found.measure))
+    return end[1] if end else ""
+
+
 UNITS = {
     StepLimit: LimitUnit.STEPS,
     TimeLimit: LimitUnit.NANOSECONDS,

@@ -24,6 +24,11 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Base of the parts of a policy's `retry`."""
 
 
+def failure_of(failure: FailureClass, model: str) -> str:
+    """The name under which the failures of this class of a model are tallied, "" for the run's own model."""
+    return f"{failure}:{model}"
+
+
 class Jitter(_Part, frozen=True, kw_only=True):
     """Chance in a wait, said in one of four ways, else `{add: 1}`; u is uniform in 0..1, base the wait without it.
 

@@ -23,7 +23,7 @@ from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import Doubt, FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import Cause, Doubt, FailureClass, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
 
 
@@ -58,8 +58,8 @@ class Setup(_Value, frozen=True, kw_only=True):
 class Spent(_Value, frozen=True, kw_only=True):
     """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds.
 
-    `tally` counts what recurs, by its cause: each text of the harness, each reaction to a failure, each warning. So
-    "at most twice a turn" is a difference of two tallies. Of the waits for another try: `planned`, `succeeded`
+    `tally` counts what recurs, by its cause and then by whose it is: each text of the harness, each reaction to a
+    failure, each warning. So "at most twice a turn" is a difference of two tallies. Of the waits for another try: `planned`, `succeeded`
     (of requests that succeeded in the end), `settled` (all until the last success).
     """
 
@@ -72,10 +72,15 @@ class Spent(_Value, frozen=True, kw_only=True):
     retry_wait: int = 0
     person_wait: int = 0
     downtime: int = 0
-    tally: dict[str, int] = {}
+    tally: dict[Cause, dict[str, int]] = {}
     planned_wait: int = 0
     succeeded_wait: int = 0
     settled_wait: int = 0
+
+    def count(self, cause: Cause, name: str = "") -> int:
+        """How often `cause` was tallied, of `name`."""
+        named = self.tally.get(cause)
+        return named.get(name, 0) if named else 0
 
 
 class Mark(_Value, frozen=True, kw_only=True):
@@ -310,9 +315,9 @@ class RunState(_Value, frozen=True, kw_only=True):
             return self.origin
         return self.turn if scope == "turn" else self.lineage
 
-    def count(self, cause: str, scope: Scope) -> int:
-        """How often `cause` was tallied since `scope` began."""
-        return self.spent.tally.get(cause, 0) - self.mark(scope).spent.tally.get(cause, 0)
+    def count(self, cause: Cause, scope: Scope, name: str = "") -> int:
+        """How often `cause` was tallied, of `name`, since `scope` began."""
+        return self.spent.count(cause, name) - self.mark(scope).spent.count(cause, name)
 
 
 NEW = RunState()

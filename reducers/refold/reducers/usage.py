@@ -19,6 +19,7 @@ from refold.reducers.limits import (
 from refold.reducers.machine import AgentState
 from refold.reducers.numbers import NANO
 from refold.reducers.state import Mark, RunState, Spent
+from refold.reducers.vocabulary import Cause
 
 
 def used(limit: Limit, state: RunState) -> int:
@@ -26,7 +27,7 @@ def used(limit: Limit, state: RunState) -> int:
     since = state.mark(limit.scope).spent
     match limit:
         case StepLimit():
-            free = state.count(f"free:{name_of(limit)}", limit.scope) if limit.free_tools else 0
+            free = state.count(Cause.FREE, limit.scope, name_of(limit)) if limit.free_tools else 0
             return state.spent.steps - since.steps - free
         case TimeLimit():
             return elapsed(limit, state)

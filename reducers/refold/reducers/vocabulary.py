@@ -84,12 +84,43 @@ class Doubt(StrEnum):
 
 @unique
 class Verdict(StrEnum):
-    """What a guard or a limit says when it does not simply allow."""
+    """What a guard says when it does not simply allow."""
 
     STOP = "stop"
     WARN = "warn"
     INJECT = "inject"
-    DEFER = "defer"
+
+
+@unique
+class Cause(StrEnum):
+    """Why the harness refuses, says or counts something; whose doing it is has a name beside it.
+
+    The name of a guard, a limit, a pass or a tier stands in a space of its own: it may be any.
+    """
+
+    GUARD = "guard"
+    LIMIT = "limit"
+    NEAR = "near"
+    FREE = "free"
+    GRACE = "grace"
+    STOPPED = "stopped"
+    OFFER = "offer"
+    APPROVAL = "approval"
+    TRUNCATION = "truncation"
+    INTERRUPTION = "interruption"
+    OVERFLOW = "overflow"
+    EMPTY = "empty"
+    END_OF_TURN = "end_of_turn"
+    PROGRESS = "progress"
+    NUDGE = "nudge"
+    PRESSURE = "pressure"
+    HISTORY = "history"
+    FAILED = "failed"
+    RETRY = "retry"
+    FALLBACK = "fallback"
+    STREAM = "stream"
+
+    __hash__ = str.__hash__  # tallies are looked up at every step, and an enum's own is Python code
 
 
 @unique

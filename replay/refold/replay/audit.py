@@ -40,6 +40,7 @@ from refold.reducers.rewording import reworded
 from refold.reducers.rules import rules_of
 from refold.reducers.sizing import misfit
 from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import Cause
 from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
 from refold.store.protocol import Store, Stored
@@ -371,12 +372,12 @@ def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
 def _guards_of(decision: Decision) -> set[str]:
     """The guards without whom a decision would be another, or would not be there."""
     match decision:
-        case GuardTripped(guard=guard) | CallRefused(guard=guard):
+        case GuardTripped(guard=guard):
             return {guard}
-        case MessageInjected(cause=guard) | MessageTrimmed(name=guard):
-            return {guard}
+        case CallRefused() | MessageInjected() | MessageTrimmed():
+            return {decision.name} if decision.cause is Cause.GUARD else set()
         case ModelRequested(request_only=texts):
-            return {text.cause for text in texts}
+            return {text.name for text in texts if text.cause is Cause.GUARD}
         case ApprovalRequested():
             return {Approval.kind}
         case _:

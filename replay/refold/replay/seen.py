@@ -18,6 +18,7 @@ from refold.reducers.state import RunState
 from refold.reducers.texts import render
 from refold.reducers.views import MissingContent, message_of
 from refold.reducers.window import MessageRef
+from refold.replay.causes import by
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +170,7 @@ class Views:
                     number=0,
                     seq=state.seq,
                     tokens=text.tokens,
-                    cause=text.cause or text.text,
+                    cause=by(text.cause, text.name),
                     message=message,
                 )
             )

@@ -6,11 +6,13 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    AnswerDiscarded,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
     ChildEnded,
     ContextObserved,
+    ContextOverflowed,
     Diagnosed,
     DoubtResolved,
     Event,
@@ -18,6 +20,8 @@ from refold.reducers.events import (
     HistoryPruned,
     InputReceived,
     LateResult,
+    LimitNeared,
+    LimitReached,
     MessageInjected,
     MessageTrimmed,
     ModelFailed,
@@ -29,6 +33,8 @@ from refold.reducers.events import (
     RunResumed,
     RunStarted,
     SourceRecorded,
+    StepFreed,
+    SummaryAbandoned,
     SummaryRequested,
     ToolReturned,
 )
@@ -37,6 +43,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay import known
+from refold.replay.causes import by, spoken
 from refold.replay.reading import events
 from refold.replay.source_words import context_remark, cuts, source_remark
 from refold.replay.summary import EXCERPT, Summary, summary
@@ -142,7 +149,7 @@ class Teller:
                 self._doubt(seq, at, event)
             case CallRefused():
                 self._call(seq, at, event.call, result="refused")
-                self._mark(seq, at, f"{event.why} by {event.guard}")
+                self._mark(seq, at, f"{event.why} by {by(event.cause, event.name)}")
             case (
                 HistoryPruned()
                 | MessageTrimmed()
@@ -224,7 +231,7 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case MessageTrimmed():
             return f"trimmed message {event.message} ({event.name})"
         case MessageInjected():
-            return f"told {event.text} (by {event.cause})"
+            return f"told {event.text} (by {by(event.cause, event.name)})"
         case InputReceived(approvals=()):
             return f"message from {event.by}"
         case InputReceived():
@@ -237,8 +244,17 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return f"asked for a summary of {count} messages ({event.name})"
         case ChildEnded():
             return f"{event.call}: run {event.run} ended {event.agent_state}"
-        case GuardTripped():
-            return f"{event.guard}: {event.verdict} ({event.code})"
+        case GuardTripped() | LimitReached() | LimitNeared():
+            verdict = spoken(event)
+            return f"{verdict.who}: {verdict.said} ({verdict.code})" if verdict else ""
+        case StepFreed():
+            return f"not counted by the limit {event.limit}"
+        case ContextOverflowed():
+            return "the context was too long"
+        case AnswerDiscarded():
+            return f"empty answer number {event.count} in a row, asked again"
+        case SummaryAbandoned():
+            return f"no summary: {event.failure} ({event.name})"
         case RetryScheduled():
             return f"retry {event.attempt} after {event.failure}, {_seconds(event.delay)} s later"
         case ModelFailed():

@@ -10,8 +10,8 @@ from conformance.replayer import Failed, Replayer, Reply, Result, Row, Script, n
 from conformance.suite import Case, Compared, Driver
 from refold.reducers import CallModel
 from refold.reducers.events import (
-    GuardTripped,
     HistoryPruned,
+    LimitNeared,
     Manifest,
     MessageInjected,
     ModelRequested,
@@ -19,7 +19,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import FailureClass, StopReason, ToolError, Verdict
+from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
 
 PRESET = "guardrails"
 TASK: Row = ["user", "x", []]
@@ -130,11 +130,7 @@ def near_step(run: Replayer) -> int | None:
     for event in run.events.values():
         if isinstance(event, ModelRequested):
             step = event.step
-        if (
-            isinstance(event, GuardTripped)
-            and event.verdict is Verdict.WARN
-            and event.guard.startswith("near")
-        ):
+        if isinstance(event, LimitNeared):
             return step
     return None
 

@@ -11,21 +11,22 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.messages import TextCut
 from refold.reducers.numbers import Count, Ordinal
-from refold.reducers.vocabulary import FailureClass, Refusal, Role, Verdict
+from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 
 
 class RequestText(Part, frozen=True, kw_only=True):
     """A text that is shown in one request and never kept. `text` is its key in the policy's texts.
 
-    `cause` names who asked for it, a guard or a knob; `tier` the degree of pressure that it tells of; `escalated`
-    that the tier's own words were ignored before.
+    `cause` says why, and `name` which guard asked for it; `tier` is the degree of pressure that it tells of;
+    `escalated`: the tier's own words were ignored before.
     """
 
     role: Role
     text: str
     tokens: Count
     values: dict[str, str | int] = {}
-    cause: str = ""
+    cause: Cause
+    name: str = ""
     place: Literal["user", "system", "tool_result"] = "user"
     tier: str = ""
     escalated: bool = False
@@ -68,16 +69,17 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 
 
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
-    """Do not run this call. `text` is the key of what the model is told.
+    """Do not run this call. `text` is the key of what the model is told; `cause` says why, `name` which guard or limit it was.
 
-    `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern. With
+    `version`, `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern. With
     `hidden` neither the call nor this result is shown to the model: the call was never finished.
     """
 
     call: str
     why: Refusal
-    guard: str
-    version: Count
+    cause: Cause
+    name: str = ""
+    version: Count = 1
     text: str
     code: str = ""
     saw: dict[str, str | int] = {}
@@ -132,11 +134,12 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
     """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
 
-    `before` and `after` are estimated tokens, `chars` and `reasoning` what is shown of either. Where something was cut stands
+    `name` is the pass that asked, or the guard, as `cause` says. `before` and `after` are estimated tokens, `chars` and `reasoning` what is shown of either. Where something was cut stands
     the policy's text `text`, filled by `values` and each cut's `removed`.
     """
 
     message: Count
+    cause: Cause
     name: str
     reason: str
     before: Count
@@ -152,7 +155,7 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
     """The harness says something to the model: the policy's text `text` with `values`, kept in the window.
 
-    It stands at the end, or right after message `after` (0: in front) if it stands for `covers` messages, which
+    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or right after message `after` (0: in front) if it stands for `covers` messages, which
     weighed `covered_tokens`. The words that it frames may be in the content of event `source`: a summary. A digest
     is of the messages `sources`. `stitches`: the answer to it goes on with the one before.
     """
@@ -160,7 +163,8 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
     role: Role
     text: str
     values: dict[str, str | int] = {}
-    cause: str
+    cause: Cause
+    name: str = ""
     visibility: str = "internal"
     stitches: bool = False
     after: Count | None = None
@@ -175,15 +179,53 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
 
 
 class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
-    """A guard or a limit did not simply allow: what it saw, and what it said. `gives_back` are steps."""
+    """A guard did not simply allow: what it saw, and what it said."""
 
     guard: str
     version: Count
     verdict: Verdict
     code: str
     saw: dict[str, str | int] = {}
-    limit: LimitHit | None = None
-    gives_back: Count = 0
+
+
+class LimitReached(Decision, frozen=True, kw_only=True, tag="limit_reached"):
+    """A limit was reached: it ends the run, once the batch is done if it is `deferred`."""
+
+    limit: LimitHit
+    deferred: bool = False
+
+
+class LimitNeared(Decision, frozen=True, kw_only=True, tag="limit_neared"):
+    """People are warned that a limit is near: `threshold`, in its unit, was reached. The model is not told."""
+
+    of: Literal["time", "budget"]
+    limit: LimitHit
+    threshold: int
+
+
+class StepFreed(Decision, frozen=True, kw_only=True, tag="step_freed"):
+    """The step limit `limit` does not count this step: all its calls are to tools that it leaves free."""
+
+    limit: str
+
+
+class ContextOverflowed(Decision, frozen=True, kw_only=True, tag="context_overflowed"):
+    """The context was too long: room is made, and the model asked again. `gives_back` are steps that do not count."""
+
+    gives_back: Count
+
+
+class AnswerDiscarded(Decision, frozen=True, kw_only=True, tag="answer_discarded"):
+    """An answer of nothing is asked for again, for the time `count` in a row. Nothing of it is kept."""
+
+    count: Ordinal
+
+
+class SummaryAbandoned(Decision, frozen=True, kw_only=True, tag="summary_abandoned"):
+    """The summary for the pass `name` failed, and is not asked for again: what it was to stand for stays."""
+
+    name: str
+    failure: FailureClass
 
 
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):

@@ -22,6 +22,7 @@ from refold.reducers.guards.common import Config, Own, begins
 from refold.reducers.guards.protocol import Inject, Judgement, Place
 from refold.reducers.limits import Scope
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause
 
 
 class Lacking(Own, frozen=True):
@@ -75,7 +76,7 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
                 left = tuple(other for other in own.open if other != call)
                 ended = own.count + 1 if lacks else 0
                 return replace(own, open=left, lacks=lacks, count=own.count if left else ended)
-            case MessageInjected(cause=self.called):
+            case MessageInjected(cause=Cause.GUARD, name=self.called):
                 return replace(own, told=True)
             case _:
                 return Lacking(open=own.open, lacks=own.lacks) if begins(self.scope, event) else own

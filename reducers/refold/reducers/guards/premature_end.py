@@ -24,7 +24,7 @@ from refold.reducers.guards.common import Config, Own, begins
 from refold.reducers.guards.protocol import Inject, Judgement, Place
 from refold.reducers.limits import Scope
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Role, StopReason
+from refold.reducers.vocabulary import Cause, Role, StopReason
 
 _BAD = "!"
 
@@ -85,8 +85,9 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
                 return _settled(own, call, error is not None or self._marked(said.output if said else ""))
             case CallRefused(call=call):
                 return _settled(own, call, bad=False)
-            case MessageInjected(after=None, cause=cause):
-                return self._with(replace(own, count=own.count + (cause == self.called)), "")
+            case MessageInjected(after=None, cause=cause, name=name):
+                mine = cause is Cause.GUARD and name == self.called
+                return self._with(replace(own, count=own.count + mine), "")
             case RetryScheduled(keeps=True):
                 return self._with(own, "")
             case InputReceived(approvals=()):

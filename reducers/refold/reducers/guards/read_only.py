@@ -14,6 +14,7 @@ from refold.reducers.guards.common import Config, Own, begins, read_only
 from refold.reducers.guards.protocol import Inject, Judgement, Place
 from refold.reducers.limits import Scope
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause
 
 
 class Called(Own, frozen=True):
@@ -52,7 +53,7 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
             case ModelResponded(calls=calls) if calls:
                 names = tuple(sorted({call.name for call in calls}))
                 return replace(own, batches=(*own.batches, names)[-self.batches :])
-            case MessageInjected(cause=self.called):
+            case MessageInjected(cause=Cause.GUARD, name=self.called):
                 return replace(own, told=True)
             case _:
                 return Called() if begins(self.scope, event) else own

@@ -10,7 +10,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, Pending, RunState
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, append
 
 Waiting = TypeVar("Waiting", bound=Pending[Any] | Batch)
@@ -27,13 +27,10 @@ def where(state: RunState) -> str:
     return "waiting" if state.backoff else "between"
 
 
-def tallied(state: RunState, *causes: str) -> RunState:
-    """The state after these causes were counted once more."""
-    if not causes:
-        return state
-    tally = dict(state.spent.tally)
-    for cause in causes:
-        tally[cause] = tally.get(cause, 0) + 1
+def tallied(state: RunState, cause: Cause, name: str = "") -> RunState:
+    """The state after what `cause` and `name` say was counted once more."""
+    named = state.spent.tally.get(cause, {})
+    tally = {**state.spent.tally, cause: {**named, name: named.get(name, 0) + 1}}
     return replace(state, spent=replace(state.spent, tally=tally))
 
 

@@ -7,16 +7,22 @@ from msgspec.structs import replace
 from refold.reducers.batches import ended, find
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
 from refold.reducers.events import (
+    AnswerDiscarded,
     ApprovalRequested,
     CallRefused,
+    ContextOverflowed,
     GuardTripped,
     HistoryPruned,
+    LimitNeared,
+    LimitReached,
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
     RetryScheduled,
     StateChanged,
     StateDigested,
+    StepFreed,
+    SummaryAbandoned,
     SummaryRequested,
     ToolsDispatched,
 )
@@ -24,7 +30,7 @@ from refold.reducers.machine import AgentState, Trigger, target
 from refold.reducers.meanings.common import said, tallied, where
 from refold.reducers.pending import is_fresh, pending, summary_done, summary_of
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
-from refold.reducers.vocabulary import Role, Verdict
+from refold.reducers.vocabulary import Cause, Role, Verdict
 from refold.reducers.window import MessageRef, Shown, append, insert, only, refs, resized
 
 
@@ -35,7 +41,9 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
     if event.step not in (state.spent.steps, state.spent.steps + 1):
         raise UnexpectedEvent("model_requested", f"step {event.step} after step {state.spent.steps}")
     fresh = state.backoff is None or is_fresh(state.backoff)
-    state = tallied(state, *(f"pressure:{text.tier}" for text in event.request_only if text.tier))
+    for text in event.request_only:
+        if text.tier:
+            state = tallied(state, Cause.PRESSURE, text.tier)
     spent = replace(state.spent, steps=event.step, requests=state.spent.requests + 1)
     state = replace(
         state,
@@ -123,10 +131,12 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
 
 def message_injected(state: RunState, event: MessageInjected) -> RunState:
     """The harness said something to the model: at the end, or in the place of what it stands for."""
-    state = tallied(state, event.cause)
+    state = tallied(state, event.cause, event.name)
     if event.after is not None:
         return _placed(state, event)
-    if event.cause != "progress":  # the harness's clock between two partial answers does not part them
+    if (
+        event.cause is not Cause.PROGRESS
+    ):  # the harness's clock between two partial answers does not part them
         state = replace(state, parts=_stitched(state) if event.stitches else ())
     return said(state, event.role, event.chars, event.tokens, event.digest)
 
@@ -176,13 +186,14 @@ def _digest_of(event: MessageInjected) -> bool:
 
 
 def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
-    """A guard or limit spoke. A time limit may trip at any moment: what is in flight settles first."""
-    if event.verdict is Verdict.DEFER:
+    """A guard spoke. What it asked for follows; its warnings are counted."""
+    return tallied(state, Cause.GUARD, event.guard) if event.verdict is Verdict.WARN else state
+
+
+def limit_reached(state: RunState, event: LimitReached) -> RunState:
+    """A limit was reached. A time limit may be at any moment: what is in flight settles first."""
+    if event.deferred:
         return replace(state, deferred=event.limit)
-    if event.verdict is Verdict.WARN:
-        return _warned(state, event)
-    if event.verdict is not Verdict.STOP or event.limit is None:
-        return state
     if event.limit.type != "time" or state.stopping is not None:
         return replace(state, limit=event.limit)
     stopping = Stopping(
@@ -194,23 +205,38 @@ def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
     return replace(state, limit=event.limit, stopping=stopping)
 
 
-def _warned(state: RunState, event: GuardTripped) -> RunState:
-    state = tallied(state, event.guard)
-    if event.gives_back:
-        spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
-        state = replace(state, spent=spent)
-    if event.guard == "empty" and state.answer is not None:
-        return replace(state, answer=replace(state.answer, empties=state.answer.empties + 1))
-    if event.guard == "overflow":
-        return replace(state, overflowed=True, eased=False)
-    if event.code == "summary_failed" and event.guard.startswith("history:") and state.summary is not None:
-        return summary_done(state)
-    return state
+def limit_neared(state: RunState, event: LimitNeared) -> RunState:
+    """People were warned, and are not warned of it again."""
+    return tallied(state, Cause.NEAR, event.of)
+
+
+def step_freed(state: RunState, event: StepFreed) -> RunState:
+    """A step limit does not count the step."""
+    return tallied(state, Cause.FREE, event.limit)
+
+
+def context_overflowed(state: RunState, event: ContextOverflowed) -> RunState:
+    """The context was too long, and the request that follows is not made yet."""
+    state = tallied(state, Cause.OVERFLOW)
+    spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
+    return replace(state, spent=spent, overflowed=True, eased=False)
+
+
+def answer_discarded(state: RunState, event: AnswerDiscarded) -> RunState:
+    """An answer of nothing is asked for again."""
+    state = tallied(state, Cause.EMPTY)
+    return replace(state, answer=replace(state.answer, empties=event.count)) if state.answer else state
+
+
+def summary_abandoned(state: RunState, event: SummaryAbandoned) -> RunState:
+    """A summary that failed is waited for no longer; the passes after its own go on."""
+    state = tallied(state, Cause.HISTORY, event.name)
+    return state if state.summary is None else summary_done(state)
 
 
 def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
-    state = tallied(state, event.cause)
+    state = tallied(state, Cause(event.cause))
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
     failed = state.failure
     kept = event.keeps and failed is not None

@@ -37,6 +37,7 @@ from refold.reducers.meanings.common import (
 )
 from refold.reducers.messages import Usage
 from refold.reducers.pending import bare
+from refold.reducers.retry import failure_of
 from refold.reducers.state import (
     LastAnswer,
     LastFailure,
@@ -48,7 +49,7 @@ from refold.reducers.state import (
     Spent,
     Stopping,
 )
-from refold.reducers.vocabulary import Doubt, Role
+from refold.reducers.vocabulary import Cause, Doubt, Role
 from refold.reducers.window import MessageRef, append
 
 _NOTHING = Usage()
@@ -160,7 +161,7 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
     if state.summary is not None and state.summary.seq == event.request:
         return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)))
     request = _open_request(state, "model_failed", event.request)
-    state = tallied(state, f"failed:{event.failure}", f"failed:{event.failure}:{request.event.model}")
+    state = tallied(state, Cause.FAILED, failure_of(event.failure, request.event.model))
     failure = LastFailure(
         seq=state.seq,
         step=request.event.step,

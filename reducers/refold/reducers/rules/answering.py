@@ -10,7 +10,7 @@ from refold.reducers.rules.limiting import SPENT, limit_move
 from refold.reducers.rules.requesting import request_grace
 from refold.reducers.state import Batch, LastAnswer, RunState
 from refold.reducers.usage import call_deadline
-from refold.reducers.vocabulary import Refusal, StopReason
+from refold.reducers.vocabulary import Cause, Refusal, StopReason
 
 
 def dispatch(state: RunState, fact: Fact) -> Flow | None:
@@ -59,7 +59,7 @@ def not_offered(state: RunState, fact: Fact) -> Flow | None:
 def _refuse_others(state: RunState, names: tuple[str, ...]) -> Flow:
     for call in state.batch.calls if state.batch else ():
         if call.result is None and call.name not in names:
-            state = yield refused(state, call.id, "offer", "refused:not_offered")
+            state = yield refused(state, call.id, "refused:not_offered", Cause.OFFER)
     return state
 
 
@@ -72,7 +72,7 @@ def turned_down(state: RunState, fact: Fact) -> Flow | None:
 
 def _turned_down(state: RunState, calls: list[str]) -> Flow:
     for call in calls:
-        decision = refused(state, call, "approvals", "refused:rejected")
+        decision = refused(state, call, "refused:rejected", Cause.APPROVAL)
         state = yield replace(decision, why=Refusal.REJECTED, code="rejected")
     return state
 
@@ -84,7 +84,7 @@ def graced(state: RunState, fact: Fact) -> Flow | None:
 
 
 def _last_word(state: RunState, answer: LastAnswer) -> Flow:
-    state = yield from refuse_open(state, "grace", "refused:limit")
+    state = yield from refuse_open(state, "refused:limit", Cause.GRACE)
     grace = state.policy.grace
     again = answer.hollow and grace is not None and answer.graces <= grace.again_if_empty
     if again and SPENT.first(state) is None:  # what was spent is looked at here as after any answer
@@ -117,4 +117,4 @@ def tools_done(state: RunState, fact: Fact) -> Flow | None:
 
 
 def _go_on(state: RunState) -> Flow | None:
-    return one(injected(state, "continue", "end_of_turn")) if may_inject(state) else None
+    return one(injected(state, "continue", Cause.END_OF_TURN)) if may_inject(state) else None

@@ -7,7 +7,6 @@ from refold.reducers.codec import digest
 from refold.reducers.events import (
     CallRefused,
     Fact,
-    GuardTripped,
     MessageInjected,
     RequestText,
     Said,
@@ -22,7 +21,7 @@ from refold.reducers.rules.flow import Flow, busy
 from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
 from refold.reducers.usage import used
-from refold.reducers.vocabulary import Refusal, Role, Verdict
+from refold.reducers.vocabulary import Cause, Refusal, Role
 
 Values = dict[str, str | int]
 
@@ -64,32 +63,47 @@ def asked_to_stop(state: RunState, fact: Fact) -> Flow | None:
 
 def stopped_by(state: RunState, stopping: Stopping) -> Flow:
     """Refuse what was not started, and end as `stopping` says."""
-    state = yield from refuse_open(state, stopping.code, "refused:stopped")
+    state = yield from refuse_open(state, "refused:stopped", Cause.STOPPED, stopping.code)
     return (yield move(state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 
 
-def refuse_open(state: RunState, guard: str, text: str, version: int = 1) -> Flow:
+def refuse_open(state: RunState, text: str, cause: Cause, name: str = "", version: int = 1) -> Flow:
     """Refuse every call that was not started: each call has one result, whatever happens."""
     for call in state.batch.calls if state.batch else ():
         if call.result is None and not call.dispatched:
-            state = yield refused(state, call.id, guard, text, version=version)
+            state = yield refused(state, call.id, text, cause, name, version=version)
     return state
 
 
 def refused(
-    state: RunState, call: str, guard: str, text: str, *, version: int = 1, hidden: bool = False
+    state: RunState,
+    call: str,
+    text: str,
+    cause: Cause,
+    name: str = "",
+    *,
+    version: int = 1,
+    hidden: bool = False,
 ) -> CallRefused:
     """The decision to skip a call, with what the model is told instead of a result."""
     said = _said(state, Role.TOOL, text, {})
     return CallRefused(
-        call=call, why=Refusal.SKIPPED, guard=guard, version=version, text=text, hidden=hidden, **said
+        call=call,
+        why=Refusal.SKIPPED,
+        cause=cause,
+        name=name,
+        version=version,
+        text=text,
+        hidden=hidden,
+        **said,
     )
 
 
 def injected(
     state: RunState,
     text: str,
-    cause: str,
+    cause: Cause,
+    name: str = "",
     values: Values | None = None,
     role: Role = Role.USER,
     *,
@@ -97,21 +111,18 @@ def injected(
 ) -> MessageInjected:
     """The decision to say something to the model, kept in the window."""
     said = _said(state, role, text, values or {})
-    return MessageInjected(role=role, text=text, values=values or {}, cause=cause, stitches=stitches, **said)
+    return MessageInjected(
+        role=role, text=text, values=values or {}, cause=cause, name=name, stitches=stitches, **said
+    )
 
 
-def reminder(state: RunState, text: str, cause: str, values: Values | None = None) -> RequestText:
+def reminder(
+    state: RunState, text: str, cause: Cause, name: str = "", values: Values | None = None
+) -> RequestText:
     """Something to say to the model in one request only."""
     rendered = render(text_of(state.policy, text), values or {})
     _, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=rendered))
-    return RequestText(role=Role.USER, text=text, tokens=tokens, values=values or {}, cause=cause)
-
-
-def warned(guard: str, code: str, saw: Values | None = None, *, gives_back: int = 0) -> GuardTripped:
-    """The decision that records a reaction of the rules, and counts it under `guard`."""
-    return GuardTripped(
-        guard=guard, version=1, verdict=Verdict.WARN, code=code, saw=saw or {}, gives_back=gives_back
-    )
+    return RequestText(role=Role.USER, text=text, tokens=tokens, values=values or {}, cause=cause, name=name)
 
 
 def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from refold.reducers.events import Fact, RetryScheduled
 from refold.reducers.machine import Trigger
-from refold.reducers.retry import allows, chance, delay, in_window, next_model
+from refold.reducers.retry import allows, chance, delay, failure_of, in_window, next_model
 from refold.reducers.rules.ending import move
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.limiting import limit_move
 from refold.reducers.state import LastFailure, RunState
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import Cause, FailureClass
 
 
 def retry(state: RunState, fact: Fact) -> Flow | None:
@@ -40,8 +40,8 @@ def _number(state: RunState, failed: LastFailure) -> int:
 
 
 def _count(state: RunState, failure: FailureClass) -> int:
-    key = f"failed:{failure}:{state.model}"
-    return state.spent.tally.get(key, 0) - state.step.spent.tally.get(key, 0)
+    name = failure_of(failure, state.model)
+    return state.spent.count(Cause.FAILED, name) - state.step.spent.count(Cause.FAILED, name)
 
 
 def model_after_break(state: RunState) -> str:
@@ -55,7 +55,7 @@ def _next_model(state: RunState, attempt: int, *, retryable: bool, exhausted: bo
         return None
     models = ("", *fallback.models)
     current = models.index(state.model) if state.model in models else len(models) - 1
-    broken = state.spent.tally.get(f"failed:{FailureClass.STREAM_BROKEN}:{state.model}", 0)
+    broken = state.spent.count(Cause.FAILED, failure_of(FailureClass.STREAM_BROKEN, state.model))
     return next_model(
         fallback, current, attempt, retryable=retryable, exhausted=exhausted, stream_failures=broken
     )

@@ -23,7 +23,7 @@ from refold.reducers.rules.ending import injected, may_inject, move, refuse_open
 from refold.reducers.rules.flow import Flow
 from refold.reducers.rules.pruning import trimming
 from refold.reducers.state import RunState, Watch
-from refold.reducers.vocabulary import Verdict
+from refold.reducers.vocabulary import Cause, Verdict
 from refold.reducers.window import refs
 
 
@@ -58,14 +58,16 @@ def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
     match judgement:
         case Stop():
             state = yield _tripped(watch, judgement, Verdict.STOP)
-            state = yield from refuse_open(state, watch.name, judgement.text, watch.version)
+            state = yield from refuse_open(state, judgement.text, Cause.GUARD, watch.name, watch.version)
             state = yield move(state, judgement.trigger, judgement.code, judgement.reason)
         case Warn():
             state = yield _tripped(watch, judgement, Verdict.WARN)
         case Inject():
             state = yield _tripped(watch, judgement, Verdict.INJECT)
             if may_inject(state):
-                state = yield injected(state, judgement.text, watch.name, judgement.values, judgement.role)
+                state = yield injected(
+                    state, judgement.text, Cause.GUARD, watch.name, judgement.values, judgement.role
+                )
         case Refuse():
             state = yield from _refuse(state, watch, judgement)
         case Shorten():
@@ -84,7 +86,7 @@ def _open(state: RunState, call: str) -> bool:
 def _refuse(state: RunState, watch: Watch, judgement: Refuse) -> Flow:
     if not _open(state, judgement.call):
         return state  # the first guard that refused a call gave it its result
-    decision = refused(state, judgement.call, watch.name, judgement.text, version=watch.version)
+    decision = refused(state, judgement.call, judgement.text, Cause.GUARD, watch.name, version=watch.version)
     return (
         yield replace(
             decision,
@@ -103,7 +105,7 @@ def _shorten(state: RunState, watch: Watch, judgement: Shorten) -> Flow:
     cut = TextCut(head=0, tail=0, removed=ref.chars)
     values = {**judgement.values, **cutting.sizes(ref)}
     shorter = Shortening(number=ref.number, text=judgement.text, cuts=(cut,), values=values)
-    return (yield trimming(state, ref, shorter, watch.name, judgement.code))
+    return (yield trimming(state, ref, shorter, Cause.GUARD, watch.name, judgement.code))
 
 
 def _ask(state: RunState, watch: Watch, judgement: Ask) -> Flow:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.events import Fact, GuardTripped, StateChanged
+from refold.reducers.events import Fact, LimitReached, StateChanged, StepFreed
 from refold.reducers.limits import (
     ENDS,
     CostLimit,
@@ -19,14 +19,13 @@ from refold.reducers.limits import (
     name_of,
     trips,
 )
-from refold.reducers.rules.ending import asked_to_stop, move, refuse_open, stopped_by, warned
+from refold.reducers.rules.ending import asked_to_stop, move, refuse_open, stopped_by
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.requesting import granted_by, request_grace
 from refold.reducers.state import RunState
 from refold.reducers.usage import hit, promised, trips_at, used
-from refold.reducers.vocabulary import Verdict
+from refold.reducers.vocabulary import Cause
 
-VERSION = 1
 BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
 BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
 COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
@@ -58,7 +57,7 @@ class TimeLimits(msgspec.Struct, frozen=True):
 
 
 def _timed_out(state: RunState, fact: Fact, limit: Limit) -> Flow:
-    state = yield _tripped(limit, state)
+    state = yield LimitReached(limit=hit(limit, state))
     stopped = asked_to_stop(state, fact)
     return state if stopped is None else (yield from stopped)
 
@@ -95,15 +94,15 @@ SPENT = Limits("response", COUNTED)
 
 def _reached(state: RunState, limit: Limit) -> Flow | None:
     if check_of(limit) == "response_deferred":
-        return one(_tripped(limit, state, Verdict.DEFER)) if state.deferred is None else None
+        return one(LimitReached(limit=hit(limit, state), deferred=True)) if state.deferred is None else None
     return _ended(state, limit)
 
 
 def _ended(state: RunState, limit: Limit) -> Flow:
-    state = yield _tripped(limit, state)
+    state = yield LimitReached(limit=hit(limit, state))
     if state.stopping is not None:
         return (yield from stopped_by(state, state.stopping))
-    state = yield from refuse_open(state, _guard(name_of(limit)), "refused:limit", VERSION)
+    state = yield from refuse_open(state, "refused:limit", Cause.LIMIT, name_of(limit))
     grace = state.policy.grace
     if grace is not None and name_of(limit) in grace.on and check_of(limit) == "preflight":
         return (yield request_grace(state))
@@ -116,7 +115,7 @@ def deferred(state: RunState, fact: Fact) -> Flow | None:
 
 
 def _carried_out(state: RunState, found: LimitHit) -> Flow:
-    state = yield _of(found, Verdict.STOP)
+    state = yield LimitReached(limit=found)
     if state.stopping is not None:
         return (yield from stopped_by(state, state.stopping))
     return (yield limit_move(state))
@@ -137,7 +136,7 @@ def free_steps(state: RunState, fact: Fact) -> Flow | None:
 
 def _freed(state: RunState, names: list[str]) -> Flow:
     for name in names:
-        state = yield warned(f"free:{name}", "free_step")
+        state = yield StepFreed(limit=name)
     return state
 
 
@@ -149,16 +148,3 @@ def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChan
         f"limit {found.name!r} was reached: {found.used} {found.unit} used, and {found.op} {found.value} ends"
     )
     return move(state, trigger, code, reason, outcome=outcome)
-
-
-def _tripped(limit: Limit, state: RunState, verdict: Verdict = Verdict.STOP) -> GuardTripped:
-    return _of(hit(limit, state), verdict)
-
-
-def _of(found: LimitHit, verdict: Verdict) -> GuardTripped:
-    code = ENDS[found.type, found.measure][1]
-    return GuardTripped(guard=_guard(found.name), version=VERSION, verdict=verdict, code=code, limit=found)
-
-
-def _guard(name: str) -> str:
-    return f"limit:{name}"

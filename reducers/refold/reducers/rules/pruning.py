@@ -11,6 +11,7 @@ from refold.reducers.events import (
     HistoryPruned,
     MessageInjected,
     MessageTrimmed,
+    SummaryAbandoned,
     SummaryRequested,
     SummaryReturned,
 )
@@ -22,13 +23,13 @@ from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.pending import failed_summary, summary_of
 from refold.reducers.policy import text_of
-from refold.reducers.rules.ending import injected, move, warned
+from refold.reducers.rules.ending import injected, move
 from refold.reducers.rules.flow import Flow, one, settled
 from refold.reducers.rules.requesting import model_next
 from refold.reducers.state import Remembered, RunState
 from refold.reducers.texts import render
 from refold.reducers.usage import call_deadline
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, Window, only, ranges_of, refs
 
 # Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
@@ -127,7 +128,7 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
         )
     kept, before = plan.keep, state.window
     if plan.marker is not None:
-        state = yield _marked(state, plan.marker)
+        state = yield _marked(state, step.name, plan.marker)
         kept = None if kept is None else kept | {state.messages}
     if kept is not None:
         after = only(state.window, kept)
@@ -157,9 +158,9 @@ def _pruned(name: str, reason: str, before: Window, after: Window, *, over: bool
     )
 
 
-def _marked(state: RunState, marker: Marker) -> MessageInjected:
+def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
     if not marker.sources:
-        said = injected(state, marker.text, marker.text, marker.values, marker.role)
+        said = injected(state, marker.text, Cause.HISTORY, name, marker.values, marker.role)
         return replace(said, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
     # A digest holds words of the model: it is rendered where it is shown, and only its size stands here.
     values = {**marker.values, "per_message": marker.per_message, "total": marker.total}
@@ -171,7 +172,8 @@ def _marked(state: RunState, marker: Marker) -> MessageInjected:
         role=marker.role,
         text=marker.text,
         values=values,
-        cause=marker.text,
+        cause=Cause.HISTORY,
+        name=name,
         after=marker.after,
         covers=marker.covers,
         covered_tokens=marker.covered_tokens,
@@ -183,10 +185,12 @@ def _marked(state: RunState, marker: Marker) -> MessageInjected:
 
 def _trimmed(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> MessageTrimmed:
     ref = next(ref for ref in refs(state.window) if ref.number == shorter.number)
-    return trimming(state, ref, shorter, step.name, _reason(step, forced=forced))
+    return trimming(state, ref, shorter, Cause.HISTORY, step.name, _reason(step, forced=forced))
 
 
-def trimming(state: RunState, ref: MessageRef, shorter: Shortening, name: str, reason: str) -> MessageTrimmed:
+def trimming(
+    state: RunState, ref: MessageRef, shorter: Shortening, cause: Cause, name: str, reason: str
+) -> MessageTrimmed:
     """The decision to show a message shorter, with the sizes of what is left of it."""
     whole = cutting.sizes(ref)
     sizes = {"text": int(whole["size"]), "reasoning": int(whole.get("reasoning", 0))}
@@ -199,6 +203,7 @@ def trimming(state: RunState, ref: MessageRef, shorter: Shortening, name: str, r
     said = encoded((ref.digest, shorter.text, shorter.values, shorter.cuts))
     return MessageTrimmed(
         message=ref.number,
+        cause=cause,
         name=name,
         reason=reason,
         before=ref.tokens,
@@ -236,7 +241,8 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
     state = yield MessageInjected(
         role=asked.role,
         text="summary",
-        cause="summary",
+        cause=Cause.HISTORY,
+        name=asked.name,
         after=asked.after,
         covers=sum(ref.covers or 1 for ref in covered.values()),
         covered_tokens=sum(ref.covered_tokens or ref.tokens for ref in covered.values()),
@@ -257,4 +263,4 @@ def _failed(state: RunState, asked: SummaryRequested) -> Flow | None:
     if isinstance(step, Summarise) and step.on_failure == "fail":
         reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
         return one(move(state, Trigger.FAIL, f"provider:{failed.failure}", reason))
-    return one(warned(f"history:{asked.name}", "summary_failed", {"failure": str(failed.failure)}))
+    return one(SummaryAbandoned(name=asked.name, failure=failed.failure))

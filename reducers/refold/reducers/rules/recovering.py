@@ -3,16 +3,16 @@
 Each is counted in its own scope, by what it says or does, and none is tried once its count is used up.
 """
 
-from refold.reducers.events import Fact, RetryScheduled, StateChanged
+from refold.reducers.events import AnswerDiscarded, ContextOverflowed, Fact, RetryScheduled, StateChanged
 from refold.reducers.knobs import Overflow, Stream, Truncation
 from refold.reducers.machine import Trigger
 from refold.reducers.retry import chance, delay
-from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused, warned
+from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.failing import model_after_break
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.pruning import make_room
 from refold.reducers.state import LastAnswer, LastFailure, RunState
-from refold.reducers.vocabulary import FailureClass, StopReason
+from refold.reducers.vocabulary import Cause, FailureClass, StopReason
 
 
 def broken_calls(state: RunState, fact: Fact) -> Flow | None:
@@ -28,8 +28,8 @@ def broken_calls(state: RunState, fact: Fact) -> Flow | None:
 def _broken(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
     for call in state.batch.calls if state.batch else ():
         if call.result is None and not call.complete:
-            state = yield refused(state, call.id, "truncation", "refused:truncated", hidden=True)
-    state = yield from refuse_open(state, "truncation", "refused:truncated")
+            state = yield refused(state, call.id, "refused:truncated", Cause.TRUNCATION, hidden=True)
+    state = yield from refuse_open(state, "refused:truncated", Cause.TRUNCATION)
     return (yield from _go_on(state, knob, answer))
 
 
@@ -48,10 +48,10 @@ def _cut(state: RunState) -> tuple[Truncation, LastAnswer] | None:
 
 def _go_on(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
     hopeless = knob.needs_text and answer.blank
-    if hopeless or state.count("truncated", knob.scope) >= knob.max:
+    if hopeless or state.count(Cause.TRUNCATION, knob.scope) >= knob.max:
         return (yield from _given_up(state, knob, answer))
     if may_inject(state):
-        state = yield injected(state, "truncated", "truncated", stitches=knob.stitch)
+        state = yield injected(state, "truncated", Cause.TRUNCATION, stitches=knob.stitch)
     return state
 
 
@@ -69,7 +69,7 @@ def empty(state: RunState, fact: Fact) -> Flow | None:
     if state.policy.end_of_turn == "continue":
         return None
     if knob.again is None or answer.empties < knob.again:
-        return one(warned("empty", "empty_answer", {"empty": answer.empties + 1}))
+        return one(AnswerDiscarded(count=answer.empties + 1))
     if knob.then == "complete":
         return None  # a finished turn like any other
     return one(move(state, Trigger.FAIL, "empty_answers", "the model answered with nothing"))
@@ -100,7 +100,7 @@ def _broke(state: RunState) -> StateChanged:
 
 
 def _again(state: RunState, knob: Stream, failed: LastFailure | None) -> Flow | None:
-    count = state.count("stream", knob.scope)
+    count = state.count(Cause.STREAM, knob.scope)
     return None if count >= knob.max else _reconnected(state, count + 1, failed)
 
 
@@ -124,7 +124,7 @@ def _reconnected(state: RunState, count: int, failed: LastFailure | None) -> Flo
         keeps=keeps,
     )
     if keeps and may_inject(state):
-        state = yield injected(state, "interrupted", "interrupted", stitches=True)
+        state = yield injected(state, "interrupted", Cause.INTERRUPTION, stitches=True)
     return state
 
 
@@ -150,9 +150,9 @@ def room(state: RunState, fact: Fact) -> Flow | None:
 
 
 def _overflowed(state: RunState, knob: Overflow, *, now: bool) -> Flow:
-    state = yield from refuse_open(state, "overflow", "refused:overflow")
-    if knob.do is None or (knob.max is not None and state.count("overflow", knob.scope) >= knob.max):
+    state = yield from refuse_open(state, "refused:overflow", Cause.OVERFLOW)
+    if knob.do is None or (knob.max is not None and state.count(Cause.OVERFLOW, knob.scope) >= knob.max):
         sentence = "the context was too long"
         return (yield move(state, Trigger.FAIL, "context_overflow", sentence))
-    state = yield warned("overflow", "context_overflow", gives_back=0 if knob.counts_step else 1)
+    state = yield ContextOverflowed(gives_back=0 if knob.counts_step else 1)
     return (yield from make_room(state)) if now else state

@@ -15,7 +15,7 @@ from refold.reducers.rules.flow import Check, Flow, one
 from refold.reducers.state import RunState
 from refold.reducers.text import hours_minutes_seconds
 from refold.reducers.usage import elapsed, smallest_time, used
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Cause, Role
 
 
 def progress(*, before_history: bool) -> Check:
@@ -27,15 +27,16 @@ def progress(*, before_history: bool) -> Check:
             return None
         if not _due(knob, state):
             return None
-        said: MessageInjected = injected(state, "progress", "progress", _elapsed(knob, state))
+        said: MessageInjected = injected(state, "progress", Cause.PROGRESS, values=_elapsed(knob, state))
         return one(said)
 
     return check
 
 
 def _due(knob: Progress, state: RunState) -> bool:
-    tally, before = state.spent.tally, state.step.spent.tally
-    return (state.spent.steps + 1) % knob.every == 0 and tally.get("progress", 0) == before.get("progress", 0)
+    if (state.spent.steps + 1) % knob.every:
+        return False
+    return state.spent.count(Cause.PROGRESS) == state.step.spent.count(Cause.PROGRESS)
 
 
 def _elapsed(knob: Progress, state: RunState) -> dict[str, str | int]:
@@ -55,16 +56,18 @@ def reminders(state: RunState) -> tuple[RequestText, ...]:
     policy = state.policy
     texts: list[RequestText] = []
     if policy.progress is not None and not policy.progress.kept and _due(policy.progress, state):
-        texts.append(reminder(state, "progress", "progress", _elapsed(policy.progress, state)))
+        texts.append(reminder(state, "progress", Cause.PROGRESS, values=_elapsed(policy.progress, state)))
     if state.overflowed and policy.overflow is not None and policy.overflow.hint:
-        texts.append(reminder(state, "overflow", "overflow"))
+        texts.append(reminder(state, "overflow", Cause.OVERFLOW))
     for watch in state.guards:
         said = judged(watch, state, Place.BEFORE_REQUEST)
         texts += (
-            reminder(state, one.text, watch.name, one.values) for one in said if isinstance(one, Remind)
+            reminder(state, one.text, Cause.GUARD, watch.name, one.values)
+            for one in said
+            if isinstance(one, Remind)
         )
     if policy.nudge:
-        texts.append(reminder(state, "nudge", "nudge"))
+        texts.append(reminder(state, "nudge", Cause.NUDGE))
     return (*texts, *_pressure(state, policy.pressure))
 
 
@@ -80,14 +83,14 @@ def _pressure(state: RunState, knob: Pressure | None) -> tuple[RequestText, ...]
     escalated = knob.acknowledge == "escalate" and state.answer is not None and state.answer.ignored
     tier = holding[-1]
     shown = replace(knob.tiers[-1], place="user") if escalated else tier
-    if tier.repeat == "once" and state.count(f"pressure:{tier.name}", "turn"):
+    if tier.repeat == "once" and state.count(Cause.PRESSURE, "turn", tier.name):
         return ()
     last = _last_role(state)
     if shown.place == "tool_result" and last is not Role.TOOL:
         return ()
     values: dict[str, str | int] = {"n": count, "max": most, "remaining": max(0, most - count)}
     values["unit"] = str(UNITS[type(limit)])
-    text = reminder(state, f"pressure:{shown.name}", "pressure", values)
+    text = reminder(state, f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
     return (replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated),)
 

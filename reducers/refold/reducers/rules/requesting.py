@@ -2,8 +2,6 @@
 
 import hashlib
 
-from msgspec.structs import replace
-
 from refold.reducers.checkpoint import encoded, offer_digest
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Fact, ModelRequested, RequestText
@@ -13,6 +11,7 @@ from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.reminding import offered, reminders
 from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
+from refold.reducers.vocabulary import Cause
 
 
 def request(state: RunState, fact: Fact) -> Flow:
@@ -44,7 +43,7 @@ def request_again(state: RunState, fact: Fact) -> Flow:
 def request_grace(state: RunState) -> ModelRequested:
     """At a limit: one more request, without tools, in which the model says what was done."""
     found = granted_by(state)
-    text = reminder(state, "grace", "grace", {"limit": found.name, "max": found.value})
+    text = reminder(state, "grace", Cause.GRACE, values={"limit": found.name, "max": found.value})
     return _requested(
         state, state.spent.steps, 1, (text,), tools=(), model=model_next(state), purpose="grace"
     )
@@ -107,5 +106,5 @@ def view_digest(
         offer = offer_digest(model or setup.model, setup.settings, shown)
     if texts:
         # Who asked for a text is not seen by the model.
-        seen += encoded([replace(text, cause="", tier="", escalated=False) for text in texts])
+        seen += encoded([(text.role, text.text, text.values, text.tokens, text.place) for text in texts])
     return hashlib.sha256(seen + offer.encode()).hexdigest()

@@ -12,15 +12,19 @@ from datetime import UTC, datetime
 from refold.reducers.errors import Damaged
 from refold.reducers.events import (
     Answer,
+    AnswerDiscarded,
     CallRefused,
     CancelRequested,
     ContextObserved,
+    ContextOverflowed,
     Diagnosed,
     Event,
     GuardTripped,
     HistoryPruned,
     InputReceived,
     LateResult,
+    LimitNeared,
+    LimitReached,
     MessageInjected,
     ModelFailed,
     ModelRequested,
@@ -33,6 +37,8 @@ from refold.reducers.events import (
     RunStarted,
     SourceRecorded,
     StateChanged,
+    StepFreed,
+    SummaryAbandoned,
     ToolReturned,
     kind_of,
 )
@@ -41,6 +47,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import NANO
 from refold.replay import known
+from refold.replay.causes import by
 from refold.replay.exports.ticket_checks import Checks
 from refold.replay.reading import events
 from refold.replay.summary import Summary
@@ -73,8 +80,9 @@ _RECORDED = frozenset(
     | {"microcompaction", "refusal", "retry", "rewind", "rollback", "trim"}
 )
 _DECISIVE = (
-    CallRefused, CancelRequested, ContextObserved, Diagnosed, GuardTripped, HistoryPruned, LateResult, MessageInjected,
-    ModelFailed, PolicyAmended, RetryScheduled, RunForked, RunResumed,
+    AnswerDiscarded, CallRefused, CancelRequested, ContextObserved, ContextOverflowed, Diagnosed, GuardTripped,
+    HistoryPruned, LateResult, LimitNeared, LimitReached, MessageInjected, ModelFailed, PolicyAmended, RetryScheduled,
+    RunForked, RunResumed, StepFreed, SummaryAbandoned,
 )  # fmt: skip
 
 
@@ -152,7 +160,7 @@ class Decisive:
             case StateChanged() if event.target in TERMINAL:
                 return f"ended {event.target} by {code(event.code)}: {code(event.reason)}"
             case CallRefused():
-                return f"call {code(event.call)} refused ({event.why}) by {code(event.guard)} {code(event.code)}".rstrip()
+                return f"call {code(event.call)} refused ({event.why}) by {code(by(event.cause, event.name))} {code(event.code)}".rstrip()
             case SourceRecorded() if event.what.partition(":")[0] in _RECORDED:
                 return f"the source recorded {code(event.what)} at {code(event.position)}"
             case Diagnosed():
@@ -228,7 +236,7 @@ class Ticket:
                 )
                 yield from self._fenced(event.content.output if event.content else None, seq)
             case CallRefused():
-                yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(event.guard)}.\n"
+                yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
             case InputReceived():
                 yield f"\n{self.code(event.by)} said:\n"
                 yield from self._fenced(event.content.text if event.content else None, seq)

@@ -32,6 +32,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay import known
+from refold.replay.causes import by
 from refold.replay.exports.openai import of_tool
 from refold.replay.exports.trail import Step, Trail, follow
 from refold.replay.source_words import exported
@@ -206,7 +207,7 @@ class Spans:
         }
         failed = False
         if isinstance(event, CallRefused):
-            own |= {"refold.refused": str(event.why), "refold.guard": event.guard}
+            own |= {"refold.refused": str(event.why), "refold.guard": by(event.cause, event.name)}
         else:
             failed = event.error is not None
             own |= {"error.type": str(event.error)} if event.error else {}

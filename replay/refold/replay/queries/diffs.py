@@ -18,11 +18,15 @@ from refold.reducers.events import (
     GuardTripped,
     HistoryPruned,
     InputReceived,
+    LimitNeared,
+    LimitReached,
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
     ModelResponded,
     RunStarted,
+    StepFreed,
+    SummaryAbandoned,
     SummaryRequested,
     ToolReturned,
 )
@@ -187,7 +191,11 @@ def _name(event: Event, calls: Mapping[str, str]) -> str:
     match event:
         case ToolReturned(call=call) | CallRefused(call=call) | DoubtResolved(call=call):
             return calls.get(call, call)
-        case GuardTripped(guard=name) | HistoryPruned(name=name) | SummaryRequested(name=name):
+        case GuardTripped(guard=name) | StepFreed(limit=name):
+            return name
+        case LimitReached(limit=limit) | LimitNeared(limit=limit):
+            return limit.name
+        case HistoryPruned(name=name) | SummaryRequested(name=name) | SummaryAbandoned(name=name):
             return name
         case MessageTrimmed(name=name) | MessageInjected(text=name):
             return name

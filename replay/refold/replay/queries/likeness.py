@@ -20,7 +20,6 @@ from refold.reducers.events import (
     ApprovalAnswer,
     Call,
     Event,
-    GuardTripped,
     MessageInjected,
     ModelResponded,
     StateChanged,
@@ -130,12 +129,6 @@ def _said(told: Told) -> dict[str, object]:
 def _body(told: Told) -> dict[str, object]:
     event = told.event
     left_out = _NOT_COMPARED | _NOR.get(type(event), frozenset())
-    if (
-        isinstance(event, GuardTripped)
-        and event.limit is not None
-        and event.limit.unit is LimitUnit.NANOSECONDS
-    ):
-        left_out |= {"saw"}
     names = (name for name in event.__struct_fields__ if name not in left_out)
     return {name: _comparable(getattr(event, name), told.calls, name) for name in names}
 

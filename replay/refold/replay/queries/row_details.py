@@ -19,6 +19,8 @@ from refold.reducers.events import (
     HistoryPruned,
     InputReceived,
     LateResult,
+    LimitNeared,
+    LimitReached,
     MessageInjected,
     MessageTrimmed,
     ModelFailed,
@@ -32,6 +34,8 @@ from refold.reducers.events import (
     RunStarted,
     SourceRecorded,
     StateChanged,
+    StepFreed,
+    SummaryAbandoned,
     SummaryRequested,
     SummaryReturned,
     ToolReturned,
@@ -39,6 +43,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import AgentState
 from refold.replay import known
+from refold.replay.causes import by, spoken
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,14 +92,18 @@ def details_of(event: Event, tools: Mapping[str, str]) -> Details:  # noqa: PLR0
             return _child(event, tools)
         case InputReceived():
             return _input(event, tools)
-        case GuardTripped():
-            return Details(name=(event.guard,), verdict=(event.verdict,), reason=_words(event.code))
+        case GuardTripped() | LimitReached() | LimitNeared():
+            return _spoken(event)
+        case StepFreed():
+            return Details(name=(event.limit,))
+        case SummaryAbandoned():
+            return Details(name=(event.name,), reason=_words(event.failure))
         case HistoryPruned():
             return Details(name=(event.name,), reason=_words(event.reason), tokens=event.tokens_after)
         case MessageTrimmed():
             return Details(name=(event.name,), reason=_words(event.reason), tokens=event.after)
         case MessageInjected():
-            return Details(name=_words(event.text), by=event.cause, tokens=event.tokens)
+            return Details(name=_words(event.text), by=by(event.cause, event.name), tokens=event.tokens)
         case SummaryRequested():
             return Details(name=(event.name,), tokens=event.input_tokens)
         case ContextObserved():
@@ -147,12 +156,18 @@ def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[s
                 size=event.size,
             )
         case CallRefused():
-            reason = _words(event.guard, event.code)
+            reason = _words(by(event.cause, event.name), event.code)
             return Details(
                 name=name, call=call, verdict=("refused", event.why), reason=reason, tokens=event.tokens
             )
         case DoubtResolved():
             return Details(name=name, call=call, by=event.by, verdict=(event.doubt,))
+
+
+def _spoken(event: GuardTripped | LimitReached | LimitNeared) -> Details:
+    said = spoken(event)
+    name = event.guard if isinstance(event, GuardTripped) else event.limit.name
+    return Details(name=(name,), verdict=(said.said,), reason=_words(said.code)) if said else _NOTHING
 
 
 def _input(event: InputReceived, tools: Mapping[str, str]) -> Details:

@@ -75,7 +75,7 @@ class RowField(msgspec.Struct, frozen=True):
 TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "run": ("run_started", "run_forked", "run_resumed", "policy_amended", "child_ended"),
-        "model": ("model_requested", "model_responded", "model_failed"),
+        "model": ("model_requested", "model_responded", "model_failed", "answer_discarded"),
         "tool": ("tools_dispatched", "tool_returned", "call_refused"),
         "person": ("input_received", "approval_requested", "doubt_resolved", "cancel_requested"),
         "history": (
@@ -84,9 +84,12 @@ TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "message_injected",
             "summary_requested",
             "summary_returned",
+            "summary_abandoned",
+            "context_overflowed",
             "context_observed",
         ),
         "guard": ("guard_tripped",),
+        "limit": ("limit_reached", "limit_neared", "step_freed"),
         "wait": ("retry_scheduled", "clock_read"),
         "state": ("state_changed", "state_digested"),
         "note": (
@@ -114,7 +117,9 @@ FIELDS: Mapping[str, RowField] = MappingProxyType(
         "state": RowField(
             "words", "the agent's state after it, as `RUNNING`", values=tuple(map(str, AgentState))
         ),
-        "name": RowField("words", "the tools, the guard, the pass, the text, or the source's word for it"),
+        "name": RowField(
+            "words", "the tools, the guard, the limit, the pass, the text, or the source's word for it"
+        ),
         "call": RowField("words", "the ids of calls"),
         "model": RowField("words", "the model that was started with, asked, or answered"),
         "by": RowField("words", "who said so"),

@@ -19,6 +19,8 @@ from refold.reducers.events import (
     Event,
     GuardTripped,
     HistoryPruned,
+    LimitNeared,
+    LimitReached,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -33,6 +35,7 @@ from refold.reducers.events import (
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
+from refold.replay.causes import by, spoken
 from refold.replay.reading import event_of, stored_events
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, Stored
@@ -218,9 +221,10 @@ class Counter:
                 self._returned(event)
             case CallRefused():
                 self._tool(event.call).refused += 1
-                _count(counts.refusals, event.guard)
-            case GuardTripped():
-                _count(counts.trips, f"{event.guard}: {event.verdict}")
+                _count(counts.refusals, by(event.cause, event.name))
+            case GuardTripped() | LimitReached() | LimitNeared():
+                if said := spoken(event):
+                    _count(counts.trips, f"{said.who}: {said.said}")
             case HistoryPruned():
                 _count(counts.prunes, event.name)
             case RetryScheduled():

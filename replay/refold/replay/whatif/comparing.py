@@ -13,12 +13,10 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.doubts import underway
 from refold.reducers.errors import DamagedLog, RefoldError
 from refold.reducers.events import (
-    CallRefused,
     ClockRead,
     Decision,
     Event,
     Fact,
-    GuardTripped,
     HistoryPruned,
     MessageTrimmed,
     RunForked,
@@ -31,6 +29,7 @@ from refold.reducers.guards.duty import FAILED
 from refold.reducers.machine import target
 from refold.reducers.policy import Policy
 from refold.reducers.state import NEW, RunState
+from refold.replay.causes import spoken
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
@@ -291,13 +290,10 @@ class Comparison:
         return [event for event in events if isinstance(event, Decision)]
 
     def _note(self, event: Event) -> None:
-        match event:
-            case GuardTripped(guard=who, verdict=said, code=code):
-                fired = Fired(fact=self._fact_seq, who=who, said=str(said), code=code)
-            case CallRefused(guard=who, why=why, code=code):
-                fired = Fired(fact=self._fact_seq, who=who, said=str(why), code=code)
-            case _:
-                return
+        said = spoken(event)
+        if said is None:
+            return
+        fired = Fired(fact=self._fact_seq, who=said.who, said=said.said, code=said.code)
         if len(self._fired) < MOST:
             self._fired.append(fired)
         else:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from refold.reducers.checkpoint import encoded
-from refold.reducers.events import Decision, GuardTripped, StateDigested
+from refold.reducers.events import Decision, GuardTripped, LimitNeared, StateDigested
 from refold.reducers.vocabulary import Verdict
 
 
@@ -23,6 +23,6 @@ def place_of(group: Sequence[Decision], derived: Sequence[Decision]) -> tuple[in
 
 
 def _silent(decision: Decision) -> bool:
-    return isinstance(decision, StateDigested) or (
+    return isinstance(decision, StateDigested | LimitNeared) or (
         isinstance(decision, GuardTripped) and decision.verdict is Verdict.WARN
     )

@@ -19,6 +19,7 @@ from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.texts import render
 from refold.reducers.window import MessageRef, refs
+from refold.replay.causes import by
 
 Parting = Literal[
     "view", "texts", "tools", "model", "output_limit", "request", "summary", "calls", "child", "question",
@@ -220,7 +221,7 @@ def _refusal(recorded: Side, derived: Side) -> str:
         for event in other.harness.values():
             if isinstance(event, CallRefused) and event.call in left:
                 code = f", {event.code}" if event.code else ""
-                return f"call {event.call} {would} have been refused ({event.why} by {event.guard}{code})"
+                return f"call {event.call} {would} have been refused ({event.why} by {by(event.cause, event.name)}{code})"
     return ""
 
 

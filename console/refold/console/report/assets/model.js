@@ -54,8 +54,8 @@
     const { kind, row } = event;
     if (event.damage) return "damage";
     if (row?.error === true) return "error";
-    if (kind === "guard_tripped" || kind === "call_refused") return "guard";
-    if (["history_pruned", "message_trimmed", "summary_requested", "context_observed"].includes(kind)) return "prune";
+    if (["guard_tripped", "call_refused", "limit_reached", "limit_neared"].includes(kind)) return "guard";
+    if (["history_pruned", "message_trimmed", "summary_requested", "context_overflowed", "context_observed"].includes(kind)) return "prune";
     return "";
   }
 

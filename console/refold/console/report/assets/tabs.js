@@ -45,7 +45,7 @@
   // One line for an opinion: `used 3 of 12 steps`, or the guard's own numbers.
   function saw(opinion) {
     const found = Object.fromEntries(opinion.saw);
-    if (!opinion.who.startsWith("limit:")) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
+    if (found.used === undefined || found.unit === undefined) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
     const write = number => amount(Number(number), found.unit);
     if (found.value === undefined) return `${write(found.used)}, unlimited`;
     return `${write(found.used).replace(` ${found.unit}`, "")} of ${write(found.value)}`;
