@@ -11,10 +11,10 @@ from bench.prose import prose
 from refold.reducers import (
     NEW,
     RULES,
-    CallMade,
     Event,
     Fact,
     Message,
+    ReplyCall,
     RunState,
     Usage,
     advance,
@@ -181,7 +181,7 @@ def answered(state: RunState, number: int) -> Fact:
     """The answer to the open request, composed as an engine does."""
     assert state.request is not None
     calls = tuple(
-        CallMade(
+        ReplyCall(
             name=_TOOLS[(number + place) % len(_TOOLS)].name,
             arguments=f'{{"path": "src/{number}/{place}.py", "first": {number}, "last": {number + 40}}}',
             provider_id=f"call_{number:08x}{place:016x}",

@@ -14,7 +14,6 @@ from refold.reducers import (
     BUILTIN,
     NEW,
     RULES,
-    CallMade,
     CallModel,
     Effect,
     Event,
@@ -23,6 +22,7 @@ from refold.reducers import (
     MessageCall,
     Policy,
     Registry,
+    ReplyCall,
     RunState,
     RunTool,
     Settle,
@@ -196,7 +196,7 @@ class Replayer:
             usage=Usage(input=said.usage[0], output=said.usage[1]),
             cost_nanousd=said.cost,
         )
-        made = [CallMade(name=name, arguments=words, provider_id=id_) for id_, name, words in said.calls]
+        made = [ReplyCall(name=name, arguments=words, provider_id=id_) for id_, name, words in said.calls]
         answer = composing.responded(self.state, fact, Answer(text=said.text), made, SALT)
         self._ids.update((call.id, call.provider_id) for call in answer.calls)
         return self.feed(answer)

@@ -20,12 +20,12 @@ from refold.engine import (
     say,
     tool,
 )
-from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, ReplyCall, TextDelta
+from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, TextDelta
 from refold.engine.tools.protocol import BadArguments
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ToolReturned
 from refold.reducers.key_shapes import SHAPES
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, ReplyCall
 from refold.reducers.redaction import REDACTED
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
 from refold.store import MemoryStore

@@ -5,10 +5,9 @@ import hashlib
 import pytest
 
 from refold.reducers import codec, composing
-from refold.reducers.composing import CallMade
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Answer, ModelFailed, ModelResponded, RunStarted, ToolReturned
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
@@ -18,7 +17,7 @@ from support.scenario import SALT, START, TOOLS, Scenario
 USER = Message(role=Role.USER, text="do it")
 
 
-def responded(scenario: Scenario, text: str, *calls: CallMade, reasoning: str = "") -> ModelResponded:
+def responded(scenario: Scenario, text: str, *calls: ReplyCall, reasoning: str = "") -> ModelResponded:
     fact = ModelResponded(at=START, request=2, stop=StopReason.END_TURN)
     return composing.responded(scenario.state, fact, Answer(text=text, reasoning=reasoning), calls, SALT)
 
@@ -46,7 +45,7 @@ def test_blank(text: str, blank: bool) -> None:
 
 def test_sizes_of_an_answer() -> None:
     """Characters of the text and of the reasoning; tokens of text, reasoning, names and arguments together."""
-    fact = responded(Scenario(), "abcd", CallMade(name="look", arguments='{"a":1}'), reasoning="wxyz!")
+    fact = responded(Scenario(), "abcd", ReplyCall(name="look", arguments='{"a":1}'), reasoning="wxyz!")
     assert (4, 5, 5) == (fact.chars, fact.reasoning_chars, fact.tokens)  # ceil((4 + 5 + 4 + 7) / 4)
     assert [("c1", "look", "", 7, True)] == [
         (call.id, call.name, call.provider_id, call.chars, call.complete) for call in fact.calls
@@ -56,7 +55,7 @@ def test_sizes_of_an_answer() -> None:
 def test_call_ids_are_unique_in_the_run() -> None:
     """Ids count on over the whole run; the provider's, which may repeat, stand beside."""
     scenario = Scenario()
-    same = CallMade(name="look", arguments="{}", provider_id="call_0")
+    same = ReplyCall(name="look", arguments="{}", provider_id="call_0")
     first = responded(scenario, "", same, same)
     scenario.feed(first)
     scenario.result("c1")
@@ -75,7 +74,7 @@ def test_call_ids_are_unique_in_the_run() -> None:
 def test_arguments_stay_as_the_model_wrote_them() -> None:
     """What the model wrote is judged, not edited: broken JSON, blanks and order are kept."""
     written = ['{"b" : 1,"a":2}', "{broken", ""]
-    fact = responded(Scenario(), "", *[CallMade(name="look", arguments=text) for text in written])
+    fact = responded(Scenario(), "", *[ReplyCall(name="look", arguments=text) for text in written])
     assert fact.content is not None
     assert tuple(written) == fact.content.arguments
     assert [True, False, True] == [call.complete for call in fact.calls]
@@ -96,7 +95,7 @@ CLEAN = "a\ufffd"
 def test_lone_surrogates_never_reach_an_event() -> None:
     """Whatever a model, a tool or a provider says can be written as UTF-8 JSON."""
     scenario = Scenario()
-    made = CallMade(name=LONE, arguments=LONE, provider_id=LONE)
+    made = ReplyCall(name=LONE, arguments=LONE, provider_id=LONE)
     answer = responded(scenario, LONE, made, reasoning=LONE)
     failure = composing.failed(ModelFailed(at=START, request=2, failure=FailureClass.OTHER), LONE, LONE, SALT)
     result = composing.returned(scenario.state, ToolReturned(at=START, call="c1"), LONE, "look", "", SALT)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec
 from refold.reducers.checkpoint import encoded
-from refold.reducers.composing import CallMade, responded, returned
+from refold.reducers.composing import responded, returned
 from refold.reducers.effects import next_effects
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import (
@@ -40,6 +40,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, fold
 from refold.reducers.history import Pass, Scene
 from refold.reducers.machine import TERMINAL
+from refold.reducers.messages import ReplyCall
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
@@ -345,7 +346,7 @@ def test_results_may_arrive_in_any_order(names: list[str], order: int, policy: d
         if run.state.request is None:
             return
         fact = ModelResponded(at=run.at, request=run.state.request.seq, stop=StopReason.TOOL_USE)
-        calls = [CallMade(name=name, arguments="{}") for name in names]
+        calls = [ReplyCall(name=name, arguments="{}") for name in names]
         run.feed(responded(run.state, fact, Answer(), calls, b"salt"))
         if run.state.batch is None:
             return

@@ -31,6 +31,7 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.evolution import evolve
+from refold.reducers.messages import ReplyCall
 from refold.reducers.rules.order import RULES
 from refold.reducers.sizing import misfit
 from refold.reducers.state import NEW
@@ -184,7 +185,7 @@ def answered(policy: dict[str, Any], output: str, sha256: str = "") -> list[Even
     answer = ModelResponded(
         at=run.at, request=run.state.request.seq if run.state.request else 0, stop=StopReason.TOOL_USE
     )
-    made = composing.CallMade(name="look", arguments="{}")
+    made = ReplyCall(name="look", arguments="{}")
     run.feed(composing.responded(run.state, answer, Answer(), [made], SALT))
     result = ToolReturned(at=run.at, call="c1")
     run.feed(composing.returned(run.state, result, output, "look", sha256, SALT))

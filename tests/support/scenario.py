@@ -31,7 +31,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.folding import advance
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
@@ -115,7 +115,7 @@ class Scenario:
             usage=Usage(input=usage[0], output=usage[1]),
             cost_nanousd=cost,
         )
-        made = [composing.CallMade(name=name, arguments=arguments) for name, arguments in calls]
+        made = [ReplyCall(name=name, arguments=arguments) for name, arguments in calls]
         return self.feed(composing.responded(self.state, fact, Answer(text=text), made, SALT))
 
     def fail(

@@ -45,7 +45,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.folding import advance
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.pending import asked_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.order import RULES
@@ -294,7 +294,7 @@ class Life:
         count = chance.choice((0, 1, 1, 1, 2, 3))
         arguments = _ARGUMENTS[:5] if self.temper.faultless else _ARGUMENTS
         calls = [
-            composing.CallMade(name=chance.choice(self.temper.names), arguments=chance.choice(arguments))
+            ReplyCall(name=chance.choice(self.temper.names), arguments=chance.choice(arguments))
             for _ in range(count)
         ]
         natural = StopReason.TOOL_USE if calls else StopReason.END_TURN

@@ -40,7 +40,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.folding import advance
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
@@ -273,7 +273,7 @@ class Driver:
 
     def _answer(self, seq: int, choice: int) -> ModelResponded:
         calls = [
-            composing.CallMade(
+            ReplyCall(
                 name=TOOLS[(choice + place) % 5], arguments=_ARGUMENTS[choice % 5], provider_id="call_0"
             )
             for place in range(choice % 4)

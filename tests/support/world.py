@@ -32,7 +32,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.folding import advance
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.messages import Message, MessageCall, ReplyCall, Usage
 from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
@@ -197,7 +197,7 @@ class World:
         """The model answers, whatever comes to its mind; or `well`, with calls."""
         self.at += after * SECOND
         made = data.draw(_GOOD_CALLS if well else _CALLS)
-        calls = [composing.CallMade(name=name, arguments=said) for name, said in made]
+        calls = [ReplyCall(name=name, arguments=said) for name, said in made]
         natural = StopReason.TOOL_USE if calls else StopReason.END_TURN
         stop = natural if well else data.draw(_STOP) or natural
         fact = ModelResponded(

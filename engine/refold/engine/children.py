@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from refold.engine.clock import Clock, Stopwatch
 from refold.engine.journal import Overtaken
-from refold.engine.outcomes import Maker, said, told
+from refold.engine.outcomes import Maker, maker, tool_failed, tool_succeeded
 from refold.engine.result import RunResult
 from refold.engine.tenure import LOOK, Tenure
 from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
@@ -28,7 +28,7 @@ from refold.reducers.checking import Complaint
 from refold.reducers.children import child_run_id
 from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ChildEnded, Fact, Parent, RunStarted
+from refold.reducers.events import ChildEnded, Parent, RunStarted
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.secrets import Redactor
@@ -133,7 +133,7 @@ class Delegation:
         try:
             task = self._task(arguments, state)
         except BadArguments as error:
-            return (told(self._effect, ToolError.BAD_ARGUMENTS, {"problem": str(error)}, stopwatch),)
+            return (tool_failed(self._effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=str(error)),)
         errand = Errand(
             task=task,
             call=self._effect.call,
@@ -145,9 +145,9 @@ class Delegation:
         )
         known = (await store.head(errand.run)).seq > 0
         if not known and self._scope.cancel_called:
-            return (told(self._effect, ToolError.CANCELLED, {}, stopwatch),)
+            return (tool_failed(self._effect, ToolError.CANCELLED, stopwatch),)
         if not known and await _generation(store, state) >= GENERATIONS:
-            return (told(self._effect, ToolError.RAISED, {"problem": _too_deep(state)}, stopwatch),)
+            return (tool_failed(self._effect, ToolError.RAISED, stopwatch, problem=_too_deep(state)),)
         result = await self._seen_through(errand, known=known)
         ended = await _child_ended(errand, result)
         reported = known and await _reported(errand)
@@ -217,31 +217,28 @@ class Delegation:
     def _result(self, result: RunResult, stopwatch: Stopwatch, redactor: Redactor) -> Maker:
         outcome = result.outcome
         if result.state is AgentState.COMPLETED:
-            return said(self._effect, redactor.text(outcome.text), stopwatch)
+            return tool_succeeded(self._effect, redactor.text(outcome.text), stopwatch)
         if result.state is AgentState.CANCELLED and self._cut.is_set():
-            return told(self._effect, ToolError.CANCELLED, {}, stopwatch)
+            return tool_failed(self._effect, ToolError.CANCELLED, stopwatch)
         ended = f"the agent {self._tool.manifest.agent} did not complete the task: its run {result.run} ended {result.state}"
         last = f". The last it said: {outcome.text}" if outcome.text else ""
         problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
-        return told(self._effect, ToolError.RAISED, {"problem": redactor.text(problem)}, stopwatch)
+        return tool_failed(self._effect, ToolError.RAISED, stopwatch, problem=redactor.text(problem))
 
 
 async def _child_ended(errand: Errand, result: RunResult) -> Maker:
     head, spent = await errand.store.head(errand.run), result.usage
-
-    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-        return ChildEnded(
-            at=at,
-            call=errand.call,
-            run=errand.run,
-            agent_state=result.state,
-            head_seq=head.seq,
-            head_hash=head.hash.hex(),
-            usage=spent.usage,
-            cost_nanousd=_cost(spent),
-        )
-
-    return make
+    fact = ChildEnded(
+        at=0,
+        call=errand.call,
+        run=errand.run,
+        agent_state=result.state,
+        head_seq=head.seq,
+        head_hash=head.hash.hex(),
+        usage=spent.usage,
+        cost_nanousd=_cost(spent),
+    )
+    return maker(fact, lambda _state, fact, _salt: fact)
 
 
 def _cost(spent: Spent) -> int | None:

@@ -6,23 +6,20 @@ surely gone, or when the world outside refuses whatever comes under an older epo
 """
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from refold.engine.faults import somebody_elses, worded
 from refold.engine.journal import Journal
+from refold.engine.outcomes import Maker, maker
 from refold.engine.presence import lingers
 from refold.engine.tools.protocol import DidNot, Happened, Reconciled, Unknown
 from refold.reducers import composing
 from refold.reducers.doubts import underway
 from refold.reducers.effects import Reconcile
-from refold.reducers.events import DoubtResolved, Fact
+from refold.reducers.events import DoubtResolved
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
-
-if TYPE_CHECKING:
-    from refold.engine.outcomes import Maker
 
 
 async def asked(answer: Awaitable[object]) -> Reconciled:
@@ -66,18 +63,8 @@ def believed(found: Reconciled, other: Doer | None) -> Reconciled:
     return Unknown(note=f"the tool says that it did not{said}, but {other.name} may still be about to do it")
 
 
-def found_out(effect: Reconcile, found: Reconciled, note: str) -> "Maker":
+def found_out(effect: Reconcile, found: Reconciled, note: str) -> Maker:
     """The fact of what a tool said. The first of the two that tell of a call that happened."""
-    match found:
-        case Happened():
-            doubt = Doubt.HAPPENED
-        case DidNot():
-            doubt = Doubt.DID_NOT
-        case Unknown():
-            doubt = Doubt.UNKNOWN
-
-    def make(state: RunState, at: int, salt: bytes) -> Fact:
-        fact = DoubtResolved(at=at, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
-        return composing.resolved(state, fact, note, salt)
-
-    return make
+    doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, Unknown: Doubt.UNKNOWN}[type(found)]
+    fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
+    return maker(fact, lambda state, fact, salt: composing.resolved(state, fact, note, salt))

@@ -12,10 +12,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, Reply, ReplyCall, TextDelta
+from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
 from refold.reducers import assignments
 from refold.reducers.errors import WrongUse
 from refold.reducers.key_shapes import HEADERS, LONGEST_KEY
+from refold.reducers.messages import ReplyCall
 from refold.reducers.secrets import Redactor
 
 SHORTEST = 8

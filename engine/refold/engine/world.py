@@ -27,14 +27,13 @@ from refold.engine.outcomes import (
     UNHIDDEN,
     LateMaker,
     Maker,
-    answered,
-    failed,
     in_doubt,
-    problem,
-    responded,
-    said,
-    summed_up,
-    told,
+    model_failed,
+    model_responded,
+    summary_returned,
+    tool_answered,
+    tool_failed,
+    tool_succeeded,
 )
 from refold.engine.presence import RUN
 from refold.engine.reconciliation import Doer, asked, believed, found_out
@@ -127,18 +126,20 @@ class World:
             try:
                 reply = await self._reply(model, request, seen)
             except ModelFailed as error:
-                return failed(effect, error, arrived, stopwatch, redactor)
+                return model_failed(effect, error, arrived, stopwatch, redactor)
             reply = redacted_reply(reply, redactor)
             if isinstance(wanted, ModelRequested):
-                return responded(effect, reply, sent_of(wanted, state, request, journal.sent), stopwatch)
+                return model_responded(
+                    effect, reply, sent_of(wanted, state, request, journal.sent), stopwatch
+                )
             if reply.text.strip():
-                return summed_up(effect, reply, stopwatch)
+                return summary_returned(effect, reply, stopwatch)
             empty = ModelFailed(FailureClass.OTHER, "the summary is empty")
-            return failed(effect, empty, [], stopwatch, redactor)
+            return model_failed(effect, empty, [], stopwatch, redactor)
         failure, said = FailureClass.CANCELLED, "the request was cut off"
         if not scope.cancelled_caught:
             failure, said = FailureClass.TIMEOUT, "no answer within the time that was left"
-        return failed(effect, ModelFailed(failure, said), arrived, stopwatch, redactor)
+        return model_failed(effect, ModelFailed(failure, said), arrived, stopwatch, redactor)
 
     async def run(
         self,
@@ -154,11 +155,11 @@ class World:
         offered = sorted(tool.name for tool in state.setup.tools)
         tool = self.tools.get(effect.name) if effect.name in offered else None
         if tool is None:
-            values: dict[str, str | int] = {"tool": effect.name, "tools": ", ".join(offered) or "none"}
-            return told(effect, ToolError.UNKNOWN_TOOL, values, stopwatch)
+            names = ", ".join(offered) or "none"
+            return tool_failed(effect, ToolError.UNKNOWN_TOOL, stopwatch, tool=effect.name, tools=names)
         if not is_object(arguments):
             problem = "the arguments are not one complete JSON object"
-            return told(effect, ToolError.BAD_ARGUMENTS, {"problem": problem}, stopwatch)
+            return tool_failed(effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=problem)
         context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
         redactor = self.redactor_of(state)
         RUN.set(state.setup.run)
@@ -167,10 +168,10 @@ class World:
             bound.deadline = self._bound(effect.until, tool.manifest.timeout)
             return await self._outcome(tool, effect, arguments or "{}", context, stopwatch, redactor)
         if not scope.cancelled_caught:
-            return told(effect, ToolError.TIMEOUT, {}, stopwatch)
+            return tool_failed(effect, ToolError.TIMEOUT, stopwatch)
         # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
         error = ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT
-        return told(effect, error, {}, stopwatch)
+        return tool_failed(effect, error, stopwatch)
 
     async def reconcile(
         self,
@@ -199,13 +200,12 @@ class World:
                 bound.deadline = self._bound(effect.until, tool.manifest.timeout)
                 found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
         redactor = self.redactor_of(state)
-        note = found.note if tool is None else _hidden(tool, found.note, redactor)
-        fact = found_out(effect, found, UNHIDDEN if note is None else note)
+        fact = found_out(effect, found, found.note if tool is None else _shown(tool, found.note, redactor))
         if tool is None or not isinstance(found, Happened):
             # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
             return (in_doubt(effect.call) if happened(state, effect.call) else fact,)
         output = _hidden(tool, found.output, redactor)
-        return (fact, in_doubt(effect.call) if output is None else said(effect, output, stopwatch))
+        return (fact, in_doubt(effect.call) if output is None else tool_succeeded(effect, output, stopwatch))
 
     async def _reply(self, model: Model, request: ModelRequest, seen: Publish) -> Reply:
         reply: Reply | None = None
@@ -238,21 +238,21 @@ class World:
         try:
             output = await tool.run(arguments, context)
         except BadArguments as error:
-            shown = _hidden(tool, str(error), redactor)
-            return problem(effect, ToolError.BAD_ARGUMENTS, shown, stopwatch)
+            problem = _shown(tool, str(error), redactor)
+            return tool_failed(effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=problem)
         except MissingFact:
             raise
         except BaseException as error:  # the tool's own failure is told to the model, and the run goes on
             if not somebody_elses(error):
                 raise
-            shown = _hidden(tool, worded(error), redactor)
-            return problem(effect, ToolError.RAISED, shown, stopwatch)
+            problem = _shown(tool, worded(error), redactor)
+            return tool_failed(effect, ToolError.RAISED, stopwatch, problem=problem)
         if isinstance(output, ToolAnswer):
-            return answered(effect, output, stopwatch, redactor)
+            return tool_answered(effect, output, stopwatch, redactor)
         shown = _hidden(tool, output, redactor)
         if shown is None:
-            return told(effect, ToolError.RAISED, {"problem": UNHIDDEN}, stopwatch)
-        return said(effect, shown, stopwatch)
+            return tool_failed(effect, ToolError.RAISED, stopwatch, problem=UNHIDDEN)
+        return tool_succeeded(effect, shown, stopwatch)
 
     def _bound(self, instant: int | None, timeout: int | None = None) -> float:
         left = [] if instant is None else [max(0, instant - self.clock.now())]
@@ -295,9 +295,13 @@ def _hidden(tool: Tool, text: object, redactor: Redactor) -> str | None:
     return redactor.text(shown) if type(shown) is str else None
 
 
-def _said_late(tool: Tool, redactor: Redactor, result: object, error: BaseException | None) -> str:
-    shown = _hidden(tool, as_text(result) if error is None else worded(error), redactor)
+def _shown(tool: Tool, text: str, redactor: Redactor) -> str:
+    shown = _hidden(tool, text, redactor)
     return UNHIDDEN if shown is None else shown
+
+
+def _said_late(tool: Tool, redactor: Redactor, result: object, error: BaseException | None) -> str:
+    return _shown(tool, as_text(result) if error is None else worded(error), redactor)
 
 
 def _sound(reply: Reply) -> Reply:

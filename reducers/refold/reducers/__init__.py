@@ -33,22 +33,17 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, awaited, fold
 from refold.reducers.guards import BUILTIN, Guard, Registry
 from refold.reducers.machine import LIVE, MOVES, TERMINAL, AgentState, Trigger
-from refold.reducers.messages import Message, MessageCall, ToolSchema, Usage
+from refold.reducers.messages import Message, MessageCall, ReplyCall, ToolSchema, Usage
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES, decide
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 
 if TYPE_CHECKING:
-    from refold.reducers.composing import CallMade
     from refold.reducers.parsing import parse
 else:
-    # Folding needs neither, and they load a quarter of the package: the redaction of secrets, the keys of policies.
+    # Folding does not need it, and it loads a quarter of the package: the redaction of secrets, the keys of policies.
     def __getattr__(name: str) -> object:
-        if name == "CallMade":
-            from refold.reducers.composing import CallMade
-
-            return CallMade
         if name == "parse":
             from refold.reducers.parsing import parse
 
@@ -65,7 +60,6 @@ __all__ = [
     "TERMINAL",
     "AgentState",
     "Annotation",
-    "CallMade",
     "CallModel",
     "CannotJudge",
     "Damaged",
@@ -84,6 +78,7 @@ __all__ = [
     "Reconcile",
     "RefoldError",
     "Registry",
+    "ReplyCall",
     "RunState",
     "RunTool",
     "Settle",

@@ -38,7 +38,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.failures import overflows
 from refold.reducers.knobs import Overflow, ToolOutput
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.secrets import PLAIN, Redactor
@@ -51,14 +51,6 @@ from refold.reducers.vocabulary import FailureClass, ToolError
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 AnyFact = TypeVar("AnyFact", bound=Fact | Annotation)
-
-
-class CallMade(msgspec.Struct, frozen=True, kw_only=True):
-    """A call as the provider gave it: its id, the name and the arguments byte for byte."""
-
-    name: str
-    arguments: str
-    provider_id: str = ""
 
 
 def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
@@ -108,7 +100,7 @@ def offered(tool: Manifest, redactor: Redactor) -> Manifest:
 
 
 def responded(
-    state: RunState, fact: ModelResponded, answer: Answer, calls: Sequence[CallMade], salt: bytes
+    state: RunState, fact: ModelResponded, answer: Answer, calls: Sequence[ReplyCall], salt: bytes
 ) -> ModelResponded:
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
     made = [msgspec.structs.replace(call, arguments=clean(call.arguments)) for call in calls]

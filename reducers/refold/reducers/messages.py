@@ -49,6 +49,14 @@ class Message(
     provider_data: str = ""
 
 
+class ReplyCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call as the provider gave it: its id, "" if it gave none, the name, and the arguments byte for byte."""
+
+    name: str
+    arguments: str
+    provider_id: str = ""
+
+
 class TextCut(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):

@@ -18,9 +18,9 @@ from refold.engine.models import gguf, weights
 from refold.engine.models.local_dialect import answer_schema, offered, transcript
 from refold.engine.models.local_reader import AnswerReader
 from refold.engine.models.local_server import Chunk, LocalServer
-from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, ReplyCall, TextDelta
+from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
-from refold.reducers.messages import Usage
+from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
 
 ADAPTER: Final = "local"

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from refold.reducers.errors import WorldFailed
-from refold.reducers.messages import Message, ToolSchema, Usage
+from refold.reducers.messages import Message, ReplyCall, ToolSchema, Usage
 from refold.reducers.numbers import Count
 from refold.reducers.vocabulary import FailureClass, StopReason
 
@@ -42,14 +42,6 @@ class CallDelta(msgspec.Struct, frozen=True, tag="call"):
     index: int
     name: str = ""
     arguments: str = ""
-
-
-class ReplyCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call as the provider gave it: its id, the name, and the arguments byte for byte."""
-
-    provider_id: str
-    name: str
-    arguments: str
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):

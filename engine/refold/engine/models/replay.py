@@ -8,11 +8,12 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, ReplyCall, TextDelta
+from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, TextDelta
 from refold.engine.models.script import deltas
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.events import ModelResponded
+from refold.reducers.messages import ReplyCall
 from refold.reducers.vocabulary import FailureClass
 
 Ended = ModelResponded | Failed

@@ -14,11 +14,10 @@ from refold.engine.models.protocol import (
     ModelRequest,
     ReasoningDelta,
     Reply,
-    ReplyCall,
     TextDelta,
 )
 from refold.reducers.errors import WrongUse
-from refold.reducers.messages import Usage
+from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
 
 Line = Reply | ModelFailed | Callable[[ModelRequest], "Reply | ModelFailed"]

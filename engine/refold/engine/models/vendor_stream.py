@@ -13,11 +13,10 @@ from refold.engine.models.protocol import (
     ModelFailed,
     ReasoningDelta,
     Reply,
-    ReplyCall,
     TextDelta,
 )
 from refold.engine.models.vendor_messages import provider_data
-from refold.reducers.messages import Usage
+from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import FailureClass, StopReason
 

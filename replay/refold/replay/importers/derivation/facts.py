@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from refold.reducers import composing
-from refold.reducers.composing import CallMade
 from refold.reducers.composing_observed import observed
 from refold.reducers.events import (
     Answer,
@@ -17,7 +16,7 @@ from refold.reducers.events import (
     ModelResponded,
     ToolReturned,
 )
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.derivation.log import Writer, sha256_of
@@ -36,7 +35,7 @@ ADAPTER = "import"
 def answer(log: Writer, item: Answered) -> None:
     """The model answered."""
     calls = [
-        CallMade(name=call.name, arguments=call.arguments, provider_id=call.id)
+        ReplyCall(name=call.name, arguments=call.arguments, provider_id=call.id)
         for call in item.calls[:MOST_CALLS]
     ]
     stop = item.stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
