@@ -190,7 +190,7 @@ def threshold(limit: Limit) -> int | None:
     """The limit's value as the integer it is compared with; None is unlimited."""
     if limit.value is None:
         return None
-    return _nano(limit.value) if isinstance(limit, TimeLimit | CostLimit) else int(limit.value)
+    return _nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
 
 
 def trips(limit: Limit, used: int) -> bool:

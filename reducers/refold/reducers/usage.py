@@ -59,12 +59,12 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 
     `promised` is what the first attempt, or the batch's first call, was given: it is not given again.
     """
-    instant = deadline(state)
-    if instant is None:
+    instants = [(trips_at(limit, state), limit.op == ">") for limit in _running(state)]
+    if not instants:
         return None
-    timeout = state.policy.call_timeout
     # What is left is less by the one nanosecond that a limit with `>` needs to trip.
-    strict = min(limit.op == ">" for limit in _running(state) if trips_at(limit, state) == instant)
+    instant, strict = min(instants)
+    timeout = state.policy.call_timeout
     left = instant - state.at
     if timeout.whole_seconds:
         left = (left - strict) // NANO * NANO

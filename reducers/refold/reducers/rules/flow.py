@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from refold.reducers.doubts import underway
 from refold.reducers.events import Decision, Fact
 from refold.reducers.pending import waits
 from refold.reducers.state import RunState
@@ -58,4 +57,8 @@ def busy(state: RunState) -> bool:
 
 def in_flight(state: RunState) -> bool:
     """Whether a call was dispatched and has no result yet."""
-    return any(underway(state))
+    # A plain loop: this is asked after every check that decides.
+    for call in state.batch.calls if state.batch else ():  # noqa: SIM110
+        if call.dispatched and call.result is None:
+            return True
+    return False

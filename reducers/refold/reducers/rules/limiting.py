@@ -42,18 +42,20 @@ class TimeLimits(msgspec.Struct, frozen=True):
 
     def __call__(self, state: RunState, fact: Fact) -> Flow | None:
         """What this check decides, if anything."""
-        if state.stopping is None:
-            until = promised(state) if self.every else 0
-            for limit in self.among(state):
-                over = trips(limit, used(limit, state))
-                if over and (state.at > until or trips_at(limit, state) >= until):
+        for limit in self.among(state) if state.stopping is None else ():
+            if trips(limit, used(limit, state)):
+                until = promised(state) if self.every else 0
+                if state.at > until or trips_at(limit, state) >= until:
                     return _timed_out(state, fact, limit)
         return asked_to_stop(state, fact)
 
     def among(self, state: RunState) -> list[TimeLimit]:
         """The policy's limits that are looked at here, in order."""
-        timed = (limit for limit in state.policy.limits if isinstance(limit, TimeLimit))
-        return [limit for limit in timed if self.every or limit.check == "preflight"]
+        return [
+            limit
+            for limit in state.policy.limits
+            if isinstance(limit, TimeLimit) and (self.every or limit.check == "preflight")
+        ]
 
 
 def _timed_out(state: RunState, fact: Fact, limit: Limit) -> Flow:
@@ -75,16 +77,18 @@ class Limits(msgspec.Struct, frozen=True):
 
     def first(self, state: RunState) -> Limit | None:
         """The first of them that trips."""
-        return next((limit for limit in self.among(state) if trips(limit, used(limit, state))), None)
+        for limit in self.among(state):
+            if trips(limit, used(limit, state)):
+                return limit
+        return None
 
     def among(self, state: RunState) -> list[Limit]:
         """The policy's limits that are looked at here, in order."""
-        here = [limit for limit in state.policy.limits if check_of(limit) == self.check]
         return [
             limit
-            for kind, measure in (self.kinds if here else ())
-            for limit in here
-            if type(limit) is kind and measure_of(limit) == measure
+            for kind, measure in self.kinds
+            for limit in state.policy.limits
+            if type(limit) is kind and check_of(limit) == self.check and measure_of(limit) == measure
         ]
 
 
