@@ -34,13 +34,13 @@ from refold.reducers import (
     parse,
     view,
 )
-from refold.reducers.estimate import ESTIMATORS
+from refold.reducers.codec import digest_of
 from refold.reducers.events import (
     Answer,
     CancelRequested,
     ClockRead,
     Manifest,
-    MessageSize,
+    MessageHead,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -49,6 +49,7 @@ from refold.reducers.events import (
     ToolReturned,
     ToolsDispatched,
 )
+from refold.reducers.measure import measured
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 
@@ -234,7 +235,7 @@ class Replayer:
 
     def cancel(self) -> tuple[Event, ...]:
         """A person cancels."""
-        return self.feed(composing.cancelled(CancelRequested(at=self.now), "", SALT))
+        return self.feed(composing.cancelled(CancelRequested(at=self.now), ""))
 
     def _answer(self, world: World, effects: tuple[Effect, ...]) -> bool:
         # A result is fed as a fact even if it comes late; a clock is read only where nothing else goes on.
@@ -288,18 +289,12 @@ class Script:
 
 
 def _apart(fact: RunStarted, messages: tuple[Message, ...]) -> RunStarted:
-    weigh = ESTIMATORS[fact.policy.estimator].weigh
-    sizes = tuple(
-        MessageSize(
-            role=said.role,
-            chars=len(said.text),
-            reasoning=len(said.reasoning),
-            tokens=weigh(said),
-            unit=place,
-        )
+    estimator = fact.policy.estimator
+    heads = tuple(
+        MessageHead(role=said.role, unit=place, size=measured(estimator, said, digest_of(SALT, said)))
         for place, said in enumerate(messages)
     )
-    return composing.sealed(replace(fact, messages=sizes), Opening(messages=messages), SALT)
+    return replace(fact, messages=heads, content=Opening(messages=messages))
 
 
 def message(row: Row) -> Message:

@@ -96,9 +96,9 @@ def test_a_size_that_was_made_smaller(
     """A log whose tool said less, by its sizes, than by its words is damaged, whoever is asked."""
 
     def smaller(records: list[Record]) -> list[Record]:
-        forge = b'"chars":1,"tokens":1'
+        forge = b'"size":{"chars":1,"tokens":1'
         return [
-            replace(each, body=re.sub(rb'"chars":\d+,"tokens":\d+', forge, each.body))
+            replace(each, body=re.sub(rb'"size":{"chars":\d+,"tokens":\d+', forge, each.body))
             if each.kind == "tool_returned"
             else each
             for each in records
@@ -108,7 +108,7 @@ def test_a_size_that_was_made_smaller(
     ran = refold(*words, "--store", tmp_path / "forged.db")
     assert 3 == ran.code
     assert "DAMAGED" in ran.out
-    assert "a size in its body is not that of its content: chars is 1" in ran.out
+    assert "a size in its body is not that of its content: size.chars is 1" in ran.out
 
 
 @pytest.mark.parametrize("most", [640, 0], ids=["few digits", "any"])

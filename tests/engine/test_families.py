@@ -137,7 +137,7 @@ async def test_a_cancellation_reaches_children_of_a_crashed_parent(*, begun: boo
 async def asked_to_stop(store: Store) -> list[Record]:
     """What an engine had recorded of a cancellation, had it crashed right after it."""
     state, _ = await state_at(store, PARENT)
-    _, events = advance(state, composing.cancelled(CancelRequested(at=state.at), "", b""))
+    _, events = advance(state, composing.cancelled(CancelRequested(at=state.at), ""))
     return [record(event, state.at, b"") for event in events]
 
 

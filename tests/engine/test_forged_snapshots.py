@@ -140,8 +140,7 @@ def _blind(said: dict[str, Any]) -> None:
 def _lighter(said: dict[str, Any]) -> None:
     for chunk in said["state"]["window"]["chunks"]:
         for ref in chunk:
-            ref["tokens"] = 0
-            ref["chars"] = 0
+            ref["size"] |= {"tokens": 0, "chars": 0}
 
 
 def _other_words(said: dict[str, Any]) -> None:

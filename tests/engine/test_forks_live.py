@@ -220,7 +220,7 @@ async def test_a_message_more(store: MemoryStore) -> None:
     forked, asked = log[8], log[9]
     assert isinstance(forked, RunForked)
     assert isinstance(asked, ModelRequested)
-    assert (True, "ann", 7) == (forked.again, forked.by, forked.chars)
+    assert (True, "ann", 7) == (forked.again, forked.by, forked.size and forked.size.chars)
     assert (2, 1) == (asked.step, asked.attempt)
     state, contents = await state_at(store, "f", 10)
     assert "No tea!" == view(state, contents)[-1].text

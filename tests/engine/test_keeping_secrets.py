@@ -148,7 +148,7 @@ async def test_what_a_tool_says() -> None:
     await assert_kept(store, run.id)
     fact = next(event for event in await events_of(store, run.id) if isinstance(event, ToolReturned))
     whole = f"{'x' * 100}: {HIDDEN}"
-    assert len(whole) == fact.size
+    assert len(whole) == fact.output_bytes
     assert fact.content is not None
     assert hashlib.sha256(whole.encode()).hexdigest() == fact.content.sha256
 

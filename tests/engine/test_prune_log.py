@@ -9,6 +9,7 @@ import pytest
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.prune_log import LOGGER, lines
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
+from refold.reducers.messages import Size
 from refold.reducers.parsing import parse
 from refold.reducers.state import NEW, Pending, RunState, Setup, Spent
 from refold.reducers.vocabulary import Cause
@@ -34,9 +35,7 @@ def trimmed(name: str = "trim_messages") -> MessageTrimmed:
         name=name,
         reason="threshold",
         before=90,
-        after=40,
-        chars=160,
-        digest="d",
+        size=Size(tokens=40, chars=160, digest="d"),
     )
 
 

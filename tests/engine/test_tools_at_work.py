@@ -170,7 +170,7 @@ async def test_what_goes_wrong_is_told_to_the_model_and_the_run_goes_on(
 async def test_empty_arguments_are_an_empty_object() -> None:
     """A model that writes no arguments at all calls a tool that takes none."""
     (event,) = await ran(calls(("silent", "")), [silent])
-    assert (None, "", 0) == (event.error, said(event), event.size)
+    assert (None, "", 0) == (event.error, said(event), event.output_bytes)
 
 
 async def test_one_failure_leaves_the_others_of_the_batch_alone() -> None:
@@ -296,7 +296,7 @@ async def test_output_over_the_cap_is_cut_in_the_middle() -> None:
         return "a" * 60 + "b" * 60
 
     (event,) = await ran(calls(("talk", {})), [talk], policy={"tool_output": {"max": 20}})
-    assert (120, True) == (event.size, event.cut)
+    assert (120, True) == (event.output_bytes, event.cut)
     assert said(event).startswith("a" * 10 + "\n[harness: ")
     assert said(event).endswith("]\n" + "b" * 10)
     assert event.content is not None
@@ -312,7 +312,7 @@ async def test_output_under_the_cap_is_left_alone(length: int) -> None:
         return "a" * length
 
     (event,) = await ran(calls(("talk", {})), [talk], policy={"tool_output": {"max": 20}})
-    assert (length, False, "a" * length) == (event.size, event.cut, said(event))
+    assert (length, False, "a" * length) == (event.output_bytes, event.cut, said(event))
 
 
 async def test_a_half_character_does_not_stop_a_run() -> None:

@@ -11,7 +11,7 @@ from refold.store.protocol import Record
 from support import golden
 
 _SALT = bytes(range(16))
-_DIGEST = re.compile(rb',"digest":"[0-9a-f]{64}"')
+_DIGEST = re.compile(rb',?"digest":"[0-9a-f]{64}"')
 _LONGEST = 60  # events: more of a log repeats itself
 
 

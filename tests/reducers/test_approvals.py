@@ -29,7 +29,7 @@ from refold.reducers.guards.approvals import Approval, Asked, is_sensitive
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.state import Batch, CallState, Pending, RunState, Setup
 from refold.reducers.vocabulary import Refusal, StopReason
-from support.scenario import SALT, SECOND, START, Scenario
+from support.scenario import SECOND, START, Scenario
 
 ASK = {"approver": "human"}
 
@@ -344,11 +344,10 @@ WAITING = RunState(
 def test_an_answer_becomes_a_fact() -> None:
     """In the order of the question; new arguments, the note and who said it are kept, the body holds no text."""
     fact = InputReceived(at=5, by="ann\n")
-    made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky", b"salt")
+    made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky")
     assert [("c1", "edit"), ("c2", "reject")] == [(each.call, each.decision) for each in made.approvals]
     assert made.content is not None
     assert ("ann", {"c1": '{"a": 1}'}, "too risky") == (made.by, made.content.arguments, made.content.note)
-    assert made.digest
     body = msgspec.json.encode(msgspec.structs.replace(made, content=None))
     assert b"risky" not in body
 
@@ -370,13 +369,13 @@ def test_an_answer_becomes_a_fact() -> None:
 def test_answers_that_are_none(answers: Any, arguments: dict[str, str], says: str) -> None:
     """What nobody asked, and what cannot run, is refused before anything is recorded."""
     with pytest.raises(WrongUse, match=says):
-        approved(WAITING, InputReceived(at=5), answers, arguments, "", b"")
+        approved(WAITING, InputReceived(at=5), answers, arguments, "")
 
 
 def test_an_answer_when_nobody_asked() -> None:
     """A run that asks nobody takes no approval."""
     with pytest.raises(WrongUse, match="what does: none"):
-        approved(RunState(), InputReceived(at=5), {"c1": "approve"}, {}, "", b"")
+        approved(RunState(), InputReceived(at=5), {"c1": "approve"}, {}, "")
 
 
 def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
@@ -385,7 +384,7 @@ def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
 
 def answer(run: Scenario, answers: dict[str, Any], *, after: float = 0, **arguments: str) -> list[str]:
     run.now += after
-    return run.feed(approved(run.state, InputReceived(at=run.at), answers, arguments, "a note", SALT))
+    return run.feed(approved(run.state, InputReceived(at=run.at), answers, arguments, "a note"))
 
 
 LOOK, ACT = ("look", "{}"), ("act", '{"what": "paint"}')

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refold.reducers.children import bounded, child_run_id, child_seed, open_children
 from refold.reducers.events import Manifest
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, trips
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Size, Usage
 from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, CallState, RunState, Setup, Spent
 from refold.reducers.vocabulary import Role
@@ -116,7 +116,9 @@ def test_the_same_call_has_the_same_child_and_no_other_has_it() -> None:
 
 def test_open_children_are_those_of_calls_in_flight_that_start_runs() -> None:
     """A call that was not dispatched, that has its result, or that starts no run has no open child."""
-    result = MessageRef(number=4, role=Role.TOOL, seq=9, unit=1, chars=0, tokens=0, digest="", call="c2")
+    result = MessageRef(
+        number=4, role=Role.TOOL, seq=9, unit=1, size=Size(chars=0, tokens=0, digest=""), call="c2"
+    )
     calls = (
         CallState(id="c1", name="transfer", number=3, position=0, dispatched=5),
         CallState(id="c2", name="transfer", number=4, position=1, dispatched=5, result=result),

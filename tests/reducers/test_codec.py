@@ -294,10 +294,10 @@ def test_upcaster() -> None:
             ClockRead(at=1, due=2), Encoded("clock_read", CLOCK.encode(), None), id="a fact without content"
         ),
         pytest.param(
-            CancelRequested(at=1, by="ann", digest="ab", content=Reason(reason="why")),
+            CancelRequested(at=1, by="ann", content=Reason(reason="why")),
             Encoded(
                 "cancel_requested",
-                b'{"kind":"cancel_requested","at":1,"by":"ann","digest":"ab"}',
+                b'{"kind":"cancel_requested","at":1,"by":"ann"}',
                 b'{"reason":"why"}',
             ),
             id="a fact with content",
@@ -349,7 +349,7 @@ def test_which_kinds_have_content() -> None:
         ),
         pytest.param(
             "message_injected",
-            '{"kind":"message_injected","role":"user","text":"continue","cause":"nudge","chars":1,"tokens":1}',
+            '{"kind":"message_injected","role":"user","text":"continue","cause":"nudge","size":{"chars":1,"tokens":1}}',
             '{"texts":[]}',
             id="words that are not there",
         ),

@@ -46,7 +46,7 @@ def test_blank(text: str, blank: bool) -> None:
 def test_sizes_of_an_answer() -> None:
     """Characters of the text and of the reasoning; tokens of text, reasoning, names and arguments together."""
     fact = responded(Scenario(), "abcd", ReplyCall(name="look", arguments='{"a":1}'), reasoning="wxyz!")
-    assert (4, 5, 5) == (fact.chars, fact.reasoning_chars, fact.tokens)  # ceil((4 + 5 + 4 + 7) / 4)
+    assert (4, 5, 5) == (fact.size.chars, fact.size.reasoning, fact.size.tokens)  # ceil((4 + 5 + 4 + 7) / 4)
     assert [("c1", "look", "", 7, True)] == [
         (call.id, call.name, call.provider_id, call.chars, call.complete) for call in fact.calls
     ]
@@ -85,7 +85,7 @@ def test_the_digest_is_of_salt_and_content() -> None:
     fact = responded(Scenario(), "hello")
     stored = codec.encode(fact).content
     assert b'{"text":"hello"}' == stored
-    assert hashlib.sha256(b"4:salt" + b'{"text":"hello"}').hexdigest() == fact.digest
+    assert hashlib.sha256(b"4:salt" + b'{"text":"hello"}').hexdigest() == fact.size.digest
 
 
 LONE = "a\ud800"
@@ -185,11 +185,11 @@ def test_the_output_cap_of_the_policy(size: int, cut: bool, kept: int) -> None:
     """An output of more than 16 KiB is cut, its own size recorded."""
     scenario = Scenario()
     fact = composing.returned(scenario.state, ToolReturned(at=START, call="c1"), "x" * size, "look", "", SALT)
-    assert (size, cut) == (fact.size, fact.cut)
+    assert (size, cut) == (fact.output_bytes, fact.cut)
     assert fact.content is not None
-    assert fact.chars == len(fact.content.output)
+    assert fact.size.chars == len(fact.content.output)
     marker = f"\n[harness: this output of look was cut here; it was {size} bytes in all]\n"
-    assert kept + (len(marker) if cut else 0) == fact.chars
+    assert kept + (len(marker) if cut else 0) == fact.size.chars
     assert cut == (marker in fact.content.output)
 
 
@@ -199,4 +199,4 @@ def test_no_cap() -> None:
     fact = composing.returned(
         scenario.state, ToolReturned(at=START, call="c1"), "x" * 100_000, "look", "", SALT
     )
-    assert (100_000, False, 25_000) == (fact.size, fact.cut, fact.tokens)
+    assert (100_000, False, 25_000) == (fact.output_bytes, fact.cut, fact.size.tokens)

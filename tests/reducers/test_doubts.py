@@ -18,7 +18,7 @@ from refold.reducers.folding import fold
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from support.once import Once
-from support.scenario import SALT, SECOND, TOOLS, Scenario
+from support.scenario import SECOND, TOOLS, Scenario
 from support.strategies import each
 
 HAPPENED, DID_NOT, UNKNOWN = Doubt.HAPPENED, Doubt.DID_NOT, Doubt.UNKNOWN
@@ -196,7 +196,7 @@ def test_that_a_call_happened_is_final(later: Doubt) -> None:
     run = crashed("act", "act", **ASK)
     run.resolve("c1", HAPPENED)
     with pytest.raises(WrongUse, match="call 'c1' is not in doubt; what is: c2"):
-        composing.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "", SALT)
+        composing.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "")
     with pytest.raises(UnexpectedEvent, match="call c1 is known to have happened"):
         run.feed(DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"))
 
@@ -308,7 +308,7 @@ def test_the_fact_of_what_was_said() -> None:
     """Who said it is one clean line in the body, the note is cleaned and stands in the content."""
     run = crashed("act")
     fact = DoubtResolved(at=run.at, call="c1", doubt=HAPPENED, by="ann\n\x1b[1m")
-    made = composing.resolved(run.state, fact, "seen \ud800 in the ledger", SALT)
+    made = composing.resolved(run.state, fact, "seen \ud800 in the ledger")
     assert made.content is not None
     assert ("\n" not in made.by, "seen \ufffd in the ledger") == (True, made.content.note)
     assert b"ledger" not in codec.encode(made).body
@@ -325,7 +325,7 @@ def test_the_fact_of_what_was_said() -> None:
 def test_only_a_doubt_is_resolved(run: Scenario, call: str, named: str) -> None:
     """To resolve what is not in doubt is wrong use, and the error names what is."""
     with pytest.raises(WrongUse, match=f"'{call}' is not in doubt; {named}"):
-        composing.resolved(run.state, DoubtResolved(at=run.at, call=call, doubt=HAPPENED, by="ann"), "", SALT)
+        composing.resolved(run.state, DoubtResolved(at=run.at, call=call, doubt=HAPPENED, by="ann"), "")
 
 
 CLASSES = {"look": "run", "set": "run", "act": "at most once", "book": "reconcilable"}

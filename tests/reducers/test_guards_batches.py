@@ -12,7 +12,7 @@ from refold.reducers.guards.loop import Loop
 from refold.reducers.guards.pivot import Pivot
 from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.read_only import ReadOnly
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Size
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason, ToolError
 from support.scenario import TOOLS
@@ -437,8 +437,7 @@ def test_a_marker_that_stands_elsewhere_is_not_among_the_last() -> None:
             name="fit",
             after=2,
             covers=4,
-            chars=1,
-            tokens=1,
+            size=Size(chars=1, tokens=1),
         )
     )
     assert watching.speaks(Place.ON_FINISHED)

@@ -7,7 +7,7 @@ import pytest
 
 from refold.reducers.history import Pass, Plan, Scene, planned, previewed
 from refold.reducers.history.trim_messages import head_and_tail, shares
-from refold.reducers.messages import Message, MessageCall, TextCut
+from refold.reducers.messages import Message, MessageCall, Size, TextCut
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, insert, only, ranges_of, refs, resized
 from support.plans import TEXTS, applied, window
@@ -351,7 +351,8 @@ def test_one_marker_tells_of_all_that_was_dropped() -> None:
     assert [1, 2, 20, 5, 6, 7] == [ref.number for ref in refs(after)]
     assert plan_of(step, after) is None
     longer = append(
-        after, MessageRef(number=21, role=Role.USER, seq=21, unit=21, chars=0, tokens=10, digest="21")
+        after,
+        MessageRef(number=21, role=Role.USER, seq=21, unit=21, size=Size(chars=0, tokens=10, digest="21")),
     )
     again = plan_of(step, longer)
     assert again is not None
@@ -396,7 +397,11 @@ def test_shares(counts: list[int], cap: int, expected: list[int]) -> None:
 
 def trimmed(chars: int, cap: int | None, reasoning: int = 0, **more: Any) -> tuple[TextCut, ...] | None:
     ref = MessageRef(
-        number=1, role=Role.ASSISTANT, seq=1, unit=1, chars=chars, reasoning=reasoning, tokens=1, digest="1"
+        number=1,
+        role=Role.ASSISTANT,
+        seq=1,
+        unit=1,
+        size=Size(chars=chars, reasoning=reasoning, tokens=1, digest="1"),
     )
     plan = plan_of({"do": "trim_messages", "cap": cap, **more}, append(Window(), ref))
     return plan.shorter[0].cuts if plan else None
@@ -451,7 +456,13 @@ def test_the_last_messages_of_the_roles_are_trimmed() -> None:
     step = {"do": "trim_messages", "cap": 20, "codec": "char", "last": 2}
     spec = window("suatu", chars=dict.fromkeys(range(1, 6), 30))
     marker = MessageRef(
-        number=9, role=Role.USER, seq=9, unit=9, chars=99, tokens=10, digest="9", cause="compacted", covers=3
+        number=9,
+        role=Role.USER,
+        seq=9,
+        unit=9,
+        size=Size(chars=99, tokens=10, digest="9"),
+        cause="compacted",
+        covers=3,
     )
     plan = plan_of(step, insert(spec, marker, 5))
     assert plan is not None
@@ -465,7 +476,7 @@ def test_a_message_is_cut_from_the_whole_of_it() -> None:
     """A second cut counts what the first one took, too, and is made of the whole text."""
     scene = Scene(window=window("sua", chars={3: 1000}), texts=TEXTS)
     once = applied(scene, plan_of({"do": "trim_messages", "cap": 100, "codec": "char"}, scene.window), 9)
-    assert 99 == refs(once)[2].chars
+    assert 99 == refs(once)[2].size.chars
     assert plan_of({"do": "trim_messages", "cap": 100, "codec": "char"}, once) is None
     again = plan_of({"do": "trim_messages", "cap": 50, "codec": "char"}, once)
     assert again is not None
@@ -591,7 +602,9 @@ def test_a_digest_of_a_digest_gives_it_a_line() -> None:
     assert [1, 2, 20, 5, 6, 7] == [ref.number for ref in refs(after)]
     assert plan_of(DIGEST, after) is None
     for number in (21, 22):
-        ref = MessageRef(number=number, role=Role.USER, seq=1, unit=number, chars=7, tokens=10, digest="1")
+        ref = MessageRef(
+            number=number, role=Role.USER, seq=1, unit=number, size=Size(chars=7, tokens=10, digest="1")
+        )
         after = append(after, ref)
     again = plan_of(DIGEST, after)
     assert again is not None
@@ -655,7 +668,10 @@ def test_the_next_summary_is_given_the_last(role: str) -> None:
     assert plan_of(step, after) is None
     again = plan_of(
         step,
-        append(after, MessageRef(number=21, role=Role.USER, seq=1, unit=21, chars=0, tokens=10, digest="1")),
+        append(
+            after,
+            MessageRef(number=21, role=Role.USER, seq=1, unit=21, size=Size(chars=0, tokens=10, digest="1")),
+        ),
     )
     assert again is not None
     assert again.summary is not None
@@ -694,11 +710,11 @@ def test_window_by_hand() -> None:
 def test_a_shorter_message_weighs_less() -> None:
     """A trimmed message keeps its place and changes totals and digest by its own."""
     full = window("sua")
-    shorter = resized(full, 3, 4, 16, "x")
+    shorter = resized(full, 3, Size(tokens=4, chars=16, digest="x"))
     assert (3, 24) == (shorter.count, shorter.tokens)
-    assert [(3, 4, 16)] == [(ref.number, ref.tokens, ref.chars) for ref in refs(shorter)[2:]]
+    assert [(3, 4, 16)] == [(ref.number, ref.size.tokens, ref.size.chars) for ref in refs(shorter)[2:]]
     assert full.digest != shorter.digest
-    assert full.digest == resized(shorter, 3, 10, 0, "3").digest
+    assert full.digest == resized(shorter, 3, Size(tokens=10, digest="3")).digest
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
 from refold.reducers.history.cutting import lengths
 from refold.reducers.history.trim_messages import head_and_tail, shares
+from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, refs
 from support.plans import TEXTS, applied
@@ -104,10 +105,12 @@ def conversation(estimator: str, lead: int, kinds: list[str], sizes: list[int]) 
                 role=role,
                 seq=number,
                 unit=unit,
-                chars=chars,
-                reasoning=reasoning,
-                tokens=-(-(chars + reasoning) // 4),
-                digest=f"{number:x}",
+                size=Size(
+                    chars=chars,
+                    reasoning=reasoning,
+                    tokens=-(-(chars + reasoning) // 4),
+                    digest=f"{number:x}",
+                ),
                 preview=size % 13 if role is Role.TOOL and chars > 12 else 0,
             )
             window = append(window, ref)
@@ -229,7 +232,7 @@ def test_a_trimmed_message_is_never_above_its_cap(scene: Scene, plain: dict[str,
     shown = {shorter.number: lengths(scene, shorter) for shorter in plan.shorter} if plan else {}
     for ref in refs(scene.window):
         if cap is not None and ref.role is not Role.SYSTEM:
-            chars, reasoning = shown.get(ref.number, (ref.chars, ref.reasoning))
+            chars, reasoning = shown.get(ref.number, (ref.size.chars, ref.size.reasoning))
             tokens = -(-chars // each) - (-reasoning // each)
             assert tokens <= max(cap, bool(chars) + bool(reasoning))
 

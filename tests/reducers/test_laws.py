@@ -40,7 +40,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, fold
 from refold.reducers.history import Pass, Scene
 from refold.reducers.machine import TERMINAL
-from refold.reducers.messages import ReplyCall
+from refold.reducers.messages import ReplyCall, Size
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
@@ -285,7 +285,11 @@ def conversation(spec: list[tuple[str, int]]) -> Window:
         unit = number if alone else unit
         role = Role.ASSISTANT if letter == "t" and alone else roles[letter]
         ref = MessageRef(
-            number=number, role=role, seq=number, unit=unit, chars=0, tokens=tokens, digest=str(number)
+            number=number,
+            role=role,
+            seq=number,
+            unit=unit,
+            size=Size(chars=0, tokens=tokens, digest=str(number)),
         )
         window = append(window, ref)
     return window

@@ -4,8 +4,8 @@ import pytest
 
 from refold.reducers.composing_observed import observed
 from refold.reducers.errors import UnexpectedEvent, WrongUse
-from refold.reducers.events import ContextObserved, MessageSize
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.events import ContextObserved, MessageHead
+from refold.reducers.messages import Message, MessageCall, Size
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
 from support.scenario import SALT, Scenario
 
@@ -185,7 +185,7 @@ def test_a_forged_result_needs_its_answer() -> None:
     """A result that says it belongs to no answer is refused by the fold itself."""
     scenario = Scenario(OBSERVED)
     scenario.answer("done")
-    lone = MessageSize(role=Role.TOOL, chars=1, tokens=1, unit=0, call="o9.1")
+    lone = MessageHead(role=Role.TOOL, unit=0, call="o9.1", size=Size(chars=1, tokens=1))
     with pytest.raises(UnexpectedEvent, match="stands without"):
         scenario.feed(ContextObserved(at=scenario.at, messages=(lone,)))
 

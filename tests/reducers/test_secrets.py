@@ -324,7 +324,7 @@ def test_the_opening_of_a_run() -> None:
     assert shown.content is not None
     hidden = " ".join([REDACTED] * 3)
     assert hidden == shown.content.messages[3].text
-    assert len(hidden) == shown.messages[3].chars  # sizes are those of what is recorded
+    assert len(hidden) == shown.messages[3].size.chars  # sizes are those of what is recorded
 
 
 def test_what_people_say() -> None:
@@ -332,9 +332,9 @@ def test_what_people_say() -> None:
     scenario = Scenario({"approvals": {"chain": [{"approver": "human", "tools": ["*"]}]}})
     told = composing.received(scenario.state, InputReceived(at=START, by=SAID), SAID, SALT, ALL)
     assert not leaks(told)
-    assert not leaks(composing.cancelled(CancelRequested(at=START, by=SAID), SAID, SALT, ALL))
+    assert not leaks(composing.cancelled(CancelRequested(at=START, by=SAID), SAID, ALL))
     scenario.answer("", ("look", "{}"))
     edited = approved(
-        scenario.state, InputReceived(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, SALT, ALL
+        scenario.state, InputReceived(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, ALL
     )  # fmt: skip
     assert not leaks(edited)

@@ -274,7 +274,7 @@ def test_a_digest_is_as_long_as_it_is_said_to_be(text: str, total: int) -> None:
     scenario.step(text=text)
     scenario.step()
     shown = next(said for _, said in scenario.seen() if "end of the digest" in said)
-    assert len(shown) == scenario.events(MessageInjected)[-1].chars
+    assert len(shown) == scenario.events(MessageInjected)[-1].size.chars
 
 
 def test_a_limit_that_passes_while_a_summary_is_under_way_after_a_back_off_ends_the_run() -> None:

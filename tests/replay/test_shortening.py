@@ -64,7 +64,7 @@ def _every_fact_that_says_something() -> list[Fact]:
     scenario.answer(LONG, ("act", "{}"))
     scenario.resume("c1")
     doubt = DoubtResolved(at=scenario.at, call="c1", doubt=Doubt.HAPPENED, by="ann")
-    resolved = composing.resolved(scenario.state, doubt, LONG, SALT)
+    resolved = composing.resolved(scenario.state, doubt, LONG)
     scenario.feed(resolved)
     scenario.result("c1", LONG)
     failed = composing.failed(
@@ -73,7 +73,7 @@ def _every_fact_that_says_something() -> list[Fact]:
     scenario.answer("done")
     scenario.say(LONG)
     scenario.cancel()
-    amended = PolicyAmended(at=START, policy=Policy(), content=Reason(reason=LONG), digest="00")
+    amended = PolicyAmended(at=START, policy=Policy(), content=Reason(reason=LONG))
     others = [_said_of_context(), _said_of_a_summary(), _said_to_a_fork(), failed, amended]
     return [*others, *(each for each in scenario.log if isinstance(each, Fact))]
 
@@ -100,7 +100,8 @@ def test_a_summary_that_says_less_has_the_sizes_of_its_message() -> None:
 def test_a_message_of_a_fork_that_says_less_is_still_one() -> None:
     """Of white space alone one character stays: a fork without a message would be another one."""
     for text in (LONG, "   "):
-        fact = msgspec.structs.replace(_said_to_a_fork(), content=Input(text=text), chars=len(text))
+        fact = msgspec.structs.replace(_said_to_a_fork(), content=Input(text=text))
         less = shortened(Policy(), fact, SALT)
         assert isinstance(less, RunForked)
-        assert 1 == less.chars
+        assert less.size is not None
+        assert 1 == less.size.chars

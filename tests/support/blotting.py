@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from refold.reducers.composing import sealed
 from refold.reducers.events import (
     Event,
     Fact,
@@ -26,8 +25,6 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
-
-SALT = b"salt"
 
 
 class Blots(NamedTuple):
@@ -75,7 +72,7 @@ class Blotted:
     def _remark(self, seq: int, said: str) -> None:
         note: Any = SourceRecorded(at=self._state.at, format="test", source="", position="", seq=seq)
         if said:
-            note = sealed(note, Remark(text=said), SALT)
+            note = replace(note, content=Remark(text=said))
         self._state = evolve(self._state, note)
         self.log.append(note)
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from refold.reducers.codec import Encoded, decode, encode
 from refold.reducers.events import Event
 
+SALT = b"salt"
+"""The salt of every content in them."""
+
 FOLDER = Path(__file__).resolve().parents[1] / "golden"
 
 

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
 from refold.reducers.history.cutting import lengths
+from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, refs, resized
 
@@ -29,9 +32,9 @@ def window(
             role=ROLES[letter],
             seq=number,
             unit=unit,
-            chars=(chars or {}).get(number, 0),
-            tokens=(tokens or {}).get(number, 10),
-            digest=str(number),
+            size=Size(
+                chars=(chars or {}).get(number, 0), tokens=(tokens or {}).get(number, 10), digest=str(number)
+            ),
             preview=(preview or {}).get(number, 0),
         )
         built = append(built, ref)
@@ -62,8 +65,10 @@ def _shortened(scene: Scene, window: Window, shorter: Shortening) -> Window:
     chars, reasoning = lengths(scene, shorter)
     ref = next(ref for ref in refs(window) if ref.number == shorter.number)
     shown = Shown(text=shorter.text, values=shorter.values, cuts=shorter.cuts)
-    tokens = -(-(chars + reasoning + ref.arguments) // 4)
-    return resized(window, ref.number, tokens, chars, f"{ref.digest}{chars:x}", shown, reasoning)
+    tokens = -(-(chars + reasoning + ref.size.arguments) // 4)
+    digest = f"{ref.size.digest}{chars:x}"
+    size = replace(ref.size, tokens=tokens, chars=chars, digest=digest, reasoning=reasoning)
+    return resized(window, ref.number, size, shown)
 
 
 def _made(
@@ -74,9 +79,7 @@ def _made(
         role=role,
         seq=number,
         unit=number,
-        chars=40,
-        tokens=10,
-        digest=f"{number:x}",
+        size=Size(chars=40, tokens=10, digest=f"{number:x}"),
         cause=cause,
         covers=covers,
         covered_tokens=tokens,

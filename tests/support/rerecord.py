@@ -55,7 +55,9 @@ def recorded(name: str) -> str:
     state, log = NEW, list[Event]()
     for event in _facts(name):
         if isinstance(event, Fact):
-            fact = event if getattr(event, "content", None) is None else sized(event, state.policy)
+            fact = (
+                event if getattr(event, "content", None) is None else sized(event, state.policy, golden.SALT)
+            )
             state, events = advance(state, fact)
         else:
             state, events = evolve(state, event), (event,)

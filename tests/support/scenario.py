@@ -19,6 +19,7 @@ from refold.reducers.events import (
     Fact,
     InputReceived,
     Manifest,
+    MessageTrimmed,
     ModelFailed,
     ModelResponded,
     PolicyAmended,
@@ -209,7 +210,7 @@ class Scenario:
 
     def cancel(self, *, by: str = "user", after: float = 0) -> list[str]:
         self.now += after
-        return self.feed(composing.cancelled(CancelRequested(at=self.at, by=by), "enough", SALT))
+        return self.feed(composing.cancelled(CancelRequested(at=self.at, by=by), "enough"))
 
     def clock(self, after: float) -> list[str]:
         self.now += after
@@ -253,12 +254,16 @@ def _words(event: Event) -> str:
     return said.text if isinstance(said, Answer) else said.partial_text
 
 
-_LEFT_OUT = {"kind", "view", "digest", "chars", "tokens", "version", "reason", "input_tokens", "visibility"}
+_LEFT_OUT = {"kind", "view", "size", "partial", "version", "reason", "input_tokens", "visibility"}
 
 
 def line(event: Event) -> str:
     """An event as one line: its kind, and what a person would look for; digests and sizes are left out."""
     body = msgspec.json.decode(codec.encode(event).body)
+    if isinstance(event, MessageTrimmed):
+        body = {"after" if key == "size" else key: value for key, value in body.items()} | {
+            "after": event.size.tokens
+        }
     shown = [f"{key}={_flat(value)}" for key, value in body.items() if key not in _LEFT_OUT]
     return " ".join([kind_of(event), *shown])
 

@@ -250,7 +250,7 @@ class Life:
 
     def _fated(self, kind: str) -> None:
         if kind == "cancel":
-            self._feed(composing.cancelled(CancelRequested(at=self.at, by="ann"), "zqx enough", SALT))
+            self._feed(composing.cancelled(CancelRequested(at=self.at, by="ann"), "zqx enough"))
             return
         self._flying.clear()
         self.at += self.temper.down_for * SECOND
@@ -360,7 +360,7 @@ class Life:
         (found,) = (each for each in underway(self.state) if each.id == call)
         doubt = chance.choice([doubt for doubt in Doubt if may_be_said(found, doubt)])
         fact = DoubtResolved(at=self.at, call=call, doubt=doubt, by=by, reconciled=reconciled)
-        self._feed(composing.resolved(self.state, fact, "zqx looked", SALT))
+        self._feed(composing.resolved(self.state, fact, "zqx looked"))
 
     def _person(self) -> None:
         approval = self.state.approval
@@ -374,7 +374,7 @@ class Life:
             return
         said: Any = {call: chance.choice(_WORDS) for call in approval.event.calls}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
-        self._feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
+        self._feed(approved(self.state, fact, said, edits, "zqx notes"))
 
 
 def _key(effect: Effect) -> tuple[str, Any]:

@@ -245,7 +245,7 @@ class Driver:
                 self.feed(fact)
             case _:
                 cancelled = CancelRequested(at=self.at, by="ann")
-                self.feed(composing.cancelled(cancelled, f"{MARKER} enough", self.salt))
+                self.feed(composing.cancelled(cancelled, f"{MARKER} enough"))
 
     def _observed(self, choice: int) -> ContextObserved:
         """Another harness adds up to two messages, and keeps some of the others."""
@@ -317,7 +317,7 @@ class Driver:
             by=tool or "ann",
             reconciled=bool(tool),
         )
-        return composing.resolved(self.state, fact, MARKER, self.salt)
+        return composing.resolved(self.state, fact, MARKER)
 
     def _input(self, choice: int) -> InputReceived:
         asked = self.state.approval
@@ -326,7 +326,7 @@ class Driver:
         answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.event.calls)}
         edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
         fact = InputReceived(at=self.at, by="ann")
-        return approved(self.state, fact, answers, edited, MARKER, self.salt)
+        return approved(self.state, fact, answers, edited, MARKER)
 
 
 def drive(policy: dict[str, Any], picked: list[int], salt: bytes = b"salt") -> Driver:

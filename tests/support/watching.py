@@ -21,6 +21,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.guards import Judgement, Place
+from refold.reducers.messages import Size
 from refold.reducers.state import Batch, CallState, LastAnswer, RunState, Setup
 from refold.reducers.vocabulary import Cause, Refusal, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, append
@@ -67,7 +68,7 @@ class Watching:
     def result(self, call: str, output: str = "ok", error: ToolError | None = None) -> None:
         self._ended(call)
         content = Output(output=output)
-        self.see(ToolReturned(at=1, call=call, error=error, chars=len(output), content=content))
+        self.see(ToolReturned(at=1, call=call, error=error, size=Size(chars=len(output)), content=content))
 
     def refuse(self, call: str) -> None:
         self._ended(call)
@@ -78,7 +79,9 @@ class Watching:
     def _ended(self, call: str) -> None:
         batch = self.state.batch
         assert batch is not None
-        ref = MessageRef(number=1, role=Role.TOOL, seq=1, unit=1, chars=1, tokens=1, digest="", call=call)
+        ref = MessageRef(
+            number=1, role=Role.TOOL, seq=1, unit=1, size=Size(chars=1, tokens=1, digest=""), call=call
+        )
         calls = tuple(replace(each, result=ref) if each.id == call else each for each in batch.calls)
         left = sum(each.result is None for each in calls)
         batch = replace(batch, calls=calls, open=left) if left else None
@@ -102,7 +105,9 @@ class Watching:
     def tell(self, guard: str) -> None:
         """The harness said something for this guard."""
         self.see(
-            MessageInjected(role=Role.USER, text=guard, cause=Cause.GUARD, name=guard, chars=1, tokens=1)
+            MessageInjected(
+                role=Role.USER, text=guard, cause=Cause.GUARD, name=guard, size=Size(chars=1, tokens=1)
+            )
         )
 
     def says(self, place: Place) -> list[Judgement]:

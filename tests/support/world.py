@@ -275,7 +275,7 @@ class World:
 
     def _resolve(self, call: str, doubt: Doubt, *, by: str, reconciled: bool = False) -> None:
         fact = DoubtResolved(at=self.at, call=call, doubt=doubt, by=by, reconciled=reconciled)
-        self.feed(composing.resolved(self.state, fact, "zqx looked", SALT))
+        self.feed(composing.resolved(self.state, fact, "zqx looked"))
 
     def _name(self, call: str) -> str:
         calls = self.state.batch.calls if self.state.batch else ()
@@ -303,7 +303,7 @@ class World:
         words = st.sampled_from([*["approve"] * 5, "reject", "edit", "escalate", "terminate"])
         said = {call: data.draw(words) for call in about}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
-        self.feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
+        self.feed(approved(self.state, fact, said, edits, "zqx notes"))
 
     def aside(self, data: Any, after: int) -> None:
         """What nobody asked for: late results, clocks, another engine, another policy, a fork, a cancellation."""
@@ -347,4 +347,4 @@ class World:
 
     def _cancel(self, data: Any) -> None:
         fact = CancelRequested(at=self.at, by="ann")
-        self.feed(composing.cancelled(fact, "zqx enough", SALT))
+        self.feed(composing.cancelled(fact, "zqx enough"))

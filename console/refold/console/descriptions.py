@@ -104,7 +104,7 @@ def standing(state: str, code: str | None) -> str:
 
 def result(event: ToolReturned, most: int = _SHOWN) -> str:
     """How a call ended: `c2 ok, 1.2 KiB, 0.01 s: the first words`."""
-    size = f"{figures.size(event.size)}{' (cut)' if event.cut else ''}"
+    size = f"{figures.size(event.output_bytes)}{' (cut)' if event.cut else ''}"
     said = event.content.output if event.content else None
     return f"{event.call} {event.error or 'ok'}, {size}, {figures.seconds(known.took(event.duration))}: {short(said, most)}"
 

@@ -18,7 +18,6 @@ from refold.console.sweeps import Oldest, Problem, sweep
 from refold.engine.annotation import annotate
 from refold.engine.guards import installed_guards
 from refold.engine.secrets import redactor_of
-from refold.reducers.composing import sealed
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import NoteAdded, Remark
 from refold.reducers.state import RunState
@@ -203,10 +202,10 @@ async def _note_beside(
 ) -> int:
     """Say it in a note about the result, which says that the end is not known. Nothing follows from it."""
 
-    def make(state: RunState, at: int, salt: bytes) -> NoteAdded:
+    def make(state: RunState, at: int, salt: bytes) -> NoteAdded:  # noqa: ARG001
         redactor = redactor_of().under(state.policy.redact)
-        said = NoteAdded(at=at, by=label(redactor.text(by)), seq=call.result)
-        return sealed(said, Remark(text=remark_of(doubt, redactor.text(why))), salt)
+        said = Remark(text=remark_of(doubt, redactor.text(why)))
+        return NoteAdded(at=at, by=label(redactor.text(by)), seq=call.result, content=said)
 
     async with changing(place) as store:
         with claims.told(place):

@@ -1,7 +1,8 @@
 """By what an event of an imported run is known again: in the log that is there, and in that of a source that grew."""
 
 import hashlib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 
@@ -18,8 +19,8 @@ from refold.reducers.events import (
 
 _STARTED = "run_started"
 _NOTHING: frozenset[str] = frozenset()
-_SALTED = frozenset({"digest", "view", "state", "guards"})
-"""What hangs on the salts of contents: two imports of one source agree in nothing of it."""
+_SALTED = frozenset({"view", "state", "guards"})
+"""What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a size."""
 
 _OF_THE_FILE = frozenset({"run", "labels", "source", "position", "unasked"})
 """What is another in another file of the same conversation: the run, the file and places in it, whether it ends there."""
@@ -66,7 +67,16 @@ def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
     fields = msgspec.json.decode(encoded.body, type=dict[str, Any])
     if encoded.kind == _STARTED:  # the same bytes under another name are the same transcript
         fields.get("labels", {}).pop("source.file", None)
+    if names:
+        for size in _sizes(fields):
+            size.pop("digest", None)
     return msgspec.json.encode({name: fields[name] for name in fields if name not in names})
+
+
+def _sizes(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    holders = (fields, *(each for each in fields.get("messages", ()) if isinstance(each, dict)))
+    for holder in cast("tuple[dict[str, Any], ...]", holders):
+        yield from (holder[name] for name in ("size", "partial") if name in holder)
 
 
 def _digest(*parts: str | bytes | None) -> bytes:

@@ -100,7 +100,7 @@ class Beside:
         self._there.append(import_marks.words(event))
         self._answers += [len(self._there)] if isinstance(event, ModelResponded) else []
         self._told += not self.ended.end
-        self.ended = source_end(event, self.ended)
+        self.ended = source_end(stored, event, self.ended)
 
     def take(self, each: Derived, encoded: codec.Encoded) -> None:
         """The next event that is derived."""

@@ -122,7 +122,12 @@ def tool_answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch, red
     output = redactor.text(answer.output)
     sha256 = answer.sha256 if output == answer.output else ""  # by that of the secret it could be guessed
     fact = ToolReturned(
-        at=0, call=effect.call, error=answer.error, size=answer.size, cut=answer.cut, duration=stopwatch()
+        at=0,
+        call=effect.call,
+        error=answer.error,
+        output_bytes=answer.size,
+        cut=answer.cut,
+        duration=stopwatch(),
     )
     return _returned(effect, fact, output, sha256)
 

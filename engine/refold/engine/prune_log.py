@@ -42,7 +42,7 @@ def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
         sizes = {
             "reason": event.reason,
             "pre": event.before,
-            "post": event.after,
+            "post": event.size.tokens,
             "cap": getattr(by, "cap", None),
         }
         return _line("refold.trim", {**sizes, "message": event.message, **behind})

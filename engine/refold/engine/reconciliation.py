@@ -67,4 +67,4 @@ def found_out(effect: Reconcile, found: Reconciled, note: str) -> Maker:
     """The fact of what a tool said. The first of the two that tell of a call that happened."""
     doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, Unknown: Doubt.UNKNOWN}[type(found)]
     fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
-    return maker(fact, lambda state, fact, salt: composing.resolved(state, fact, note, salt))
+    return maker(fact, lambda state, fact, _: composing.resolved(state, fact, note))

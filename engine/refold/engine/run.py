@@ -141,8 +141,8 @@ class Run:
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
-            return composing.cancelled(CancelRequested(at=at, by=by), reason, salt, self._redactor(state))
+        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+            return composing.cancelled(CancelRequested(at=at, by=by), reason, self._redactor(state))
 
         self._put(make)
 
@@ -180,9 +180,9 @@ class Run:
             raise WrongUse(f"call {call}: expected one of {', '.join(Doubt)}, got {doubt!r}")
         known = Doubt(doubt)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
+        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
             said = DoubtResolved(at=at, call=call, doubt=known, by=by)
-            return composing.resolved(state, said, note, salt, self._redactor(state))
+            return composing.resolved(state, said, note, self._redactor(state))
 
         if self._loop is not None:
             make(self.state, self.state.at, b"")  # refuses what cannot be resolved, now rather than later
@@ -202,9 +202,9 @@ class Run:
         """
         words, arguments = words_of(answers)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
+        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
             said = InputReceived(at=at, by=by)
-            return approved(state, said, words, arguments, note, salt, self._redactor(state))
+            return approved(state, said, words, arguments, note, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:
             asked = self.state.approval

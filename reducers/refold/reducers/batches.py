@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Call
+from refold.reducers.messages import Size
 from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, extend, insert_all, only, refs
@@ -42,18 +43,14 @@ def with_call(state: RunState, call: CallState) -> RunState:
     return replace(state, batch=replace(state.batch, calls=_placed(state.batch.calls, call)))
 
 
-def ended(
-    state: RunState, call: CallState, chars: int, tokens: int, digest: str, preview: int = 0
-) -> RunState:
+def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> RunState:
     """The state after a call got its result. The last of a batch closes it."""
     result = MessageRef(
         number=call.number,
         role=Role.TOOL,
         seq=state.seq,
         unit=call.number - 1 - call.position,
-        chars=chars,
-        tokens=tokens,
-        digest=digest,
+        size=size,
         call=call.id,
         preview=preview,
     )

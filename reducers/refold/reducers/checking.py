@@ -12,7 +12,7 @@ import msgspec
 from refold.reducers.approvals import Approve, Reject
 from refold.reducers.errors import PolicyError
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.events import MessageSize, RunStarted
+from refold.reducers.events import MessageHead, RunStarted
 from refold.reducers.history import Pass, Tail, TokenTail
 from refold.reducers.history.compact import Compact
 from refold.reducers.history.digest import Digest
@@ -238,15 +238,13 @@ def _too_small(fact: RunStarted) -> Iterator[Complaint]:
             yield Complaint(f"{path}.budget", said)
 
 
-def _first(messages: Iterable[MessageSize], role: Role) -> list[MessageSize]:
-    return [size for size in messages if size.role is role][:1]
+def _first(messages: Iterable[MessageHead], role: Role) -> list[MessageHead]:
+    return [head for head in messages if head.role is role][:1]
 
 
-def _weight(name: str, sizes: list[MessageSize]) -> int:
+def _weight(name: str, heads: list[MessageHead]) -> int:
     estimator = ESTIMATORS[name]
-    parts = [
-        estimator.part(size.role, size.chars, size.reasoning, size.arguments, size.tokens) for size in sizes
-    ]
+    parts = [estimator.part(head.role, head.size) for head in heads]
     return estimator.total(sum(parts), len(parts))
 
 

@@ -26,6 +26,7 @@ from refold.reducers.events import (
     UnknownAnnotation,
     kind_of,
 )
+from refold.reducers.messages import Message
 from refold.reducers.numbers import MOST_DIGITS
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -136,6 +137,11 @@ def digest(salt: bytes, content: bytes) -> str:
     The salt is framed by its length in decimal and a colon; the chain of a store uses the same digest.
     """
     return hashlib.sha256(b"%d:%b%b" % (len(salt), salt, content)).hexdigest()
+
+
+def digest_of(salt: bytes, said: Content | Message) -> str:
+    """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain has."""
+    return digest(salt, _ENCODER.encode(said))
 
 
 # Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are measured.

@@ -1,4 +1,4 @@
-"""Facts made from what the world said: sizes, digests and unique call ids are filled in here, in one place.
+"""Facts made from what the world said: capped, bounded, with unique call ids; their sizes come from `refold.reducers.sizing`.
 
 Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
 becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say is handed
@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import msgspec
 
-from refold.reducers.codec import digest
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
@@ -49,18 +48,12 @@ from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
-_ENCODER = msgspec.json.Encoder(order="deterministic")
 AnyFact = TypeVar("AnyFact", bound=Fact | Annotation)
 
 
-def sealed(fact: AnyFact, content: Content, salt: bytes) -> AnyFact:
-    """The fact with its content, and the digest of salt and content in its body."""
-    return msgspec.structs.replace(fact, content=content, digest=digest(salt, _ENCODER.encode(content)))
-
-
 def told(fact: AnyFact, content: Content, salt: bytes, policy: Policy) -> AnyFact:
-    """The fact with its content, and in its body the digest and the sizes, as the policy in force measures them."""
-    return sized(sealed(fact, content, salt), policy)
+    """The fact with its content, and in its body the sizes, as the policy in force measures them."""
+    return sized(msgspec.structs.replace(fact, content=content), policy, salt)
 
 
 def started(
@@ -158,16 +151,16 @@ def summarised(state: RunState, fact: SummaryReturned, text: str, salt: bytes) -
 def returned(
     state: RunState, fact: ToolReturned, output: str, tool: str, sha256: str, salt: bytes
 ) -> ToolReturned:
-    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its size.
+    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its bytes.
 
-    Of an output that was not cut, size and digest are those of what is recorded; `sha256` "" stays.
+    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays.
     """
     policy = state.policy
     text = clean(output)
-    if not fact.size:
+    if not fact.output_bytes:
         cap = policy.tool_output or ToolOutput(max=None)
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
-        fact = msgspec.structs.replace(fact, size=capped.size, cut=capped.cut)
+        fact = msgspec.structs.replace(fact, output_bytes=capped.size, cut=capped.cut)
         text = capped.text
     if sha256 and not fact.cut:
         sha256 = sha256_of(text)
@@ -182,15 +175,13 @@ def received(
     return told(cleaned, Input(text=redactor.text(text)), salt, state.policy)
 
 
-def cancelled(fact: CancelRequested, reason: str, salt: bytes, redactor: Redactor = PLAIN) -> CancelRequested:
+def cancelled(fact: CancelRequested, reason: str, redactor: Redactor = PLAIN) -> CancelRequested:
     """`cancel_requested` with the reason that was given."""
     by = label(redactor.text(fact.by))
-    return sealed(msgspec.structs.replace(fact, by=by), Reason(reason=redactor.text(reason)), salt)
+    return msgspec.structs.replace(fact, by=by, content=Reason(reason=redactor.text(reason)))
 
 
-def resolved(
-    state: RunState, fact: DoubtResolved, note: str, salt: bytes, redactor: Redactor = PLAIN
-) -> DoubtResolved:
+def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor = PLAIN) -> DoubtResolved:
     """`doubt_resolved` with what somebody found out, and their note.
 
     Raises `WrongUse` for a call that is not in doubt, naming those that are.
@@ -201,7 +192,7 @@ def resolved(
             f"run {state.setup.run}: call {fact.call!r} is not in doubt; what is: {', '.join(doubted) or 'none'}"
         )
     by = label(redactor.text(fact.by))
-    return sealed(msgspec.structs.replace(fact, by=by), Note(note=redactor.text(note)), salt)
+    return msgspec.structs.replace(fact, by=by, content=Note(note=redactor.text(note)))
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
-from refold.reducers.composing import sealed
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswer, Input, InputReceived
 from refold.reducers.secrets import PLAIN, Redactor
@@ -23,7 +22,6 @@ def approved(
     answers: Mapping[str, Answer],
     arguments: Mapping[str, str],
     note: str,
-    salt: bytes,
     redactor: Redactor = PLAIN,
 ) -> InputReceived:
     """`input_received` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
@@ -43,7 +41,7 @@ def approved(
     edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
     ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
     said = Input(arguments=edits, note=redactor.text(note))
-    return sealed(replace(fact, by=label(redactor.text(fact.by)), approvals=ordered), said, salt)
+    return replace(fact, by=label(redactor.text(fact.by)), approvals=ordered, content=said)
 
 
 def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from refold.reducers.arguments import canonical
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Size
 from refold.reducers.text import size_of
 from refold.reducers.vocabulary import Role
 
@@ -27,9 +27,9 @@ class Estimator(ABC):
     def weigh(self, message: Message) -> int:
         """Tokens of one message."""
 
-    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
-        """What a message adds to the sum of a list, from its characters of each kind and what `weigh` said."""
-        return tokens
+    def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
+        """What a message adds to the sum of a list."""
+        return size.tokens
 
     def total(self, parts: int, count: int) -> int:  # noqa: ARG002 (some join their messages by something)
         """Tokens of a list of `count` messages whose parts sum up to `parts`."""
@@ -54,8 +54,8 @@ class _Chars4Total(Estimator):
     def weigh(self, message: Message) -> int:
         return (len(message.text) + _arguments(message)) // 4
 
-    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
-        return 0 if role is Role.SYSTEM else chars + arguments
+    def part(self, role: Role, size: Size) -> int:
+        return 0 if role is Role.SYSTEM else size.chars + size.arguments
 
     def total(self, parts: int, count: int) -> int:  # noqa: ARG002
         return parts // 4
@@ -70,8 +70,8 @@ class _Chars4Joined(Estimator):
     def weigh(self, message: Message) -> int:
         return _up(len(message.text or message.reasoning), 4)
 
-    def part(self, role: Role, chars: int, reasoning: int, arguments: int, tokens: int) -> int:  # noqa: ARG002
-        return chars or reasoning
+    def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
+        return size.chars or size.reasoning
 
     def total(self, parts: int, count: int) -> int:
         return _up(parts + max(0, count - 1), 4)

@@ -104,5 +104,10 @@ def _late(fact: Result) -> LateResult:
         case ToolReturned(content=output):
             said = Late(text=output.output) if output else None
             return replace(
-                late, call=fact.call, error=fact.error, size=fact.size, duration=fact.duration, content=said
+                late,
+                call=fact.call,
+                error=fact.error,
+                output_bytes=fact.output_bytes,
+                duration=fact.duration,
+                content=said,
             )

@@ -1,9 +1,15 @@
-"""The size of a message: characters of its text, and estimated tokens of all of it."""
+"""The size of a message: its characters, counted, and its tokens, estimated."""
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Size
 
 
-def measured(estimator: str, message: Message) -> tuple[int, int]:
-    """(chars, tokens): characters of the text, and what the named estimator counts."""
-    return len(message.text), ESTIMATORS[estimator].weigh(message)
+def measured(estimator: str, message: Message, digest: str = "") -> Size:
+    """The size of a message, its tokens by the named estimator."""
+    return Size(
+        chars=len(message.text),
+        reasoning=len(message.reasoning),
+        arguments=sum([len(call.arguments) for call in message.calls]),
+        tokens=ESTIMATORS[estimator].weigh(message),
+        digest=digest,
+    )

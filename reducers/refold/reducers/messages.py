@@ -57,6 +57,23 @@ class ReplyCall(msgspec.Struct, frozen=True, kw_only=True):
     provider_id: str = ""
 
 
+class Size(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """What is known of a message without reading it.
+
+    `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of its calls.
+    `tokens` is what the policy's estimator says of all of it. `digest` is hex SHA-256 of its words, behind a salt where
+    they are not the harness's own, and tells them from others when they are gone.
+    """
+
+    chars: Count = 0
+    reasoning: Count = 0
+    arguments: Count = 0
+    tokens: Count = 0
+    digest: str = ""
+
+
 class TextCut(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):

@@ -1,27 +1,30 @@
-"""The sizes of what was said, as the body of a fact has them: filled in when it is made, and measured again by whoever checks.
+"""What the body of a fact says of its content: filled in when the fact is made, and measured again by whoever checks.
 
 Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one smaller
 would say that no limit was reached: whoever has the words holds the numbers against them.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
+from refold.reducers.codec import digest_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
     Annotation,
     Answer,
-    Call,
+    Content,
     ContextObserved,
     Fact,
     Failure,
     Input,
     InputReceived,
-    MessageSize,
+    MessageHead,
     ModelFailed,
     ModelResponded,
     Opening,
@@ -36,7 +39,7 @@ from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
 from refold.reducers.knobs import Overflow
 from refold.reducers.measure import measured
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message, MessageCall, Size
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow, size_of
@@ -57,27 +60,29 @@ SIZED = (
 """The facts whose bodies hold sizes of their contents."""
 
 
-def sized(fact: AnyFact, policy: Policy) -> AnyFact:
+def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
     """The fact with the sizes of its content, as the policy in force measures; without content, as it is.
 
-    Of an output that was cut the size stays: what it is of is gone. Raises `WrongUse` where the messages of the content do
-    not belong together.
+    Without a salt the digests stay as they are, and so do the bytes of an output that was cut: what they are of is gone.
+    Raises `WrongUse` where the messages of the content do not belong together.
     """
-    return replace(fact, **_sizes(fact, policy))
+    return replace(fact, **_sizes(fact, policy, salt))
 
 
 def misfit(state: RunState, fact: Fact) -> str:
-    """Which size in the body of a fact that comes now is not that of its content, as a sentence; "" if all are, or it has none."""
+    """Which size in the body of a fact that comes now is not that of its content, as a sentence; "" if all are, or it has none.
+
+    Digests are not looked at: they take the salt.
+    """
     try:
         sizes = _sizes(fact, state.policy)
     except WrongUse as error:
         return f"its content cannot be measured: {error}"
     for name, size in sizes.items():
-        for path, recorded, measured_ in _parted(name, getattr(fact, name), size):
-            return (
-                "a size in its body is not that of its content: "
-                f"{path} is {recorded}, and was measured as {measured_}"
-            )
+        parting = _parting(name, getattr(fact, name), size)
+        if parting is not None:
+            path, recorded, derived = parting
+            return f"a size in its body is not that of its content: {path} is {recorded}, and was measured as {derived}"
     match fact:
         case ToolReturned(cut=False, content=Output(output=output, sha256=sha256)) if sha256:
             return (
@@ -120,90 +125,95 @@ def units(messages: Sequence[Message]) -> list[int]:
     return found
 
 
-def _sizes(fact: Annotation | Fact, policy: Policy) -> dict[str, Any]:
+def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -> dict[str, Any]:
     """The fields of the body that follow from the content."""
     match fact:
         case ModelResponded(content=Answer() as answer):
-            return _answer(fact.calls, answer, policy)
-        case ToolReturned(content=Output(output=output)):
-            sizes = _message(policy, Role.TOOL, output)
-            sizes["preview"] = previewed(policy.history, output, sizes["tokens"])
-            return sizes if fact.cut else {**sizes, "size": size_of(output)}
+            return _answer(fact, answer, policy, salt)
+        case ToolReturned(content=Output() as said):
+            size = _size(policy, Role.TOOL, said.output, said, fact.size, salt)
+            preview = previewed(policy.history, said.output, size.tokens)
+            whole = {} if fact.cut else {"output_bytes": size_of(said.output)}
+            return {"size": size, "preview": preview, **whole}
         case RunStarted(content=Opening(messages=said)):
-            return {"messages": _messages(fact.policy, said)}
+            return {"messages": _heads(fact.policy, said, fact.messages, salt)}
         case ContextObserved(content=Opening(messages=said)):
-            return {"messages": _messages(policy, said)}
+            return {"messages": _heads(policy, said, fact.messages, salt)}
         case ModelFailed(content=Failure() as failure):
-            return _failure(failure, policy)
-        case InputReceived(content=Input(text=text), approvals=()):
-            return _message(policy, Role.USER, text)
-        case RunForked(content=Input(text=text)):
-            return _message(fact.policy or policy, Role.USER, text)
-        case SummaryReturned(content=Summary(text=text)):
-            return _message(policy, Role.USER, summary_text(policy, text))
+            return _failure(fact, failure, policy, salt)
+        case InputReceived(content=Input() as said, approvals=()):
+            return {"size": _size(policy, Role.USER, said.text, said, fact.size, salt)}
+        case RunForked(content=Input() as said):
+            return {"size": _size(fact.policy or policy, Role.USER, said.text, said, fact.size, salt)}
+        case SummaryReturned(content=Summary() as said):
+            text = summary_text(policy, said.text)
+            return {"size": _size(policy, Role.USER, text, said, fact.size, salt)}
         case _:
             return {}
 
 
-def _message(policy: Policy, role: Role, text: str) -> dict[str, Any]:
-    chars, tokens = measured(policy.estimator, Message(role=role, text=text))
-    return {"chars": chars, "tokens": tokens}
+def _size(
+    policy: Policy, role: Role, text: str, content: Content, recorded: Size | None, salt: bytes | None
+) -> Size:
+    return measured(policy.estimator, Message(role=role, text=text), _digest(content, recorded, salt))
 
 
-def _messages(policy: Policy, messages: Sequence[Message]) -> tuple[MessageSize, ...]:
-    found: list[MessageSize] = []
-    for message, unit in zip(messages, units(messages), strict=True):
-        chars, tokens = measured(policy.estimator, message)
-        found.append(
-            MessageSize(
-                role=message.role,
-                chars=chars,
-                tokens=tokens,
-                unit=unit,
-                call=message.call,
-                reasoning=len(message.reasoning),
-                arguments=sum(len(call.arguments) for call in message.calls),
-            )
+def _digest(said: Content | Message, recorded: Size | None, salt: bytes | None) -> str:
+    if salt is not None:
+        return digest_of(salt, said)
+    return recorded.digest if recorded else ""
+
+
+def _heads(
+    policy: Policy, messages: Sequence[Message], recorded: Sequence[MessageHead], salt: bytes | None
+) -> tuple[MessageHead, ...]:
+    sizes = (head.size for head in recorded)
+    made = zip_longest(messages, units(messages), islice(sizes, len(messages)))
+    return tuple(
+        MessageHead(
+            role=message.role,
+            unit=unit,
+            call=message.call,
+            size=measured(policy.estimator, message, _digest(message, size, salt)),
         )
-    return tuple(found)
+        for message, unit, size in made
+    )
 
 
-def _answer(calls: Sequence[Call], answer: Answer, policy: Policy) -> dict[str, Any]:
-    made = tuple(zip(calls, answer.arguments, strict=True))
+def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+    made = tuple(zip(fact.calls, answer.arguments, strict=True))
     shown = tuple(MessageCall(call.id, call.name, arguments) for call, arguments in made)
     message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=shown)
-    chars, tokens = measured(policy.estimator, message)
     return {
         "calls": tuple(
             replace(call, chars=len(arguments), complete=is_object(arguments)) for call, arguments in made
         ),
-        "chars": chars,
-        "reasoning_chars": len(answer.reasoning),
-        "tokens": tokens,
+        "size": measured(policy.estimator, message, _digest(answer, fact.size, salt)),
         "blank": not answer.text.strip(),
         "hollow": hollow(answer.text),
     }
 
 
-def _failure(failure: Failure, policy: Policy) -> dict[str, Any]:
-    sizes = _message(policy, Role.ASSISTANT, failure.partial_text)
+def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+    size = _size(policy, Role.ASSISTANT, failure.partial_text, failure, fact.partial, salt)
     return {
         "single": overflows(failure.message, (policy.overflow or Overflow()).single_patterns),
-        "partial_chars": sizes["chars"] if failure.partial_text.strip() else 0,
-        "partial_tokens": sizes["tokens"],
+        "partial": size if failure.partial_text.strip() else None,
     }
 
 
-def _parted(path: str, recorded: Any, derived: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Where two values part, in which of their parts if they have some."""
+def _parting(path: str, recorded: Any, derived: Any) -> tuple[str, Any, Any] | None:
+    """Where two values part first, in which of their parts if they have some."""
     if recorded == derived:
-        return
-    if not isinstance(recorded, tuple):
-        yield path, recorded, derived
-        return
-    ones: tuple[Any, ...] = recorded  # pyright: ignore[reportUnknownVariableType]
-    if len(ones) != len(derived):
-        yield f"the number of {path}", len(ones), len(derived)
-    for place, (one, other) in enumerate(zip(ones, derived, strict=False)):
-        for field in one.__struct_fields__:
-            yield from _parted(f"{path}[{place}].{field}", getattr(one, field), getattr(other, field))
+        return None
+    if isinstance(recorded, Struct) and type(recorded) is type(derived):
+        names = recorded.__struct_fields__
+        pairs = [(f"{path}.{name}", getattr(recorded, name), getattr(derived, name)) for name in names]
+    elif isinstance(recorded, tuple) and len(recorded) == len(derived):  # pyright: ignore[reportUnknownArgumentType]
+        places = enumerate(zip(recorded, derived, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        pairs = [(f"{path}[{place}]", one, other) for place, (one, other) in places]
+    elif isinstance(recorded, tuple):
+        return f"the number of {path}", len(recorded), len(derived)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        return path, recorded, derived
+    return next(filter(None, (_parting(*pair) for pair in pairs)))

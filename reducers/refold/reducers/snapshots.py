@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import Event, StateDigested
+from refold.reducers.events import Event, StateDigested, sizes_of
 from refold.reducers.founding import founded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
@@ -93,7 +93,7 @@ def borne_out(
 
     `said` are the events that the state refers to, and that one; `founding` those of the kinds in `FOUNDING` up to there.
     What the run was started with is theirs; the counts, what is under way and what the guards remember have the digest in
-    the log; the window is what its references come to, and each of them is to the words that it has the digest of.
+    the log; the window is what its references come to, and each of them is to a message of the size that it has.
     """
     digested = said.get(state.seq)
     if not isinstance(digested, StateDigested) or state.digested != state.seq:
@@ -117,9 +117,9 @@ def version(refold: str) -> str:
 
 
 def _refers(ref: MessageRef, said: Mapping[int, Event]) -> bool:
-    return getattr(said.get(ref.seq), "digest", None) == ref.digest and all(
-        _refers(source, said) for source in ref.sources
-    )
+    event = said.get(ref.seq)
+    sizes = () if event is None else sizes_of(event)
+    return ref.size in sizes[ref.part : ref.part + 1] and all(_refers(each, said) for each in ref.sources)
 
 
 def _post(watch: Watch) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Size, Usage
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, Doubt, FailureClass, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
@@ -215,10 +215,8 @@ class LastFailure(_Value, frozen=True, kw_only=True):
     failure: FailureClass
     retry_after: int | None = None
     single: bool = False
-    partial_chars: int = 0
-    partial_tokens: int = 0
+    partial: Size | None = None
     partial_calls: int = 0
-    digest: str = ""
     request: Pending[ModelRequested] | None = None
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
-from refold.reducers.estimate import ESTIMATORS, Estimator
-from refold.reducers.messages import TextCut
+from refold.reducers.estimate import ESTIMATORS
+from refold.reducers.messages import Size, TextCut
 from refold.reducers.vocabulary import Role
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
@@ -38,9 +38,8 @@ class MessageRef(
 ):
     """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
 
-    `unit` is the number of the reply that it belongs to, or its own. `tokens` is the estimate of the
-    policy's estimator, `digest` the salted digest of what was said. `chars` count the text, `reasoning` and
-    `arguments` what else the message holds. `shown` says how it is shown shorter. A marker or summary has a
+    `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is shown of
+    it, if `shown` says that it is shown shorter. A marker or summary has a
     `cause` and stands for `covers` messages of `covered_tokens`, a digest is rendered from its `sources`.
     `preview` is how much of a result a preview would show.
     """
@@ -50,13 +49,9 @@ class MessageRef(
     seq: int
     part: int = 0
     unit: int
-    chars: int
-    tokens: int
-    digest: str
+    size: Size
     call: str | None = None
     pinned: bool = False
-    reasoning: int = 0
-    arguments: int = 0
     preview: int = 0
     shown: Shown | None = None
     cause: str = ""
@@ -111,7 +106,7 @@ def extend(window: Window, added: Iterable[MessageRef]) -> Window:
     for new in added:
         ref = _pin(new, system_pinned=system, task_pinned=task)
         system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
-        total += _part(estimator, ref)
+        total += estimator.part(ref.role, ref.size)
         ranges, digest = _extend(ranges, ref.number), digest + _leaf(ref)
         last.append(ref)
     return msgspec.structs.replace(
@@ -166,22 +161,12 @@ def only(window: Window, numbers: Set[int]) -> Window:
     return _changed(window, kept, [ref for ref in messages if ref.number not in numbers], ())
 
 
-def resized(
-    window: Window,
-    number: int,
-    tokens: int,
-    chars: int,
-    digest: str,
-    shown: Shown | None = None,
-    reasoning: int = 0,
-) -> Window:
-    """The window in which one message is shown shorter: other sizes, another digest."""
+def resized(window: Window, number: int, size: Size, shown: Shown | None = None) -> Window:
+    """The window in which one message is shown shorter."""
     messages = refs(window)
     place = next(place for place, ref in enumerate(messages) if ref.number == number)
     before = messages[place]
-    messages[place] = msgspec.structs.replace(
-        before, tokens=tokens, chars=chars, digest=digest, shown=shown, reasoning=reasoning
-    )
+    messages[place] = msgspec.structs.replace(before, size=size, shown=shown)
     return _changed(window, messages, (before,), (messages[place],))
 
 
@@ -201,9 +186,8 @@ def _changed(
     # By difference: what a window loses or gains in one pass is mostly little.
     estimator = ESTIMATORS[window.estimator]
     gone, come = list(gone), list(come)
-    total = (
-        window.sum + sum(_part(estimator, ref) for ref in come) - sum(_part(estimator, ref) for ref in gone)
-    )
+    added = sum([estimator.part(ref.role, ref.size) for ref in come])
+    total = window.sum + added - sum([estimator.part(ref.role, ref.size) for ref in gone])
     digest = int.from_bytes(window.digest) + sum(map(_leaf, come)) - sum(map(_leaf, gone))
     return msgspec.structs.replace(
         window,
@@ -214,10 +198,6 @@ def _changed(
         digest=_bytes(digest),
         sum=total,
     )
-
-
-def _part(estimator: Estimator, ref: MessageRef) -> int:
-    return estimator.part(ref.role, ref.chars, ref.reasoning, ref.arguments, ref.tokens)
 
 
 def ranges_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -265,9 +245,9 @@ def _extend(ranges: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int
 
 def _leaf(ref: MessageRef) -> int:
     try:
-        digest = int(ref.digest or "0", 16)
+        digest = int(ref.size.digest or "0", 16)
     except ValueError:  # no digest at all, in a log that somebody forged
-        digest = int.from_bytes(ref.digest.encode(errors="replace"))
+        digest = int.from_bytes(ref.size.digest.encode(errors="replace"))
     return digest * (2 * ref.number + 1)
 
 

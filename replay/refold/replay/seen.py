@@ -144,7 +144,7 @@ class Views:
         return Shown(
             number=ref.number,
             seq=ref.seq,
-            tokens=ref.tokens,
+            tokens=ref.size.tokens,
             cut=ref.shown is not None,
             cause=ref.cause,
             message=message,

@@ -9,6 +9,7 @@ import msgspec
 from refold.reducers.events import ContextObserved, Event, ModelResponded, Remark, RunForked, SourceRecorded
 from refold.reducers.state import RunState
 from refold.replay import known
+from refold.store.protocol import Stored
 
 END = "end:"
 """How the record of a run's end says so: the last that an import writes of a run. A later one supersedes it."""
@@ -208,24 +209,25 @@ def _named(calls: tuple[str, ...]) -> str:
     return ", ".join([*calls[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
-def source_end(event: Event, before: SourceEnd) -> SourceEnd:
+def source_end(stored: Stored, event: Event, before: SourceEnd) -> SourceEnd:
     """How its source ended the run, once `event` is known too: the last that says so counts.
 
     What goes on from there in a fork is another run's, and no source ended it.
     """
     match event:
         case SourceRecorded(what=what) if what.startswith(END):
-            return _ended(event, what.removeprefix(END))
+            erased = stored.content is None and stored.content_digest is not None
+            return _ended(event, what.removeprefix(END), erased=erased)
         case RunForked():
             return SourceEnd()
         case _:
             return before
 
 
-def _ended(event: SourceRecorded, end: str) -> SourceEnd:
+def _ended(event: SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     if end.startswith(GOES_ON):
         return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
-    if event.digest and event.content is None:
+    if erased:
         return SourceEnd(end=end, said=None)
     first = event.content.text.partition("\n")[0] if event.content else ""
     return SourceEnd(

@@ -20,7 +20,7 @@ from refold.replay.source_words import (
     source_totals,
     told_of,
 )
-from refold.store.protocol import Store
+from refold.store.protocol import Store, Stored
 
 _LAST = 100
 EXCERPT = 400
@@ -78,7 +78,7 @@ async def summary(
         async for stored in stored_events(store, run, upto):
             event = event_of(stored)
             state = folded(state, stored, event, registry)
-            summing.take(stored.at, event)
+            summing.take(stored, event)
     except Damaged as error:
         damaged = str(error)
     return summing.result(state, damaged), state
@@ -93,16 +93,16 @@ class Summing:
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
 
-    def take(self, at: int, event: Event) -> None:
-        """Take one event, recorded at the instant `at`, that could be folded."""
+    def take(self, stored: Stored, event: Event) -> None:
+        """Take one event, and its record, that could be folded."""
         told = self._told
-        told["started"] = told["started"] or at
+        told["started"] = told["started"] or stored.at
         if isinstance(event, RunStarted):
             told |= {"task": self._task(event), "labels": event.labels}
         elif isinstance(event, RunForked):
             told["labels"] = {**told["labels"], **event.labels}
             told |= {"forked_from": event.parent, "forked_at": event.parent_seq}
-        self._ended = source_end(event, self._ended)
+        self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
         told["uncounted"] += lacks_tokens(event)
 
@@ -142,5 +142,5 @@ async def goes_on_in(store: Store, run: str) -> str:
     """
     head, ended = await store.head(run), SourceEnd()
     for stored in await store.read_some(run, range(max(1, head.seq - _LAST), head.seq + 1)):
-        ended = source_end(event_of(stored), ended)
+        ended = source_end(stored, event_of(stored), ended)
     return ended.run

@@ -141,7 +141,7 @@ class Teller:
                 self._change(seq, at, **_answered(event))
             case ToolReturned():
                 self._call(
-                    seq, at, event.call, result=str(event.error or "ok"), size=event.size, cut=event.cut,
+                    seq, at, event.call, result=str(event.error or "ok"), size=event.output_bytes, cut=event.cut,
                     duration=known.took(event.duration),
                 )  # fmt: skip
             case RunResumed() | DoubtResolved():
@@ -265,7 +265,7 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             made_up = (
                 f", results of {', '.join(event.results)} made up by {event.by}" if event.results else ""
             )
-            told = f", told something by {event.by}" if event.chars else ""
+            told = f", told something by {event.by}" if event.size else ""
             doubted = f", in doubt: {', '.join(event.in_doubt)}" if event.in_doubt else ""
             return f"forked from event {event.parent_seq} of run {event.parent}{made_up}{told}{doubted}"
         case CancelRequested():
@@ -311,7 +311,7 @@ def _answered(event: ModelResponded) -> dict[str, object]:
     return {
         "stop": str(event.stop),
         "text": content.text[:EXCERPT] if content else None,
-        "chars": event.chars,
+        "chars": event.size.chars,
         "calls": tuple(calls),
         "usage": event.usage,
         "cost_nanousd": event.cost_nanousd,

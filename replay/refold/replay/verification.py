@@ -3,9 +3,12 @@
 import msgspec
 
 from refold.reducers.checkpoint import state_digest
+from refold.reducers.codec import digest_of
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
+    ContextObserved,
+    Decision,
     Event,
     Fact,
     RunForked,
@@ -13,6 +16,7 @@ from refold.reducers.events import (
     StateDigested,
     ToolReturned,
     kind_of,
+    sizes_of,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
@@ -208,9 +212,7 @@ class Verifier:
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
-        digest, content = getattr(event, "digest", None), (stored.content_digest or b"").hex()
-        # Beside a fact's an empty one says nothing, and a decision's may be of other words: of a message that it cuts.
-        if digest not in (None, content) and (isinstance(event, Fact) or (digest and content)):
+        if not _are_digested(stored, event):
             return "the digest in its body is not that of its content"
         if stored.content_digest is None and isinstance(event, SIZED) and not _without_words(event):
             return "what was said is gone, and so is the digest of it, which an erasure leaves"
@@ -233,5 +235,18 @@ class Verifier:
         return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
 
 
+def _are_digested(stored: Stored, event: Event) -> bool:
+    """Whether the digests in the body are those of what was said: of each message, where several were."""
+    sizes = sizes_of(event)
+    if isinstance(event, RunStarted | ContextObserved):
+        said = event.content.messages if event.content else ()
+        return all(
+            size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
+        )
+    if isinstance(event, Decision) and stored.content_digest is None:
+        return True  # a digest of older messages: its words are theirs
+    return all(size.digest == (stored.content_digest or b"").hex() for size in sizes)
+
+
 def _without_words(event: Event) -> bool:
-    return isinstance(event, RunForked) and not event.chars
+    return isinstance(event, RunForked) and event.size is None

@@ -221,7 +221,9 @@ def tool_output(case: Case) -> Compared | LeftOut:
     returned = run.of(ToolReturned)[0]
     assert returned.content is not None
     got = (
-        {"body": returned.content.output.replace(mark, ""), "bytes": returned.size} if returned.cut else None
+        {"body": returned.content.output.replace(mark, ""), "bytes": returned.output_bytes}
+        if returned.cut
+        else None
     )
     expected = case.expect["cut"] and {**case.expect["cut"], "body": long_text(case.expect["cut"]["body"])}
     if expected and got and cap and _chimera(text.encode(), cap):

@@ -400,7 +400,7 @@ def test_a_lost_result_says_so() -> None:
     """A call that nobody answered ends cancelled and empty, with a diagnosis that names it."""
     _, written = derived([began(), said("t"), answered("a", "1:x"), said("go on"), answered("b"), END])
     fact = next(each for each in events(written) if isinstance(each, ToolReturned))
-    assert (ToolError.CANCELLED, 0) == (fact.error, fact.chars)
+    assert (ToolError.CANCELLED, 0) == (fact.error, fact.size.chars)
     found = [each for each in events(written) if isinstance(each, Diagnosed)]
     assert ["result_missing"] == [each.code for each in found]
 

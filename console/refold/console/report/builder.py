@@ -137,7 +137,7 @@ class Builder:
     def _note(self, stored: Stored, event: Event) -> None:
         if isinstance(event, SourceRecorded) and self._imported is None:
             self._imported = Imported(format=event.format, source=event.source, position=event.position)
-        self._summing.take(stored.at, event)
+        self._summing.take(stored, event)
         if stored.content is not None:
             self._said[stored.seq] = event
 

@@ -50,5 +50,5 @@ class RecordedTools:
             raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
         said = fact.content
         return ToolAnswer(
-            output=said.output, size=fact.size, sha256=said.sha256, cut=fact.cut, error=fact.error
+            output=said.output, size=fact.output_bytes, sha256=said.sha256, cut=fact.cut, error=fact.error
         )

@@ -48,7 +48,7 @@ from refold.reducers.events.facts import (
     Input,
     InputReceived,
     Manifest,
-    MessageSize,
+    MessageHead,
     ModelFailed,
     ModelResponded,
     Note,
@@ -65,6 +65,7 @@ from refold.reducers.events.facts import (
     ToolReturned,
 )
 from refold.reducers.events.kinds import ANNOTATIONS, DECISIONS, FACTS, KINDS, kind_of
+from refold.reducers.events.sizes import sizes_of, wordless
 
 __all__ = [
     "ANNOTATIONS",
@@ -101,8 +102,8 @@ __all__ = [
     "LimitNeared",
     "LimitReached",
     "Manifest",
+    "MessageHead",
     "MessageInjected",
-    "MessageSize",
     "MessageTrimmed",
     "ModelFailed",
     "ModelRequested",
@@ -134,4 +135,6 @@ __all__ = [
     "ToolsDispatched",
     "UnknownAnnotation",
     "kind_of",
+    "sizes_of",
+    "wordless",
 ]

@@ -28,9 +28,8 @@ class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
     model: str = ""
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
-    size: Count = 0
+    output_bytes: Count = 0
     duration: Count = 0
-    digest: str = ""
     content: Late | None = None
 
 
@@ -45,7 +44,6 @@ class NoteAdded(Annotation, frozen=True, kw_only=True, tag="note_added"):
 
     by: str
     seq: int | None = None
-    digest: str = ""
     content: Remark | None = None
 
 
@@ -72,7 +70,6 @@ class Diagnosed(Annotation, frozen=True, kw_only=True, tag="diagnosed"):
     code: str
     problem: str
     seq: int | None = None
-    digest: str = ""
     content: Remark | None = None
 
 
@@ -88,7 +85,6 @@ class SourceRecorded(Annotation, frozen=True, kw_only=True, tag="source_recorded
     position: str
     seq: int | None = None
     what: str = ""
-    digest: str = ""
     content: Remark | None = None
 
 

@@ -2,8 +2,8 @@
 
 An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is what
 was said: texts, arguments, outputs. Folding needs bodies only, so `content` is None where it was not read,
-and for ever where it was erased. `digest` is the hex SHA-256 of the salt and the content (the same that the
-store's chain uses), so that what a model saw can be told apart without its words.
+and for ever where it was erased. What became a message has its `Size` in the body, with a digest of the words, so
+that what a model saw can be told apart without them; of every content the store's chain has the digest.
 """
 
 import msgspec

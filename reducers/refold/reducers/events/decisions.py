@@ -9,7 +9,7 @@ from typing import Literal
 from refold.reducers.events.base import Content, Decision, Part
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.messages import TextCut
+from refold.reducers.messages import Size, TextCut
 from refold.reducers.numbers import Count, Ordinal
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 
@@ -85,9 +85,7 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     saw: dict[str, str | int] = {}
     metadata: dict[str, str | int | bool] = {}
     hidden: bool = False
-    chars: Count = 0
-    tokens: Count = 0
-    digest: str = ""
+    size: Size = Size()
     content: Said | None = None
 
 
@@ -134,8 +132,8 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
     """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
 
-    `name` is the pass that asked, or the guard, as `cause` says. `before` and `after` are estimated tokens, `chars` and `reasoning` what is shown of either. Where something was cut stands
-    the policy's text `text`, filled by `values` and each cut's `removed`.
+    `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated tokens, `size` what is
+    shown of it from here on. Where something was cut stands the policy's text `text`, filled by `values` and each cut's `removed`.
     """
 
     message: Count
@@ -143,13 +141,10 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     name: str
     reason: str
     before: Count
-    after: Count
-    chars: Count
-    digest: str
+    size: Size
     text: str = ""
     values: dict[str, str | int] = {}
     cuts: tuple[TextCut, ...] = ()
-    reasoning: Count = 0
 
 
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
@@ -172,9 +167,7 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
     covered_tokens: Count = 0
     source: Count = 0
     sources: tuple[tuple[int, int], ...] = ()
-    chars: Count
-    tokens: Count
-    digest: str = ""
+    size: Size
     content: Said | None = None
 
 

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from refold.reducers.events.base import Content, Fact, Part
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message, Usage
+from refold.reducers.messages import Message, Size, Usage
 from refold.reducers.numbers import Count
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
@@ -30,20 +30,17 @@ class Manifest(Part, frozen=True, kw_only=True):
     agent: str = ""
 
 
-class MessageSize(Part, frozen=True, kw_only=True):
-    """What the machine needs to know of a message that was there from the start.
+class MessageHead(Part, frozen=True, kw_only=True):
+    """What the machine needs to know of a message that no answer of this run made.
 
-    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone.
-    `reasoning` and `arguments` count the characters of what is not its text.
+    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The digest
+    in its size is of this message alone.
     """
 
     role: Role
-    chars: Count
-    tokens: Count
     unit: Count
     call: str | None = None
-    reasoning: Count = 0
-    arguments: Count = 0
+    size: Size = Size()
 
 
 class Parent(Part, frozen=True, kw_only=True):
@@ -83,7 +80,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     address: str = ""
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
-    messages: tuple[MessageSize, ...] = ()
+    messages: tuple[MessageHead, ...] = ()
     seed: Count = 0
     agent: str = ""
     labels: dict[str, str] = {}
@@ -95,7 +92,6 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     task: Count | None = None
     worker: str = ""
     unasked: bool = False
-    digest: str = ""
     content: Opening | None = None
 
 
@@ -105,8 +101,8 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     `context`: as in `run_started`, 0 where nobody knows it. `in_doubt` are calls that the parent had begun, and of
     which nobody here knows how they ended. `results` are those that get results made up by `by`, who forked it: they
     follow as `tool_returned`. `downtime` is how much later than the cut it is, nanoseconds. `again`: the request that
-    was under way is made anew, by these settings, and after the message that `by` added (`chars` above 0). `worker` as
-    in `run_started`.
+    was under way is made anew, by these settings. `size` is of the message that `by` added, None if there is none.
+    `worker` as in `run_started`.
     """
 
     run: str
@@ -130,9 +126,7 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     downtime: Count = 0
     again: bool = False
     worker: str = ""
-    chars: Count = 0
-    tokens: Count = 0
-    digest: str = ""
+    size: Size | None = None
     content: "Input | None" = None
 
 
@@ -161,9 +155,8 @@ class Answer(Content, frozen=True, kw_only=True):
 class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     """The model answered the request made at event `request`.
 
-    `chars` counts the text, `tokens` is the estimate for the message, `duration` and `retry_wait` are
-    nanoseconds (the wait is what the adapter itself waited between tries of its own), `cost_nanousd` None where
-    no price is known, `sent` the digest of the request as sent.
+    `duration` and `retry_wait` are nanoseconds (the wait is what the adapter itself waited between tries of its
+    own), `cost_nanousd` None where no price is known, `sent` the digest of the request as sent.
     `blank`: the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
     """
 
@@ -171,9 +164,7 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     stop: StopReason
     stop_raw: str = ""
     calls: tuple[Call, ...] = ()
-    chars: Count = 0
-    reasoning_chars: Count = 0
-    tokens: Count = 0
+    size: Size = Size()
     blank: bool = False
     hollow: bool = False
     usage: Usage = Usage()
@@ -185,7 +176,6 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     sent: str = ""
     duration: Count = 0
     retry_wait: Count = 0
-    digest: str = ""
     content: Answer | None = None
 
 
@@ -199,22 +189,20 @@ class Failure(Content, frozen=True, kw_only=True):
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     """The request made at event `request`, or the summary asked for there, gave no answer.
 
-    `retry_after` and `duration` are nanoseconds. Of a stream that broke: how much text had arrived, and how many
-    calls had begun. `single`: the provider complained about one message that is too long.
+    `retry_after` and `duration` are nanoseconds. Of a stream that broke: the size of the text that had arrived (None:
+    no more than white space), and how many calls had begun. `single`: the provider complained about one message that is too long.
     """
 
     request: Count
     failure: FailureClass
     status: Count | None = None
     retry_after: Count | None = None
-    partial_chars: Count = 0
-    partial_tokens: Count = 0
+    partial: Size | None = None
     partial_calls: Count = 0
     single: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
     duration: Count = 0
-    digest: str = ""
     content: Failure | None = None
 
 
@@ -226,7 +214,7 @@ class Output(Content, frozen=True, kw_only=True):
 
 
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
-    """A call ended. `size` is in UTF-8 bytes, before the cap; `cut` says that the cap took something away.
+    """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something away.
 
     `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
     in `run_started`.
@@ -234,14 +222,12 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
 
     call: str
     error: ToolError | None = None
-    size: Count = 0
+    output_bytes: Count = 0
     cut: bool = False
-    chars: Count = 0
-    tokens: Count = 0
+    size: Size = Size()
     preview: Count = 0
     duration: Count = 0
     unasked: bool = False
-    digest: str = ""
     content: Output | None = None
 
 
@@ -262,7 +248,6 @@ class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
     doubt: Doubt
     by: str
     reconciled: bool = False
-    digest: str = ""
     content: Note | None = None
 
 
@@ -286,10 +271,8 @@ class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
 
     by: str = "user"
     approvals: tuple[ApprovalAnswer, ...] = ()
-    chars: Count = 0
-    tokens: Count = 0
+    size: Size = Size()
     unasked: bool = False
-    digest: str = ""
     content: Input | None = None
 
 
@@ -308,27 +291,24 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
     was asked again though nobody had said anything; `unasked`, as in `run_started`: it was going to be.
     """
 
-    messages: tuple[MessageSize, ...] = ()
+    messages: tuple[MessageHead, ...] = ()
     after: tuple[Count, ...] = ()
     kept: Ranges | None = None
     why: str = ""
     goes_on: bool = False
     unasked: bool = False
-    digest: str = ""
     content: Opening | None = None
 
 
 class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
-    """The summary asked for at event `request` came back. No step; its usage and cost count."""
+    """The summary asked for at event `request` came back. No step; its usage and cost count. `size` is of the message that it becomes."""
 
     request: Count
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
     model: str = ""
-    chars: Count = 0
-    tokens: Count = 0
+    size: Size = Size()
     duration: Count = 0
-    digest: str = ""
     content: Summary | None = None
 
 
@@ -354,7 +334,6 @@ class CancelRequested(Fact, frozen=True, kw_only=True, tag="cancel_requested"):
     """Somebody wants the run to stop."""
 
     by: str = "user"
-    digest: str = ""
     content: Reason | None = None
 
 
@@ -385,5 +364,4 @@ class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):
     policy: Policy
     by: str = "user"
     guards: dict[str, Count] = {}
-    digest: str = ""
     content: Reason | None = None

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from refold.reducers.events import Event
+from refold.reducers.events import Event, wordless
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
@@ -94,7 +94,7 @@ def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
 
 
 def _shown(watch: Watch, event: Event) -> Watch:
-    if watch.guard.reads_content and getattr(event, "content", None) is None and getattr(event, "digest", ""):
+    if watch.guard.reads_content and wordless(event):
         return msgspec.structs.replace(watch, blind=NO_CONTENT)
     try:
         own = watch.guard.observe(watch.own, event)

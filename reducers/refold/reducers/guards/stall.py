@@ -229,7 +229,7 @@ def _ended(calls: tuple[Made, ...], event: ToolReturned | CallRefused) -> tuple[
         return tuple(call for call in calls if call.id != event.call)
     said = digest(event.error or "", event.content.output if event.content else "")
     return tuple(
-        replace(call, said=said, done=event.error is None, chars=event.chars)
+        replace(call, said=said, done=event.error is None, chars=event.size.chars)
         if call.id == event.call
         else call
         for call in calls

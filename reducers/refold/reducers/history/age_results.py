@@ -44,11 +44,11 @@ class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
         """Cut what is old."""
         messages = refs(scene.window)
         old = [ref for ref in messages[: max(0, len(messages) - self.keep_last)] if ref.role is Role.TOOL]
-        if self.hard and sum(ref.chars for ref in old) > self.hard.over:
+        if self.hard and sum(ref.size.chars for ref in old) > self.hard.over:
             whole = [ref for ref in old if not (ref.shown and ref.shown.text == "cleared")]
             return shortening(cut_text(scene, ref, "cleared", 0, 0, longer=True) for ref in whole)
         if (soft := self.soft) is None:
             return None
         return shortening(
-            cut_text(scene, ref, "aged", soft.head, soft.tail) for ref in old if ref.chars > soft.over
+            cut_text(scene, ref, "aged", soft.head, soft.tail) for ref in old if ref.size.chars > soft.over
         )

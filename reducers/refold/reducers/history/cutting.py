@@ -13,8 +13,8 @@ Values = dict[str, str | int]
 def sizes(ref: MessageRef) -> Values:
     """Characters of the whole text, `size`, and of the `reasoning`, if any: values of the text in a cut."""
     values = ref.shown.values if ref.shown else {}
-    reasoning = values.get("reasoning", ref.reasoning)
-    return {"size": values.get("size", ref.chars), **({"reasoning": reasoning} if reasoning else {})}
+    reasoning = values.get("reasoning", ref.size.reasoning)
+    return {"size": values.get("size", ref.size.chars), **({"reasoning": reasoning} if reasoning else {})}
 
 
 def length(scene: Scene, text: str, values: Values, removed: int) -> int:
@@ -41,7 +41,7 @@ def cut_text(
     values = sizes(ref)
     cut = TextCut(head=head, tail=tail, removed=max(0, int(values["size"]) - head - tail))
     shorter = Shortening(number=ref.number, text=text, values=values, cuts=(cut,))
-    if lengths(scene, shorter)[0] < ref.chars or (longer and ref.shown is None):
+    if lengths(scene, shorter)[0] < ref.size.chars or (longer and ref.shown is None):
         return shorter
     return None
 

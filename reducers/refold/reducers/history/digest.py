@@ -46,6 +46,6 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
         for ref in sources:
             if room <= 0:
                 break
-            room -= len(ref.role) + min(ref.chars, self.per_message)
+            room -= len(ref.role) + min(ref.size.chars, self.per_message)
             filling.append(ref)
         return tuple(filling)

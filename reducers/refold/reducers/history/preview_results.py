@@ -29,7 +29,7 @@ class PreviewResults(Strategy, frozen=True, kw_only=True, tag="preview_results")
         return shortening(
             cut_text(scene, ref, "preview", ref.preview, 0)
             for ref in refs(scene.window)
-            if ref.role is Role.TOOL and ref.preview and ref.tokens >= self.tokens
+            if ref.role is Role.TOOL and ref.preview and ref.size.tokens >= self.tokens
         )
 
 

@@ -61,7 +61,7 @@ def newest(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
 def newest_within(messages: Sequence[MessageRef], budget: int, least: int) -> frozenset[int]:
     """From the newest back while their estimates fit the budget; `least` of them whatever they weigh."""
     for place, ref in enumerate(reversed(messages)):
-        budget -= ref.tokens
+        budget -= ref.size.tokens
         if budget < 0 and place >= least:
             return numbers(newest(messages, place))
     return numbers(messages)
@@ -70,9 +70,7 @@ def newest_within(messages: Sequence[MessageRef], budget: int, least: int) -> fr
 def weight(window: Window, messages: Sequence[MessageRef]) -> int:
     """Estimated tokens of these messages of a window, as a list."""
     estimator = ESTIMATORS[window.estimator]
-    parts = [
-        estimator.part(ref.role, ref.chars, ref.reasoning, ref.arguments, ref.tokens) for ref in messages
-    ]
+    parts = [estimator.part(ref.role, ref.size) for ref in messages]
     return estimator.total(sum(parts), len(parts))
 
 

@@ -100,7 +100,7 @@ def _from_user(ref: MessageRef) -> bool:
 
 def _gathered(said: Sequence[MessageRef], tokens: int) -> int:
     for place in range(len(said) - 1, -1, -1):
-        tokens -= said[place].tokens
+        tokens -= said[place].size.tokens
         if tokens <= 0:
             return place
     return 0

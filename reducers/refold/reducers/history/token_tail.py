@@ -46,7 +46,9 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
         if self.fits(scene.window, scene):
             return None
         messages = refs(scene.window)
-        left = self._tokens(scene) - sum(ref.tokens for ref in messages if stays(ref) and self._counts(ref))
+        left = self._tokens(scene) - sum(
+            ref.size.tokens for ref in messages if stays(ref) and self._counts(ref)
+        )
         others = [ref for ref in messages if not stays(ref)]
         kept = newest_within(others, max(0, left), max(1, self.min_last))
         return Plan(keep=kept | numbers(filter(stays, messages)))

@@ -35,7 +35,7 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
             return None
         cap, each = self.cap, [ref for ref in refs(scene.window) if ref.role in self.roles and not ref.cause]
         chosen = each if self.last is None else newest(each, self.last)
-        long = [ref for ref in chosen if self._count(ref.chars) + self._count(ref.reasoning) > cap]
+        long = [ref for ref in chosen if self._count(ref.size.chars) + self._count(ref.size.reasoning) > cap]
         return shortening(self._cut(scene, ref, cap) for ref in long)
 
     def _cut(self, scene: Scene, ref: MessageRef, cap: int) -> Shortening | None:

@@ -8,6 +8,7 @@ from refold.reducers.doubts import unknown
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import Manifest
 from refold.reducers.machine import AgentState
+from refold.reducers.messages import Size
 from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, Pending, RunState
 from refold.reducers.vocabulary import Cause, Role
@@ -34,12 +35,10 @@ def tallied(state: RunState, cause: Cause, name: str = "") -> RunState:
     return replace(state, spent=replace(state.spent, tally=tally))
 
 
-def said(state: RunState, role: Role, chars: int, tokens: int, digest: str) -> RunState:
+def said(state: RunState, role: Role, size: Size) -> RunState:
     """The state after somebody, or the harness, said something: one message more in the window."""
     number = state.messages + 1
-    ref = MessageRef(
-        number=number, role=role, seq=state.seq, unit=number, chars=chars, tokens=tokens, digest=digest
-    )
+    ref = MessageRef(number=number, role=role, seq=state.seq, unit=number, size=size)
     return replace(state, window=append(state.window, ref), messages=number)
 
 

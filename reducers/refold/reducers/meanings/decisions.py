@@ -1,7 +1,5 @@
 """One small function for each kind of decision: what it changes in the state. See `meanings.facts`."""
 
-from hashlib import sha256
-
 from msgspec.structs import replace
 
 from refold.reducers.batches import ended, find
@@ -76,7 +74,7 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
 def call_refused(state: RunState, event: CallRefused) -> RunState:
     """A call is not run; its refusal is its result."""
     call = replace(find(state, "call_refused", event.call), refused=True, hidden=event.hidden)
-    return ended(state, call, event.chars, event.tokens, event.digest)
+    return ended(state, call, event.size)
 
 
 def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:
@@ -123,9 +121,7 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
     if not any(ref.number == event.message for ref in refs(state.window)):
         raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
     shown = Shown(text=event.text, values=event.values, cuts=event.cuts) if event.cuts else None
-    window = resized(
-        state.window, event.message, event.after, event.chars, event.digest, shown, event.reasoning
-    )
+    window = resized(state.window, event.message, event.size, shown)
     return replace(state, window=window, eased=True)
 
 
@@ -138,7 +134,7 @@ def message_injected(state: RunState, event: MessageInjected) -> RunState:
         event.cause is not Cause.PROGRESS
     ):  # the harness's clock between two partial answers does not part them
         state = replace(state, parts=_stitched(state) if event.stitches else ())
-    return said(state, event.role, event.chars, event.tokens, event.digest)
+    return said(state, event.role, event.size)
 
 
 def _stitched(state: RunState) -> tuple[int, ...]:
@@ -149,7 +145,7 @@ def _stitched(state: RunState) -> tuple[int, ...]:
 
 
 def _placed(state: RunState, event: MessageInjected) -> RunState:
-    number, summary, words = state.messages + 1, summary_of(state), event.digest
+    number, summary = state.messages + 1, summary_of(state)
     _spelt_out("message_injected", event.sources, state.messages)
     # In the order of the window, as they are said. A digest of a digest quotes what that one did, which is gone.
     known = {old.number: old for ref in refs(state.window) for old in (*ref.sources, ref)}
@@ -162,17 +158,13 @@ def _placed(state: RunState, event: MessageInjected) -> RunState:
             "message_injected", f"event {event.source} is no summary that waits for its place"
         )
     if summary is not None and summary.seq == event.source:
-        state, words = summary_done(state), summary.event.digest
-    elif sources:
-        words = sha256("".join(source.digest for source in sources).encode()).hexdigest()
+        state = summary_done(state)
     ref = MessageRef(
         number=number,
         role=event.role,
         seq=event.source or state.seq,
         unit=number,
-        chars=event.chars,
-        tokens=event.tokens,
-        digest=words,
+        size=event.size,
         cause=event.text,
         covers=event.covers,
         covered_tokens=event.covered_tokens,
@@ -239,21 +231,12 @@ def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     state = tallied(state, Cause(event.cause))
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
     failed = state.failure
-    kept = event.keeps and failed is not None
     backoff = pending(state, event, event.until)
     state = replace(state, backoff=backoff, spent=spent, model=event.model)
-    if not kept or failed is None:
+    if not event.keeps or failed is None or failed.partial is None:
         return state
     number = state.messages + 1
-    ref = MessageRef(
-        number=number,
-        role=Role.ASSISTANT,
-        seq=failed.seq,
-        unit=number,
-        chars=failed.partial_chars,
-        tokens=failed.partial_tokens,
-        digest=failed.digest,
-    )
+    ref = MessageRef(number=number, role=Role.ASSISTANT, seq=failed.seq, unit=number, size=failed.partial)
     window = append(state.window, ref)
     return replace(state, window=window, messages=number, parts=(*state.parts, failed.seq))
 

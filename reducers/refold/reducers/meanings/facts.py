@@ -62,20 +62,16 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
     setup = started_setup(event)
     # The task that is named is the one that is pinned; else it is the first message of a person.
     window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
-    for part, size in enumerate(event.messages):
+    for part, head in enumerate(event.messages):
         ref = MessageRef(
             number=part + 1,
-            role=size.role,
+            role=head.role,
             seq=state.seq,
             part=part,
-            unit=size.unit + 1,
-            chars=size.chars,
-            tokens=size.tokens,
-            digest=event.digest,
-            call=size.call,
+            unit=head.unit + 1,
+            size=head.size,
+            call=head.call,
             pinned=part == event.task,
-            reasoning=size.reasoning,
-            arguments=size.arguments,
         )
         window = append(window, ref)
     mark = Mark(at=state.at)
@@ -118,10 +114,10 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         seq=state.seq,
         step=request.step,
         stop=event.stop,
-        chars=event.chars,
+        chars=event.size.chars,
         blank=event.blank or (grace and event.hollow),
         calls=calls,
-        tokens=event.tokens,
+        tokens=event.size.tokens,
         stop_raw=event.stop_raw,
         hollow=event.hollow,
         incomplete=sum(not call.complete for call in event.calls),
@@ -135,17 +131,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     state = replace(state, request=None, answer=answer, parts=() if grace else state.parts)
     if empty:
         return state
-    ref = MessageRef(
-        number=number,
-        role=Role.ASSISTANT,
-        seq=state.seq,
-        unit=number,
-        chars=event.chars,
-        tokens=event.tokens,
-        digest=event.digest,
-        reasoning=event.reasoning_chars,
-        arguments=sum(call.chars for call in event.calls),
-    )
+    ref = MessageRef(number=number, role=Role.ASSISTANT, seq=state.seq, unit=number, size=event.size)
     return replace(
         state,
         window=append(state.window, ref),
@@ -169,10 +155,8 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
         failure=event.failure,
         retry_after=event.retry_after,
         single=event.single,
-        partial_chars=event.partial_chars,
-        partial_tokens=event.partial_tokens,
+        partial=event.partial,
         partial_calls=event.partial_calls,
-        digest=event.digest,
         request=request,
     )
     failed_at = state.at if state.failed_at is None else state.failed_at
@@ -187,7 +171,7 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     call = replace(call, error=event.error)
     if event.unasked:
         state = replace(state, unasked=True)
-    return found_out(ended(state, call, event.chars, event.tokens, event.digest, event.preview))
+    return found_out(ended(state, call, event.size, event.preview))
 
 
 def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
@@ -226,7 +210,7 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
             state = with_call(state, replace(call, rejected=True))
     if event.approvals:
         return state
-    state = said(state, Role.USER, event.chars, event.tokens, event.digest)
+    state = said(state, Role.USER, event.size)
     last = replace(state.answer, empties=0) if state.answer else None
     mark = Mark(at=state.at, spent=state.spent)
     return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)

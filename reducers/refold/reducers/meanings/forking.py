@@ -23,12 +23,12 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
         state = no_longer_asked(state) if state.asked_at is not None else replace(state, unasked=False)
     mark = Mark(at=state.at, spent=state.spent)
     state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
-    if event.chars:
+    if event.size is not None:
         if state.request or state.batch or state.asked_at is not None:
             raise UnexpectedEvent(
                 "run_forked", "a message joins it, and something else is asked for or under way"
             )
-        state = said(state, Role.USER, event.chars, event.tokens, event.digest)
+        state = said(state, Role.USER, event.size)
     return found_out(state) if state.batch else state
 
 

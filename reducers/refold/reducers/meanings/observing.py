@@ -41,7 +41,7 @@ def _check(state: RunState, event: ContextObserved) -> None:
         if not following <= first <= last <= state.messages:
             raise _unexpected(f"the range {first} to {last} overlaps another, or holds no message")
         following = last + 1
-    units = {size.unit for size in event.messages if size.role is Role.TOOL}
+    units = {head.unit for head in event.messages if head.role is Role.TOOL}
     if any(unit >= len(event.messages) or event.messages[unit].role is not Role.ASSISTANT for unit in units):
         raise _unexpected("a result stands without the answer that it belongs to")
 
@@ -55,18 +55,14 @@ def _joining(state: RunState, event: ContextObserved) -> tuple[Joining, ...]:
     refs = (
         MessageRef(
             number=first + part,
-            role=size.role,
+            role=head.role,
             seq=state.seq,
             part=part,
-            unit=first + min(size.unit, part),
-            chars=size.chars,
-            tokens=size.tokens,
-            digest=event.digest,
-            call=size.call,
-            reasoning=size.reasoning,
-            arguments=size.arguments,
+            unit=first + min(head.unit, part),
+            size=head.size,
+            call=head.call,
         )
-        for part, size in enumerate(event.messages)
+        for part, head in enumerate(event.messages)
     )
     return tuple(
         Joining(ref=ref, after=event.after[part] if event.after else None) for part, ref in enumerate(refs)

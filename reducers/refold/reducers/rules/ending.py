@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from refold.reducers.checkpoint import encoded
-from refold.reducers.codec import digest
+from refold.reducers.codec import digest_of
 from refold.reducers.events import (
     CallRefused,
     Fact,
@@ -121,15 +120,20 @@ def reminder(
 ) -> RequestText:
     """Something to say to the model in one request only."""
     rendered = render(text_of(state.policy, text), values or {})
-    _, tokens = measured(state.policy.estimator, Message(role=Role.USER, text=rendered))
-    return RequestText(role=Role.USER, text=text, tokens=tokens, values=values or {}, cause=cause, name=name)
+    size = measured(state.policy.estimator, Message(role=Role.USER, text=rendered))
+    return RequestText(
+        role=Role.USER, text=text, tokens=size.tokens, values=values or {}, cause=cause, name=name
+    )
 
 
 def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
     rendered = render(text_of(state.policy, text), values)
-    chars, tokens = measured(state.policy.estimator, Message(role=role, text=rendered))
     content = Said(texts=(rendered,))
-    return {"chars": chars, "tokens": tokens, "digest": digest(b"", encoded(content)), "content": content}
+    message = Message(role=role, text=rendered)
+    return {
+        "size": measured(state.policy.estimator, message, digest_of(b"", content)),
+        "content": content,
+    }
 
 
 def may_inject(state: RunState) -> bool:

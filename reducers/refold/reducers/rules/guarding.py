@@ -102,7 +102,7 @@ def _shorten(state: RunState, watch: Watch, judgement: Shorten) -> Flow:
     ref = next((ref for ref in refs(state.window) if ref.call == judgement.call), None)
     if ref is None:
         return state
-    cut = TextCut(head=0, tail=0, removed=ref.chars)
+    cut = TextCut(head=0, tail=0, removed=ref.size.chars)
     values = {**judgement.values, **cutting.sizes(ref)}
     shorter = Shortening(number=ref.number, text=judgement.text, cuts=(cut,), values=values)
     return (yield trimming(state, ref, shorter, Cause.GUARD, watch.name, judgement.code))

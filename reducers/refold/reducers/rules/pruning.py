@@ -164,10 +164,14 @@ def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
         return replace(said, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
     # A digest holds words of the model: it is rendered where it is shown, and only its size stands here.
     values = {**marker.values, "per_message": marker.per_message, "total": marker.total}
-    lines = sum(len(ref.role) + 2 + min(ref.chars or 9, marker.per_message) + 1 for ref in marker.sources) - 1
+    lines = (
+        sum(len(ref.role) + 2 + min(ref.size.chars or 9, marker.per_message) + 1 for ref in marker.sources)
+        - 1
+    )
     frame = len(render(text_of(state.policy, marker.text), {**values, "digest": ""}))
     chars = frame + min(lines, marker.total)
-    _, tokens = measured(state.policy.estimator, Message(role=marker.role, text="x" * chars))
+    words = "".join(ref.size.digest for ref in marker.sources)
+    digest = hashlib.sha256(words.encode()).hexdigest()
     return MessageInjected(
         role=marker.role,
         text=marker.text,
@@ -178,8 +182,7 @@ def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
         covers=marker.covers,
         covered_tokens=marker.covered_tokens,
         sources=ranges_of([ref.number for ref in marker.sources]),
-        chars=chars,
-        tokens=tokens,
+        size=measured(state.policy.estimator, Message(role=marker.role, text="x" * chars), digest),
     )
 
 
@@ -198,19 +201,22 @@ def trimming(
         marker = render(text_of(state.policy, shorter.text), {**shorter.values, "removed": cut.removed})
         sizes[cut.part] = cut.head + cut.tail + (len(marker) if cut.marker else 0)
     # Beside its text and reasoning a message weighs what its calls do: that stays.
-    beside = ref.tokens - _weight(state, ref.role, ref.chars, ref.reasoning)
+    beside = ref.size.tokens - _weight(state, ref.role, ref.size.chars, ref.size.reasoning)
     tokens = max(0, beside + _weight(state, ref.role, sizes["text"], sizes["reasoning"]))
-    said = encoded((ref.digest, shorter.text, shorter.values, shorter.cuts))
+    said = encoded((ref.size.digest, shorter.text, shorter.values, shorter.cuts))
     return MessageTrimmed(
         message=ref.number,
         cause=cause,
         name=name,
         reason=reason,
-        before=ref.tokens,
-        after=tokens,
-        chars=sizes["text"],
-        reasoning=sizes["reasoning"],
-        digest=hashlib.sha256(said).hexdigest(),
+        before=ref.size.tokens,
+        size=replace(
+            ref.size,
+            chars=sizes["text"],
+            reasoning=sizes["reasoning"],
+            tokens=tokens,
+            digest=hashlib.sha256(said).hexdigest(),
+        ),
         text=shorter.text,
         values=shorter.values,
         cuts=shorter.cuts,
@@ -220,7 +226,7 @@ def trimming(
 def _weight(state: RunState, role: Role, chars: int, reasoning: int) -> int:
     text, thought = "x" * min(chars, _LONGEST), "x" * min(reasoning, _LONGEST)
     message = Message(role=role, text=text, reasoning=thought)
-    return measured(state.policy.estimator, message)[1]
+    return measured(state.policy.estimator, message).tokens
 
 
 def summarised(state: RunState, fact: Fact) -> Flow | None:
@@ -245,10 +251,9 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
         name=asked.name,
         after=asked.after,
         covers=sum(ref.covers or 1 for ref in covered.values()),
-        covered_tokens=sum(ref.covered_tokens or ref.tokens for ref in covered.values()),
+        covered_tokens=sum(ref.covered_tokens or ref.size.tokens for ref in covered.values()),
         source=came.seq,
-        chars=came.event.chars,
-        tokens=came.event.tokens,
+        size=came.event.size,
     )
     kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
     return (yield _pruned(asked.name, "summary", before, only(state.window, kept), over=False))

@@ -106,7 +106,7 @@ def _again(state: RunState, knob: Stream, failed: LastFailure | None) -> Flow | 
 
 def _reconnected(state: RunState, count: int, failed: LastFailure | None) -> Flow:
     seq = state.seq if failed is None else failed.seq
-    keeps = failed is not None and failed.partial_chars > 0 and not failed.partial_calls
+    keeps = failed is not None and failed.partial is not None and not failed.partial_calls
     wait = delay(
         state.policy.retry,
         count,

@@ -49,7 +49,7 @@ class Trail:
         """Fold one event. Raises `DamagedLog` where it cannot stand there."""
         self.state = folded(self.state, stored, event, NO_GUARDS)
         self._place = moved(self._place, stored.at, event)
-        self.source_end = source_end(event, self.source_end)
+        self.source_end = source_end(stored, event, self.source_end)
         # A digest of older messages has no words of its own: it is rendered from theirs.
         if getattr(event, "content", None) is not None or bool(getattr(event, "sources", ())):
             self._said[stored.seq] = event

@@ -20,6 +20,7 @@ from refold.reducers.events import (
     ApprovalAnswer,
     Call,
     Event,
+    MessageHead,
     MessageInjected,
     ModelResponded,
     StateChanged,
@@ -27,6 +28,7 @@ from refold.reducers.events import (
     UnknownAnnotation,
 )
 from refold.reducers.limits import LimitHit, LimitUnit
+from refold.reducers.messages import Size
 from refold.store.protocol import Stored
 
 SHOWN = 200
@@ -40,7 +42,7 @@ PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation, 
 _NOT_COMPARED = frozenset(
     {
         "at", "run", "seed", "parent", "parent_seq", "parent_hash", "head_seq", "head_hash", "labels", "environment",
-        "versions", "worker", "downtime", "adapter", "adapter_version", "response_id", "sent", "digest", "view", "request",
+        "versions", "worker", "downtime", "adapter", "adapter_version", "response_id", "sent", "view", "request",
         "content", "duration", "input_tokens", "retry_wait", "retry_after", "deadline", "until", "due", "delay", "usage", "cost_nanousd",
     }
 )  # fmt: skip
@@ -49,7 +51,7 @@ _NOR: Mapping[type[Event], frozenset[str]] = MappingProxyType(
     {MessageInjected: frozenset({"source"}), StateChanged: frozenset({"reason"})}
 )
 
-_SIZES = frozenset({"chars", "reasoning_chars", "tokens", "blank", "hollow", "preview", "size", "sha256"})
+_SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_bytes", "sha256"})
 
 
 class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +139,10 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
     match value:
         case str() if name == "call":
             return calls.get(value, value)
+        case Size():  # its digest is salted
+            return replace(value, digest="")
+        case MessageHead():
+            return replace(value, size=replace(value.size, digest=""))
         case LimitHit():
             timed = {"used": 0, "exceeded_by": 0} if value.unit is LimitUnit.NANOSECONDS else {}
             return replace(value, at=0, **timed)
@@ -145,7 +151,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return calls.get(value.id, value.name) + ("" if value.complete else " (incomplete)")
         case ApprovalAnswer():
             return replace(value, call=calls.get(value.call, value.call))
-        case tuple() if name in ("calls", "in_doubt", "approvals"):
+        case tuple() if name in ("calls", "in_doubt", "approvals", "messages"):
             return tuple(_comparable(each, calls, "call") for each in cast("tuple[object, ...]", value))
         case _:
             return value

@@ -40,6 +40,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
     ToolsDispatched,
+    sizes_of,
 )
 from refold.reducers.machine import AgentState
 from refold.replay import known
@@ -81,7 +82,7 @@ def details_of(event: Event, tools: Mapping[str, str]) -> Details:  # noqa: PLR0
         case ToolsDispatched() | ApprovalRequested():
             return Details(call=event.calls, name=_names(event.calls, tools))
         case RunStarted():
-            return Details(model=event.model, tokens=sum(message.tokens for message in event.messages))
+            return Details(model=event.model, tokens=sum(size.tokens for size in sizes_of(event)))
         case RunForked():
             return Details(model=event.model or "")
         case RunResumed():
@@ -101,14 +102,13 @@ def details_of(event: Event, tools: Mapping[str, str]) -> Details:  # noqa: PLR0
         case HistoryPruned():
             return Details(name=(event.name,), reason=_words(event.reason), tokens=event.tokens_after)
         case MessageTrimmed():
-            return Details(name=(event.name,), reason=_words(event.reason), tokens=event.after)
+            return Details(name=(event.name,), reason=_words(event.reason), tokens=event.size.tokens)
         case MessageInjected():
-            return Details(name=_words(event.text), by=by(event.cause, event.name), tokens=event.tokens)
+            return Details(name=_words(event.text), by=by(event.cause, event.name), tokens=event.size.tokens)
         case SummaryRequested():
             return Details(name=(event.name,), tokens=event.input_tokens)
         case ContextObserved():
-            tokens = sum(message.tokens for message in event.messages)
-            return Details(name=_words(event.why), tokens=tokens)
+            return Details(name=_words(event.why), tokens=sum(size.tokens for size in sizes_of(event)))
         case RetryScheduled():
             reason = _words(event.failure, event.cause)
             return Details(model=event.model, reason=reason, duration=event.delay)
@@ -151,14 +151,14 @@ def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[s
                 call=call,
                 error=event.error is not None,
                 reason=_words(event.error or ""),
-                tokens=event.tokens,
+                tokens=event.size.tokens,
                 duration=known.took(event.duration),
-                size=event.size,
+                size=event.output_bytes,
             )
         case CallRefused():
             reason = _words(by(event.cause, event.name), event.code)
             return Details(
-                name=name, call=call, verdict=("refused", event.why), reason=reason, tokens=event.tokens
+                name=name, call=call, verdict=("refused", event.why), reason=reason, tokens=event.size.tokens
             )
         case DoubtResolved():
             return Details(name=name, call=call, by=event.by, verdict=(event.doubt,))
@@ -177,7 +177,7 @@ def _input(event: InputReceived, tools: Mapping[str, str]) -> Details:
         call=calls,
         name=_names(calls, tools),
         verdict=_once(answer.decision for answer in event.approvals),
-        tokens=None if calls else event.tokens,
+        tokens=None if calls else event.size.tokens,
     )
 
 
@@ -201,7 +201,7 @@ def _late(event: LateResult, tools: Mapping[str, str]) -> Details:
         reason=_words(event.of, event.error or "", event.failure or "", event.stop or ""),
         **_used(event),
         duration=known.took(event.duration),
-        size=event.size if event.call else None,
+        size=event.output_bytes if event.call else None,
     )
 
 

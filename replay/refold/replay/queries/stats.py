@@ -175,7 +175,7 @@ class Counter:
     def take(self, stored: Stored) -> None:
         """Take one record. Raises `DamagedLog` and `NewerLog`, with nothing counted of it."""
         event = event_of(stored, content=stored.kind == _NOTED)
-        self._source_end = source_end(event, self._source_end)
+        self._source_end = source_end(stored, event, self._source_end)
         if isinstance(event, ModelResponded):
             self._names = {call.id: call.name for call in event.calls}
         if stored.run != self._run:  # the log begins, or the fork's own part of it
@@ -263,7 +263,7 @@ class Counter:
     def _returned(self, event: ToolReturned) -> None:
         tool = self._tool(event.call)
         tool.returned += 1
-        tool.bytes += event.size
+        tool.bytes += event.output_bytes
         if known.took(event.duration) is not None:
             tool.latency.add(event.duration)
         if event.error is not None:

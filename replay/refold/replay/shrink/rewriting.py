@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from refold.reducers import codec
-from refold.reducers.composing import sealed
 from refold.reducers.events import Annotation, Decision, Event, Fact, NoteAdded, Remark, RunForked, RunStarted
 from refold.replay.shrink.rederiving import Log, Written
 from refold.store.protocol import Head, Record, Store
@@ -19,7 +18,7 @@ async def write(store: Store, log: Log, note: str) -> str:
     The store has none of these runs. Raises what `Store.append` raises.
     """
     run, head = "", Head(seq=0, hash=b"")
-    remark = sealed(NoteAdded(at=log.events[-1].at, by=_HOLDER), Remark(text=note), b"")
+    remark = NoteAdded(at=log.events[-1].at, by=_HOLDER, content=Remark(text=note))
     for group in _groups([*log.events, Written(remark, remark.at, b"")]):
         first = group[0].event
         if isinstance(first, RunForked):

@@ -1,11 +1,11 @@
-"""Facts that say less: what was said, cut to its first character, with its sizes and its digest set right."""
+"""Facts that say less: what was said, cut to its first character, with its sizes set right."""
 
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.composing import sealed, told
+from refold.reducers.composing import told
 from refold.reducers.events import (
     CancelRequested,
     ContextObserved,
@@ -51,7 +51,6 @@ def _cut(policy: Policy, fact: Fact, salt: bytes) -> Fact:
         case InputReceived(content=said) if said is not None:
             return told(fact, replace(said, text=_first(said.text), note=""), salt, policy)
         case RunForked(content=said) if said is not None:
-            # A message has at least one character: a fork whose `chars` are 0 has none.
             less = replace(said, text=_first(said.text) or said.text[:1], note="")
             return told(fact, less, salt, policy)
         case SummaryReturned(content=summary) if summary is not None:
@@ -59,9 +58,9 @@ def _cut(policy: Policy, fact: Fact, salt: bytes) -> Fact:
         case ModelFailed(content=failure) if failure is not None:
             return told(fact, replace(failure, message=""), salt, policy)
         case CancelRequested(content=reason) | PolicyAmended(content=reason) if reason is not None:
-            return sealed(fact, replace(reason, reason=""), salt)
+            return replace(fact, content=replace(reason, reason=""))
         case DoubtResolved(content=note) if note is not None:
-            return sealed(fact, replace(note, note=""), salt)
+            return replace(fact, content=replace(note, note=""))
         case _:
             return fact
 

@@ -6,7 +6,6 @@ recorded: it caps outputs, words errors, hides secrets, and tells an overflow by
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,28 +27,35 @@ from refold.reducers.events import (
     Summary,
     SummaryReturned,
     ToolReturned,
+    wordless,
 )
 from refold.reducers.failures import overflows
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.history import previewed
 from refold.reducers.history.preview_results import PreviewResults
 from refold.reducers.knobs import Overflow, ToolOutput
-from refold.reducers.measure import measured
-from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import Redactor
+from refold.reducers.sizing import sized
 from refold.reducers.state import RunState
-from refold.reducers.views import summary_text
-from refold.reducers.vocabulary import FailureClass, Role
+from refold.reducers.vocabulary import FailureClass
 from refold.replay.whatif.shown import Parted
 from refold.replay.whatif.words import HIDDEN, UNHIDDEN, Changed, answered, returned
 
 Change = Callable[[Policy], Policy]
 """The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
 
-_Weighed = RunStarted | RunForked | ContextObserved | ModelResponded | InputReceived | SummaryReturned
+_Weighed = (
+    RunStarted
+    | RunForked
+    | ContextObserved
+    | ModelResponded
+    | ModelFailed
+    | ToolReturned
+    | InputReceived
+    | SummaryReturned
+)
 _ERASED = Parted(
     "unknown", "what was said here was erased, and the other policy would weigh it or look into it"
 )
@@ -110,9 +116,9 @@ def _numbered(fact: Fact, recorded: RunState, derived: RunState) -> Parted | Non
 
 def _hidden(fact: Fact, old: Policy, new: Policy) -> Parted | None:
     """Whether the policies' own patterns (`redact`) would have hidden something else of what was said."""
-    if old.redact == new.redact or not getattr(fact, "digest", ""):
+    if old.redact == new.redact:
         return None
-    if getattr(fact, "content", None) is None:
+    if _erased(fact):
         return _ERASED
     redactor = Redactor(patterns=new.redact, known=False)
     for text in _texts(fact):
@@ -171,7 +177,7 @@ def _output_otherwise(fact: ToolReturned, old: Policy, new: Policy) -> Parted | 
             "output", "the output would have been cut otherwise, and the whole of it is not recorded"
         )
     cap = _cap(new)
-    length = fact.size if cap.unit == "bytes" else fact.chars
+    length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
     if cap.max is not None and length > cap.max:
         return Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
     return None
@@ -197,75 +203,42 @@ def _failure_otherwise(fact: ModelFailed, old: Overflow, new: Overflow) -> Parte
 
 def _weighed(fact: Fact, old: Policy, new: Policy) -> Fact | Parted:
     """The fact with what the other policy measures of it."""
-    alike = old.estimator == new.estimator
-    if isinstance(fact, ModelFailed):
-        return _failed(fact, old, new)
-    if isinstance(fact, ToolReturned):
-        return _returned(fact, old, new)
-    if isinstance(fact, SummaryReturned):
-        alike = alike and text_of(old, "summary") == text_of(new, "summary")
-    if alike or not isinstance(fact, _Weighed):
+    if isinstance(fact, ToolReturned) and not _previews(new) and old.estimator == new.estimator:
+        return replace(fact, preview=0) if _previews(old) else fact
+    if not isinstance(fact, _Weighed) or _weighs_alike(fact, old, new):
         return fact
-    if (isinstance(fact, InputReceived) and fact.approvals) or (
-        isinstance(fact, RunForked) and not fact.chars
-    ):
-        return fact
-    if fact.content is None:
-        return _ERASED if fact.digest else fact
-    return _measured(fact, new)
+    if _erased(fact):
+        return _ERASED
+    if isinstance(fact, ModelFailed) and fact.content is not None and _patterns(old) != _patterns(new):
+        knob = new.overflow or Overflow()
+        over = knob.patterns is not None and overflows(fact.content.message, knob.patterns)
+        fact = replace(fact, failure=FailureClass.CONTEXT_OVERFLOW if over else fact.failure)
+    return sized(fact, new)
 
 
-def _measured(fact: _Weighed, new: Policy) -> Fact:
+def _weighs_alike(fact: _Weighed, old: Policy, new: Policy) -> bool:
+    if old.estimator != new.estimator:
+        return False
     match fact:
-        case RunStarted(content=Opening() as said) | ContextObserved(content=Opening() as said):
-            tokens = (measured(new.estimator, message)[1] for message in said.messages)
-            sizes = zip(fact.messages, tokens, strict=True)
-            return replace(fact, messages=tuple(replace(size, tokens=count) for size, count in sizes))
-        case ModelResponded(content=Answer() as answer):
-            made = zip(fact.calls, answer.arguments, strict=True)
-            calls = tuple(MessageCall(call.id, call.name, arguments) for call, arguments in made)
-            message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=calls)
-        case InputReceived(content=Input() as put) | RunForked(content=Input() as put):
-            message = Message(role=Role.USER, text=put.text)
-        case SummaryReturned(content=Summary() as summary):
-            message = Message(role=Role.USER, text=summary_text(new, summary.text))
-            return replace(fact, **_size(new, message))
+        case ModelFailed():
+            return _patterns(old) == _patterns(new)
+        case ToolReturned():
+            return _previews(old) == _previews(new)
+        case SummaryReturned():
+            return text_of(old, "summary") == text_of(new, "summary")
         case _:
-            return fact
-    return replace(fact, tokens=measured(new.estimator, message)[1])
+            return True
 
 
-def _size(policy: Policy, message: Message) -> dict[str, Any]:
-    chars, tokens = measured(policy.estimator, message)
-    return {"chars": chars, "tokens": tokens}
+def _erased(fact: Fact) -> bool:
+    """Whether something was said that is not here."""
+    return wordless(fact) or (isinstance(fact, ModelFailed | InputReceived) and fact.content is None)
 
 
-def _failed(fact: ModelFailed, old: Policy, new: Policy) -> Fact | Parted:
-    patterns = [
-        (knob.patterns, knob.single_patterns)
-        for knob in (old.overflow or Overflow(), new.overflow or Overflow())
-    ]
-    if old.estimator == new.estimator and patterns[0] == patterns[1]:
-        return fact
-    if fact.content is None:
-        return _ERASED if fact.digest else fact
-    knob, said = new.overflow or Overflow(), fact.content
-    if patterns[0] != patterns[1]:
-        over = knob.patterns is not None and overflows(said.message, knob.patterns)
-        failure = FailureClass.CONTEXT_OVERFLOW if over else fact.failure
-        fact = replace(fact, failure=failure, single=overflows(said.message, knob.single_patterns))
-    message = Message(role=Role.ASSISTANT, text=said.partial_text)
-    return replace(fact, partial_tokens=measured(new.estimator, message)[1])
+def _patterns(policy: Policy) -> tuple[object, ...]:
+    knob = policy.overflow or Overflow()
+    return knob.patterns, knob.single_patterns
 
 
-def _returned(fact: ToolReturned, old: Policy, new: Policy) -> Fact | Parted:
-    previews = [
-        [step for step in policy.history if isinstance(step, PreviewResults)] for policy in (old, new)
-    ]
-    if old.estimator == new.estimator and (previews[0] == previews[1] or not previews[1]):
-        return fact if previews[0] == previews[1] else replace(fact, preview=0)
-    if fact.content is None:
-        return _ERASED if fact.digest else fact
-    text = fact.content.output
-    tokens = measured(new.estimator, Message(role=Role.TOOL, text=text))[1]
-    return replace(fact, tokens=tokens, preview=previewed(new.history, text, tokens))
+def _previews(policy: Policy) -> list[PreviewResults]:
+    return [step for step in policy.history if isinstance(step, PreviewResults)]

@@ -88,7 +88,6 @@ def _counted(fact: ModelResponded | SummaryReturned) -> bool:
     usage = fact.usage
     if not usage.input or usage.cache_read + usage.cache_write > usage.input:
         return False
-    written = fact.chars
-    if isinstance(fact, ModelResponded):
-        written += fact.reasoning_chars + sum(call.chars for call in fact.calls)
+    size = fact.size
+    written = size.chars + size.reasoning + size.arguments
     return usage.output * _PER_TOKEN >= written

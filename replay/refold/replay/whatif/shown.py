@@ -54,7 +54,7 @@ class Side:
     def looks(self, ref: MessageRef) -> tuple[Any, ...]:
         """What the model sees of a message of the window, as a value that is equal where that is."""
         policy = self.state.policy
-        words: tuple[Any, ...] = (ref.digest, ref.part)
+        words: tuple[Any, ...] = (ref.size.digest, ref.part)
         framed: tuple[Any, ...] = ()
         if ref.sources:
             # Of a digest the words are made of others' where it is shown: it is alike if it is made alike.

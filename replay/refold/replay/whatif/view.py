@@ -167,14 +167,14 @@ class _Origins:
         said = Counter[tuple[str, str]]()
         self._facts, self._times = origins, dict[int, int]()
         for seq, event in side.harness.items():  # in their order
-            words = event.digest, event.call if isinstance(event, CallRefused) else event.role
+            words = event.size.digest, event.call if isinstance(event, CallRefused) else event.role
             said[words] += 1
             self._times[seq] = said[words]
 
     def of(self, ref: MessageRef) -> tuple[object, ...]:
         """The same for a message of both runs, and for no two of one."""
         if ref.seq in self._times:
-            return ref.role, ref.digest, ref.call, self._times[ref.seq]
+            return ref.role, ref.size.digest, ref.call, self._times[ref.seq]
         return self._facts.get(ref.seq, ref.seq), ref.part
 
 
@@ -183,7 +183,7 @@ def _row(state: RunState, ref: MessageRef, seen: Mapping[int, Event], where: Whe
         message = message_of(state, ref, seen)
     except MissingContent:
         message = None
-    return Row(number=ref.number, where=where, tokens=ref.tokens, message=message, why=why)
+    return Row(number=ref.number, where=where, tokens=ref.size.tokens, message=message, why=why)
 
 
 def _dropped(comparison: Comparison, ref: MessageRef) -> str:

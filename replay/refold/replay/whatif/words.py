@@ -12,15 +12,12 @@ from msgspec.structs import replace
 from refold.reducers import composing
 from refold.reducers.events import Answer, Fact, ModelResponded, ToolReturned
 from refold.reducers.knobs import ToolOutput
-from refold.reducers.measure import measured
-from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
-from refold.reducers.text import hollow
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import ToolError
 from refold.replay.whatif.shown import Parted
 
 _SALT = b"otherwise"  # so that no digest of it is one of the record
@@ -47,23 +44,7 @@ def answered(fact: ModelResponded, said: Answer, new: Policy) -> Fact | Changed 
     if asked != (*said.arguments, *names):
         return HIDDEN
     hidden = replace(said, text=redactor.text(said.text), reasoning=redactor.text(said.reasoning))
-    return fact if hidden == said else Changed(_hiding(fact, hidden, new), HIDDEN)
-
-
-def _hiding(fact: ModelResponded, said: Answer, new: Policy) -> ModelResponded:
-    made = zip(fact.calls, said.arguments, strict=True)
-    calls = tuple(MessageCall(call.id, call.name, arguments) for call, arguments in made)
-    message = Message(role=Role.ASSISTANT, text=said.text, reasoning=said.reasoning, calls=calls)
-    chars, tokens = measured(new.estimator, message)
-    sized = replace(
-        fact,
-        chars=chars,
-        tokens=tokens,
-        reasoning_chars=len(said.reasoning),
-        blank=not said.text.strip(),
-        hollow=hollow(said.text),
-    )
-    return composing.sealed(sized, said, _SALT)
+    return fact if hidden == said else Changed(composing.told(fact, hidden, _SALT, new), HIDDEN)
 
 
 def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) -> Fact | Changed | Parted:
@@ -73,12 +54,12 @@ def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) ->
     if isinstance(said, Parted):
         return said
     cap = new.tool_output or ToolOutput(max=None)
-    length = fact.size if cap.unit == "bytes" else fact.chars
+    length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
     if said == output and (cap.max is None or length <= cap.max):
         return fact
     calls = derived.batch.calls if derived.batch else ()
     tool = next((call.name for call in calls if call.id == fact.call), "")
-    made = composing.returned(derived, replace(fact, size=0), said, tool, "", _SALT)
+    made = composing.returned(derived, replace(fact, output_bytes=0), said, tool, "", _SALT)
     if said == output:
         return Changed(
             made, Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")

@@ -193,7 +193,8 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
 def cancel(log: Writer, item: Cancelled) -> None:
     """A person stopped what was going on."""
     seq = log.tell(
-        lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=item.by), item.reason, salt), item
+        lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
+        item,
     )
     log.record(item, seq)
 

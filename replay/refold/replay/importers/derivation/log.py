@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from refold.reducers.composing import sealed
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Annotation, Diagnosed, Event, Fact, ModelResponded, Remark, SourceRecorded
 from refold.reducers.evolution import evolve
@@ -162,7 +161,7 @@ class Writer:
         note, salt = make(self.state.at), b""
         if text:
             salt = self._salts(self.state.seq + 1)
-            note = sealed(note, Remark(text=clean(text)), salt)
+            note = msgspec.structs.replace(note, content=Remark(text=clean(text)))
         self.state = evolve(self.state, note)
         self._written.append(Derived(self.state.seq, self.state.at, note, salt))
 

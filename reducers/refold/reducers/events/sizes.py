@@ -1,0 +1,35 @@
+"""The sizes in the bodies of events: of each message that comes of one."""
+
+from refold.reducers.events.base import Event
+from refold.reducers.events.decisions import CallRefused, MessageInjected
+from refold.reducers.events.facts import (
+    ContextObserved,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    RunForked,
+    RunStarted,
+    SummaryReturned,
+    ToolReturned,
+)
+from refold.reducers.messages import Size
+
+
+def sizes_of(event: Event) -> tuple[Size, ...]:
+    """The size of each message that the event becomes, or may become; none of an event that is no message."""
+    match event:
+        case ModelResponded() | ToolReturned() | SummaryReturned() | CallRefused() | MessageInjected():
+            return (event.size,)
+        case RunStarted() | ContextObserved():
+            return tuple([head.size for head in event.messages])
+        case ModelFailed(partial=size) | RunForked(size=size) if size is not None:
+            return (size,)
+        case InputReceived(approvals=()):
+            return (event.size,)
+        case _:
+            return ()
+
+
+def wordless(event: Event) -> bool:
+    """Whether the event says that it had words, and they are not here: erased, or not read."""
+    return getattr(event, "content", None) is None and any(size.digest for size in sizes_of(event))
