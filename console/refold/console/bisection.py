@@ -12,28 +12,12 @@ from refold.console.places import Place
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
-from refold.reducers.state import NEW
 from refold.replay.queries.bisect import FirstTrue, bisect
-from refold.replay.queries.blame import Blame, Change, blame, look_of
+from refold.replay.queries.blame import Blame, Change, blame
 from refold.replay.queries.divergence import Divergence, divergence
-from refold.replay.queries.expressions import Expression, parse
+from refold.replay.queries.expressions import parse
 
 _VALUE = 120  # characters of a value in a table
-
-
-class FirstLine(msgspec.Struct, frozen=True, kw_only=True):
-    """`bisect --when` as JSON. `seq` is null if it never became true; `fields` are JSON values before and after."""
-
-    run: str
-    when: str
-    seq: int | None
-    kind: str
-    at: int
-    turn: int
-    events: int
-    how: str
-    asked: int
-    fields: dict[str, tuple[msgspec.Raw, msgspec.Raw]]
 
 
 async def bisect_command(
@@ -57,7 +41,7 @@ async def bisect_command(
     question = parse(when or "")
     async with places.reading(place) as store:
         found = await bisect(store, await addresses.run_of(store, run), question)
-    screen.result(_line(found, question), lambda: _tell_first(screen, place, found, question))
+    screen.result(found, lambda: _tell_first(screen, place, found))
     return 1 if found.seq else 0
 
 
@@ -69,33 +53,7 @@ async def _versus(screen: Screen, stores: tuple[Place, Place], typed: tuple[str,
     return 1 if found.fields else 0
 
 
-def _line(found: FirstTrue, question: Expression) -> FirstLine:
-    return FirstLine(
-        run=found.run,
-        when=str(question),
-        seq=found.seq or None,
-        kind=found.kind,
-        at=found.at,
-        turn=found.turn,
-        events=found.events,
-        how=found.how,
-        asked=found.asked,
-        fields={
-            field: (msgspec.Raw(before.encode()), msgspec.Raw(after.encode()))
-            for field, before, after in _around(found, question)
-        },
-    )
-
-
-def _around(found: FirstTrue, question: Expression) -> list[tuple[str, str, str]]:
-    """Each field that was asked for, with its value before and after the event."""
-    if found.after is None:
-        return []
-    looks = [(field, look_of(field)) for field in question.fields]
-    return [(field, look(found.before or NEW), look(found.after)) for field, look in looks]
-
-
-def _tell_first(screen: Screen, place: Place, found: FirstTrue, question: Expression) -> None:
+def _tell_first(screen: Screen, place: Place, found: FirstTrue) -> None:
     how = (
         "by halving: once true it stays so"
         if found.how == "halving"
@@ -103,14 +61,13 @@ def _tell_first(screen: Screen, place: Place, found: FirstTrue, question: Expres
     )
     asked = f"{how}; asked {figures.count(found.asked)} times"
     if not found.seq:
-        screen.heading(f"run {found.run}: never true in its {figures.count(found.events)} events: {question}")
+        screen.heading(
+            f"run {found.run}: never true in its {figures.count(found.events)} events: {found.when}"
+        )
         screen.pairs([("  found", asked)])
         return
-    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, and then it is true: {question}")
-    rows = [
-        (f"  {field}", f"{_cut(before)} -> {_cut(after)}")
-        for field, before, after in _around(found, question)
-    ]
+    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, and then it is true: {found.when}")
+    rows = [(f"  {field}", " -> ".join(map(_shown, values))) for field, values in found.fields.items()]
     screen.pairs(
         [*rows, ("  turn", str(found.turn)), ("  when", figures.clock(found.at)), ("  found", asked)]
     )
@@ -174,6 +131,11 @@ def _tell_blame(screen: Screen, found: Blame) -> None:
 
 def _cells(change: Change) -> list[str]:
     return [f"e{change.seq}", f"t{change.turn}", change.kind, _cut(change.before), _cut(change.after)]
+
+
+def _shown(value: msgspec.Raw) -> str:
+    text = bytes(value).decode()
+    return _cut("" if text == "null" else text)
 
 
 def _cut(value: str) -> str:

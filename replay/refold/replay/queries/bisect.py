@@ -8,8 +8,10 @@ stretch in which it became true by halving. Of any other, each state is asked.
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.state import NEW, RunState
+from refold.replay.queries.blame import look_of
 from refold.replay.queries.expressions import Expression
 from refold.replay.reading import NO_GUARDS, event_of, folded, stored_events
 from refold.store.protocol import Store, Stored
@@ -21,22 +23,22 @@ How = Literal["halving", "every event"]
 
 
 class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a question was first answered with yes: after event `seq`, of this kind, recorded at the instant `at`.
+    """Where the question `when` was first answered with yes: after event `seq`, of this kind, recorded at the instant `at`.
 
-    `seq` 0: never, up to the log's event `events`. `how` says whether the question was halved, `asked` how often it
-    was asked. `before` and `after` are the states around the event, None where there is no such event.
+    `seq` None: never, up to the log's event `events`. `how` says whether the question was halved, `asked` how often it
+    was asked. `fields` are those that it asks for, with their values as JSON before and after the event.
     """
 
     run: str
+    when: str
     events: int
     how: How
     asked: int
-    seq: int = 0
+    seq: int | None = None
     kind: str = ""
     at: int = 0
     turn: int = 0
-    before: RunState | None = None
-    after: RunState | None = None
+    fields: dict[str, tuple[msgspec.Raw, msgspec.Raw]] = {}
 
 
 async def bisect(store: Store, run: str, question: Expression) -> FirstTrue:
@@ -58,7 +60,7 @@ class Seeker:
     """
 
     def __init__(self, question: Expression, *, halving: bool = True) -> None:
-        self._holds = question.holds
+        self._question, self._holds = question, question.holds
         self._stretch = STRETCH if halving and question.lasts else 1
         self._halves = halving and question.lasts
         self._last = NEW
@@ -79,21 +81,16 @@ class Seeker:
         if self._found is None and self._states:
             self._look()
         how: How = "halving" if self._halves else "every event"
-        if self._found is None:
-            return FirstTrue(run=run, events=self._last.seq, how=how, asked=self._asked)
-        before, after, stored = self._found
-        return FirstTrue(
-            run=run,
-            events=after.seq,
-            how=how,
-            asked=self._asked,
-            seq=stored.seq,
-            kind=stored.kind,
-            at=stored.at,
-            turn=after.spent.steps,
-            before=before if before.seq else None,
-            after=after,
+        found = FirstTrue(
+            run=run, when=str(self._question), events=self._last.seq, how=how, asked=self._asked
         )
+        if self._found is None:
+            return found
+        before, after, stored = self._found
+        looks = {field: look_of(field) for field in self._question.fields}
+        fields = {field: (_raw(look(before)), _raw(look(after))) for field, look in looks.items()}
+        turn, seq = after.spent.steps, stored.seq
+        return replace(found, events=seq, seq=seq, kind=stored.kind, at=stored.at, turn=turn, fields=fields)
 
     def _look(self) -> None:
         states = self._states
@@ -118,3 +115,7 @@ class Seeker:
     def _is_so(self, state: RunState) -> bool:
         self._asked += 1
         return self._holds(state)
+
+
+def _raw(value: str) -> msgspec.Raw:
+    return msgspec.Raw(value.encode() or b"null")

@@ -4,25 +4,17 @@ Of each part is known beforehand whether its value may rise or fall in the cours
 guessed, that a question once answered with yes stays so.
 """
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from refold.reducers.state import RunState
-from refold.replay.queries.expression_nodes import (
-    ARITHMETIC,
-    EQUALITY,
-    Field,
-    Flag,
-    Minus,
-    Node,
-    Not,
-    Number,
-    Pair,
-    Text,
-    kind_of,
-)
-from refold.replay.queries.state_fields import FLAGS, NUMBERS, TEXTS
+from refold.replay.queries.expression_nodes import Field, Flag, Minus, Node, Not, Number, Pair, Sign, Text
+from refold.replay.queries.state_fields import FIELDS, NumberField, TextField
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -33,146 +25,84 @@ class Trend(msgspec.Struct, frozen=True):
 
     def turned(self) -> "Trend":
         """That of the contrary."""
-        return Trend(falls=self.rises, rises=self.falls)
+        return Trend(self.rises, self.falls)
 
     def __or__(self, other: "Trend") -> "Trend":
-        return Trend(falls=self.falls or other.falls, rises=self.rises or other.rises)
+        return Trend(self.falls or other.falls, self.rises or other.rises)
 
 
-_STILL = Trend(falls=False, rises=False)
-_ANY = Trend()
+class Meaning(msgspec.Struct, frozen=True):
+    """What a part of an expression is in a state: a number (exact), a text or a flag."""
 
-
-class Amount(msgspec.Struct, frozen=True):
-    """A number of a state, `digits` of it after the point."""
-
-    of: Callable[[RunState], int]
-    digits: int
+    of: Callable[[RunState], Any]
     trend: Trend
 
 
-class Truth(msgspec.Struct, frozen=True):
-    """Whether something is so in a state."""
+_STILL, _ANY = Trend(falls=False, rises=False), Trend()
 
-    of: Callable[[RunState], bool]
-    trend: Trend
-
-
-def truth(node: Node) -> Truth:
-    """What a flag means: a function of the state. `node` is one by `kind_of`, and its parts fit together."""
-    match node:
-        case Flag(value=value):
-            return Truth(lambda _: value, _STILL)
-        case Field(name=name):
-            field = FLAGS[name]
-            return Truth(field.of, Trend(falls=not field.rises))
-        case Not(of=of):
-            inner = truth(of)
-            said = inner.of
-            return Truth(lambda state: not said(state), inner.trend.turned())
-        case Pair(sign="and" | "or"):
-            return _both(node)
-        case Pair(left=left) if kind_of(left) == "number":
-            return _compared(node)
-        case Pair():
-            return _alike(node)
-        case Number() | Text() | Minus():
-            raise AssertionError(f"{type(node).__name__} is no flag")
+_OPERATORS: Mapping[Sign, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "or": operator.or_,
+        "and": operator.and_,
+        "==": operator.eq,
+        "!=": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "+": operator.add,
+        "-": operator.sub,
+        "*": operator.mul,
+    }
+)
 
 
-def _both(pair: Pair) -> Truth:
-    left, right = truth(pair.left), truth(pair.right)
-    one, other, trend = left.of, right.of, left.trend | right.trend
-    if pair.sign == "and":
-        return Truth(lambda state: one(state) and other(state), trend)
-    return Truth(lambda state: one(state) or other(state), trend)
-
-
-def _compared(pair: Pair) -> Truth:
-    left, right = amount(pair.left), amount(pair.right)
-    digits = max(left.digits, right.digits)
-    one, other = _with_digits(left, digits), _with_digits(right, digits)
-    more = left.trend | right.trend.turned()  # of left - right
-    match pair.sign:
-        case ">":
-            return Truth(lambda state: one(state) > other(state), more)
-        case ">=":
-            return Truth(lambda state: one(state) >= other(state), more)
-        case "<":
-            return Truth(lambda state: one(state) < other(state), more.turned())
-        case "<=":
-            return Truth(lambda state: one(state) <= other(state), more.turned())
-        case _:
-            same, trend = pair.sign == "==", _ANY if more != _STILL else _STILL
-            return Truth(lambda state: (one(state) == other(state)) is same, trend)
-
-
-def _alike(pair: Pair) -> Truth:
-    assert pair.sign in EQUALITY
-    same = pair.sign == "=="
-    if kind_of(pair.left) == "flag":
-        left, right = truth(pair.left), truth(pair.right)
-        yes, no = left.of, right.of
-        trend = _STILL if left.trend == right.trend == _STILL else _ANY
-        return Truth(lambda state: (yes(state) is no(state)) is same, trend)
-    one, other = _text(pair.left), _text(pair.right)
-    trend = _STILL if isinstance(pair.left, Text) and isinstance(pair.right, Text) else _ANY
-    return Truth(lambda state: (one(state) == other(state)) is same, trend)
-
-
-def _text(node: Node) -> Callable[[RunState], str]:
-    if isinstance(node, Text):
-        value = node.value
-        return lambda _: value
-    assert isinstance(node, Field)
-    return TEXTS[node.name].of
-
-
-def amount(node: Node) -> Amount:
-    """What a number means. `node` is one by `kind_of`, and its parts fit together."""
+def meaning(node: Node) -> Meaning:
+    """What an expression means. The parts of `node` fit together, by `kind_of`."""
     match node:
         case Number(value=value, digits=digits):
-            return Amount(lambda _: value, digits, _STILL)
+            number = Fraction(value, 10**digits)
+            return Meaning(lambda _: number, _STILL)
+        case Text(value=said) | Flag(value=said):
+            return Meaning(lambda _: said, _STILL)
         case Field(name=name):
-            field = NUMBERS[name]
-            return Amount(field.of, field.digits, Trend(falls=not field.rises))
+            return _of_field(name)
+        case Not(of=of):
+            inner = meaning(of)
+            return Meaning(lambda state: not inner.of(state), inner.trend.turned())
         case Minus(of=of):
-            inner = amount(of)
-            less = inner.of
-            return Amount(lambda state: -less(state), inner.digits, inner.trend.turned())
-        case Pair(sign="*"):
-            return _product(node)
-        case Pair(sign=sign) if sign in ARITHMETIC:
-            return _sum(node)
-        case _:
-            raise AssertionError(f"{type(node).__name__} is no number")
+            less = meaning(of)
+            return Meaning(lambda state: -less.of(state), less.trend.turned())
+        case Pair():
+            left, right, does = meaning(node.left), meaning(node.right), _OPERATORS[node.sign]
+            one, other = left.of, right.of
+            return Meaning(
+                lambda state: does(one(state), other(state)), _trend(node, left.trend, right.trend)
+            )
 
 
-def _sum(pair: Pair) -> Amount:
-    left, right = amount(pair.left), amount(pair.right)
-    digits = max(left.digits, right.digits)
-    one, other = _with_digits(left, digits), _with_digits(right, digits)
-    if pair.sign == "+":
-        return Amount(lambda state: one(state) + other(state), digits, left.trend | right.trend)
-    return Amount(lambda state: one(state) - other(state), digits, left.trend | right.trend.turned())
+def _of_field(name: str) -> Meaning:
+    field = FIELDS[name]
+    trend = Trend(falls=isinstance(field, TextField) or not field.rises)
+    if not isinstance(field, NumberField) or not field.digits:
+        return Meaning(field.of, trend)
+    of, units = field.of, 10**field.digits
+    return Meaning(lambda state: Fraction(of(state), units), trend)
 
 
-def _product(pair: Pair) -> Amount:
-    left, right = amount(pair.left), amount(pair.right)
-    one, other, digits = left.of, right.of, left.digits + right.digits
-    return Amount(lambda state: one(state) * other(state), digits, _scaled(pair, left, right))
-
-
-def _scaled(pair: Pair, left: Amount, right: Amount) -> Trend:
-    # Times a constant: the sign of the constant decides. Two that both move may do anything.
-    for constant, moves in ((pair.left, right), (pair.right, left)):
-        if isinstance(constant, Number):
-            return moves.trend if constant.value else _STILL
-        if isinstance(constant, Minus) and isinstance(constant.of, Number):
-            return moves.trend.turned() if constant.of.value else _STILL
-    return _STILL if left.trend == right.trend == _STILL else _ANY
-
-
-def _with_digits(amount_: Amount, digits: int) -> Callable[[RunState], int]:
-    of, times = amount_.of, 10 ** (digits - amount_.digits)
-    return of if times == 1 else lambda state: of(state) * times
+def _trend(pair: Pair, left: Trend, right: Trend) -> Trend:
+    match pair.sign:
+        case "and" | "or" | "+":
+            return left | right
+        case "-" | ">" | ">=":
+            return left | right.turned()
+        case "<" | "<=":
+            return left.turned() | right
+        case "*":
+            # Times a constant: its sign decides. Two that both move may do anything.
+            for constant, moves in ((pair.left, right), (pair.right, left)):
+                if isinstance(constant, Number):
+                    return moves if constant.value else _STILL
+                if isinstance(constant, Minus) and isinstance(constant.of, Number):
+                    return moves.turned() if constant.of.value else _STILL
+    return _STILL if left == right == _STILL else _ANY

@@ -13,9 +13,11 @@ equality, each with its like. Numbers are exact: integers, with as many digits a
 """
 
 import re
+from collections.abc import Callable
 from typing import cast
 
-from refold.replay.queries.expression_meaning import truth
+from refold.reducers.state import RunState
+from refold.replay.queries.expression_meaning import meaning
 from refold.replay.queries.expression_nodes import (
     ARITHMETIC,
     EQUALITY,
@@ -59,13 +61,10 @@ class Expression:
     def __init__(self, tree: Node) -> None:
         """`tree` is a flag by `kind_of`, and its parts fit together: as `parse` sees to."""
         self.tree = tree
-        self._truth = truth(tree)
-        self.holds = self._truth.of
-
-    @property
-    def lasts(self) -> bool:
+        meant = meaning(tree)
+        self.holds: Callable[[RunState], bool] = meant.of
+        self.lasts = not meant.trend.falls
         """Whether it is proved that it stays true once it is, in whatever log. Of some that do it cannot be proved."""
-        return not self._truth.trend.falls
 
     @property
     def fields(self) -> tuple[str, ...]:
