@@ -9,7 +9,7 @@ import typer
 
 from refold.console import figures, hostile
 from refold.console.detachment import say_and_leave
-from refold.console.options import By, MeansOrWorker, Note, WholeRun
+from refold.console.options import By, MeansOrWorker, Note, WholeRun, words
 from refold.console.places import Place
 from refold.console.questions import Question, question_of, tell_questions
 from refold.console.runs import look, overdue, stay, taken_up
@@ -23,9 +23,7 @@ from refold.reducers.state import RunState
 
 Calls = Annotated[
     list[str],
-    typer.Argument(
-        help="Calls, as `refold approvals RUN` lists them.", default_factory=list, show_default=False
-    ),
+    words("Calls, as `refold approvals RUN` lists them."),
 ]
 EveryCall = Annotated[bool, typer.Option("--all", help="All calls that wait.")]
 

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from refold.console import addresses, figures, hostile, places, verdicts
-from refold.console.options import Everything, path_option
+from refold.console.options import Everything, path_option, words
 from refold.console.places import Place
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
@@ -49,11 +49,7 @@ def audit_command(
     place: Place,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            help="RUN or @last; a prefix of an id will do. Or a bundle's file.",
-            default_factory=list,
-            show_default=False,
-        ),
+        words("RUN or @last; a prefix of an id will do. Or a bundle's file."),
     ],
     *,
     everything: Everything = False,
@@ -237,21 +233,16 @@ def named_rows(totals: Totals) -> list[tuple[str, str]]:
 
 
 def _verdict(totals: Totals) -> str:
-    runs = f"{figures.count(totals.runs)} run{'' if totals.runs == 1 else 's'}"
+    runs = figures.counted(totals.runs, "run")
     if totals.clean == totals.runs and not totals.unchecked:
         return f"{runs}: every decision follows from the facts"
     return f"{runs}: {figures.count(totals.clean)} of them clean, NOT ALL"
 
 
 def _versions(totals: Totals) -> str:
-    versions = (
-        ", ".join(
-            f"{version} ({count} run{'' if count == 1 else 's'})" for version, count in totals.rules.items()
-        )
-        or "none"
-    )
+    versions = ", ".join(f"{each} ({figures.counted(count, 'run')})" for each, count in totals.rules.items())
     policies = len(totals.policies)
-    return f"rules version {versions}, {policies} polic{'y' if policies == 1 else 'ies'}"
+    return f"rules version {versions or 'none'}, {policies} polic{'y' if policies == 1 else 'ies'}"
 
 
 def _certify(screen: Screen, path: Path, totals: Totals, heads: Heads, key: SigningKey | None) -> None:

@@ -119,7 +119,7 @@ async def blame_command(
 
 def _tell_blame(screen: Screen, found: Blame) -> None:
     times = "never changed" if not found.count else f"changed {figures.count(found.count)} times"
-    value = _cut(found.value) or "nothing"
+    value = _told(found.value) or "nothing"
     screen.heading(f"run {found.run}: after event {found.events}, {found.field} is {value}; {times}")
     columns = [Column("event", right=True), Column("turn", right=True), Column("kind")]
     columns += [Column("before", elastic=True), Column("after", elastic=True)]
@@ -130,13 +130,13 @@ def _tell_blame(screen: Screen, found: Blame) -> None:
 
 
 def _cells(change: Change) -> list[str]:
-    return [f"e{change.seq}", f"t{change.turn}", change.kind, _cut(change.before), _cut(change.after)]
+    return [f"e{change.seq}", f"t{change.turn}", change.kind, _told(change.before), _told(change.after)]
+
+
+def _told(value: str) -> str:
+    return figures.cut(value, _VALUE - 1)
 
 
 def _shown(value: msgspec.Raw) -> str:
     text = bytes(value).decode()
-    return _cut("" if text == "null" else text)
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= _VALUE else f"{value[: _VALUE - 1]}…"
+    return _told("" if text == "null" else text)

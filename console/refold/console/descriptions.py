@@ -2,7 +2,6 @@
 
 from refold.console import figures, hostile
 from refold.reducers.events import (
-    Annotation,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
@@ -140,13 +139,6 @@ def limits(policy: Policy) -> str:
 
 def _named(limit: Limit) -> str:
     return "" if name_of(limit) == type_of(limit) else f"{name_of(limit)} "
-
-
-def side(event: Event) -> str:
-    """`fact`, `decision` or `note`."""
-    if isinstance(event, Annotation):
-        return "note"
-    return "fact" if "at" in event.__struct_fields__ else "decision"
 
 
 def kind(event: Event) -> str:

@@ -11,7 +11,7 @@ import typer
 from refold.console import addresses, claims, figures, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
-from refold.console.options import By, Note, WholeRun
+from refold.console.options import By, Note, WholeRun, words
 from refold.console.places import Place
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
@@ -90,9 +90,7 @@ async def doubts_command(
     place: Place,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            help="RUN or @last; without: all of the store.", default_factory=list, show_default=False
-        ),
+        words("RUN or @last; without: all of the store."),
     ],
     *,
     everything: Annotated[bool, typer.Option("--all", help="What has been settled, too.")] = False,
@@ -192,7 +190,7 @@ def stands(call: DoubtfulCall) -> str:
 
 
 def _metric(found: Doubts) -> str:
-    runs = "1 run" if found.runs == 1 else f"{figures.count(found.runs)} runs"
+    runs = figures.counted(found.runs, "run")
     where = f" in {runs}, the oldest for {figures.seconds(found.oldest)}" if found.unresolved else ""
     return f"{figures.count(found.unresolved)} unresolved{where}"
 

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from refold.console import addresses, figures, places
-from refold.console.options import path_argument, path_option
+from refold.console.options import path_argument, path_option, paths_option, repeated
 from refold.console.places import Place
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
@@ -48,21 +48,11 @@ async def seal_command(
     key: Annotated[Path, path_option("--key", help="Private Ed25519 key in PEM.")],
     seal: Annotated[
         list[str],
-        typer.Option(
-            "--seal",
-            help="A line printed before: sign only what begins with it.",
-            default_factory=list,
-            show_default=False,
-        ),
+        repeated("--seal", help="A line printed before: sign only what begins with it."),
     ],
     last_key: Annotated[
         list[Path],
-        path_option(
-            "--last-key",
-            help="Public key of the last seal, after a change of keys.",
-            default_factory=list,
-            show_default=False,
-        ),
+        paths_option("--last-key", help="Public key of the last seal, after a change of keys."),
     ],
 ) -> int:
     """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from refold.console import addresses, figures, hostile, places
-from refold.console.options import Everything, Force, path_option
+from refold.console.options import Everything, Force, path_option, words
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
@@ -71,11 +71,7 @@ async def export_command(
     place: Place,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            help="RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.",
-            default_factory=list,
-            show_default=False,
-        ),
+        words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do."),
     ],
     choice: Choice,
     *,
@@ -101,9 +97,11 @@ async def export_command(
             return trouble.code
         size = await _into(file, store, wanted, choice, trouble, force=force)
     told = Exported(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
-    count = "1 run" if told.runs == 1 else f"{figures.count(told.runs)} runs"
     screen.result(
-        told, lambda: screen.say(f"{told.path}: {told.shape} of {count}, {figures.size(told.size)}")
+        told,
+        lambda: screen.say(
+            f"{told.path}: {told.shape} of {figures.counted(told.runs, 'run')}, {figures.size(told.size)}"
+        ),
     )
     return trouble.code
 

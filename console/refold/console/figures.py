@@ -67,6 +67,16 @@ def count(number: int | None) -> str:
     return f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `4,210 runs`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, with `…` where something is missing."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def clock(at: int) -> str:
     """An instant in local time, to the second: `2025-11-21 11:40:28`; `-` where a transcript told of none."""
     if at == 0:

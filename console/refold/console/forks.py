@@ -11,7 +11,7 @@ import typer
 from refold.console import addresses, figures, places
 from refold.console.detachment import leave
 from refold.console.log_lines import follow
-from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile
+from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, repeated
 from refold.console.places import Place
 from refold.console.policies import chosen_policy
 from refold.console.runs import Models, add_fallbacks, labels_of, offered_tools, stay
@@ -39,12 +39,7 @@ async def fork_command(
     say: Annotated[str, typer.Option("--say", help="A message to the model, before it goes on.")] = "",
     edit: Annotated[
         list[str],
-        typer.Option(
-            "--edit",
-            help="CALL=TEXT or CALL=@FILE: the result of a call, made up.",
-            default_factory=list,
-            show_default=False,
-        ),
+        repeated("--edit", help="CALL=TEXT or CALL=@FILE: the result of a call, made up."),
     ],
     by: By,
     policy: PolicyFile = None,

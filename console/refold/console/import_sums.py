@@ -41,16 +41,14 @@ def more(shown: int, count: int) -> Iterable[str]:
 def _sum(files: Sequence[FileDone]) -> str:
     read = [file for file in files if file.imported]
     runs, events = sum(file.runs for file in read), sum(file.events for file in read)
-    parts = [f"{_counted(len(read), 'file')}, {_counted(runs, 'run')}, {_counted(events, 'event')}"]
+    parts = [
+        f"{figures.counted(len(read), 'file')}, {figures.counted(runs, 'run')}, {figures.counted(events, 'event')}"
+    ]
     if skipped := sum(not file.imported and not file.code for file in files):
         parts.append(f"{figures.count(skipped)} skipped")
     if refused := sum(not file.imported and bool(file.code) for file in files):
         parts.append(f"{figures.count(refused)} not imported")
     if odd := [file.name for file in read if file.unread]:
         named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{_counted(len(odd), 'file')} with something unread: {named}")
+        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
     return "; ".join(parts)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{figures.count(number)} {noun}{'' if number == 1 else 's'}"

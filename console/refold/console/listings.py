@@ -21,6 +21,7 @@ from refold.replay import known
 from refold.replay.exports.lines import line_of
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
+from refold.replay.queries.rows import side_of
 from refold.replay.reading import NO_GUARDS, event_of
 from refold.replay.source_words import SourceEnd, SourceTotals
 from refold.replay.summary import Summary, summary
@@ -268,7 +269,7 @@ def _event(
         screen.text(hostile.json_text(line_of(stored)))
     elif shown:
         said = descriptions.described(event) if event else problem
-        side = descriptions.side(event) if event else "?"
+        side = side_of(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())

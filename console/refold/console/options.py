@@ -12,16 +12,30 @@ from refold.console.screen import Form
 
 def path_option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - as typer calls it
     """An option that is a path, in which `~` stands for a home."""
-    return typer.Option(*names, help=help, parser=path, **more)
+    return typer.Option(*names, help=help, parser=_path, **more)
+
+
+def words(help: str) -> Any:  # noqa: A002 - as typer calls it
+    """Any number of arguments: a list."""
+    return typer.Argument(help=help, default_factory=list, show_default=False)
+
+
+def repeated(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - as typer calls it
+    """An option that may stand there several times: a list."""
+    return typer.Option(*names, help=help, default_factory=list, show_default=False, **more)
+
+
+def paths_option(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
+    """An option that is a path, and may stand there several times."""
+    return repeated(*names, help=help, parser=_path)
 
 
 def path_argument(help: str, **more: Any) -> Any:  # noqa: A002 - as typer calls it
     """An argument that is a path, in the same way."""
-    return typer.Argument(help=help, parser=path, **more)
+    return typer.Argument(help=help, parser=_path, **more)
 
 
-def path(text: str) -> Path:
-    """The path that was typed, with a home in the place of `~`."""
+def _path(text: str) -> Path:
     return places.expanded(Path(text))
 
 
@@ -41,14 +55,12 @@ Address = Annotated[
 WholeRun = Annotated[str, typer.Argument(help="RUN or @last; a prefix of an id will do.")]
 Runs = Annotated[
     list[str],
-    typer.Argument(help="RUN or @last; a prefix of an id will do.", default_factory=list, show_default=False),
+    words("RUN or @last; a prefix of an id will do."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All runs of the store.")]
 Labels = Annotated[
     list[str],
-    typer.Option(
-        "--label", help="name=value, recorded with the run.", default_factory=list, show_default=False
-    ),
+    repeated("--label", help="name=value, recorded with the run."),
 ]
 PolicyFile = Annotated[
     Path | None,
@@ -56,12 +68,7 @@ PolicyFile = Annotated[
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
-        "--set",
-        help="limits.step=20: change this of the recorded policy, or of --policy.",
-        default_factory=list,
-        show_default=False,
-    ),
+    repeated("--set", help="limits.step=20: change this of the recorded policy, or of --policy."),
 ]
 Note = Annotated[str, typer.Option("--note", help="Why: recorded with the answer, not shown to the model.")]
 By = Annotated[

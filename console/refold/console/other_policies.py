@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from refold.console.options import Settings, path_option
+from refold.console.options import Settings, path_option, paths_option
 from refold.console.policies import chosen_policy
 from refold.console.policy_settings import setting
 from refold.reducers.errors import WrongUse
@@ -22,11 +22,8 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         list[Path],
-        path_option(
-            "--policy",
-            help="Policy file (.toml, .yaml, .json), or a preset; several side by side.",
-            default_factory=list,
-            show_default=False,
+        paths_option(
+            "--policy", help="Policy file (.toml, .yaml, .json), or a preset; several side by side."
         ),
     ] = []
     settings: Settings = []

@@ -15,7 +15,7 @@ from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.guards import installed_guards
 from refold.engine.playback import Parted
-from refold.reducers.errors import MissingFact, RefoldError, WrongUse
+from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit
 from refold.store import MemoryStore, packer
 from refold.store.atomic_files import written_beside
@@ -60,12 +60,9 @@ from refold.engine.guards import installed_guards
 from refold.replay import audit, verify
 from refold.store import SqliteStore
 from refold.store.bundles import unpack"""
-_PLAYED_IMPORTS = """\
-from refold.engine import Recording
-from refold.engine.guards import installed_guards
-from refold.replay import audit, verify
-from refold.store import MemoryStore, SqliteStore
-from refold.store.bundles import unpack"""
+_PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
+    "import Sq", "import MemoryStore, Sq"
+)
 _PLAY = """\
         # And through the live engine: it raises `Parted` at the first event that is another one.
         recording = await Recording.read(store, RUN, installed_guards())
@@ -130,8 +127,6 @@ async def _unplayable(store: Store, run: str) -> str:
         recording = await Recording.read(store, run, installed_guards())
         async with MemoryStore() as again:
             await recording.play(again)
-    except MissingFact as error:
-        return str(error)
     except Parted as error:
         return _parts(error)
     except RefoldError as error:

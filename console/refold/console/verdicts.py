@@ -204,7 +204,7 @@ def _side(text: str | None, field: str) -> str:
     if field:
         value = json.loads(text).get(_written(field), _Default)
         shown = "(its default)" if value is _Default else json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return figures.cut(shown, _SHOWN)
 
 
 class _Default:

@@ -9,7 +9,7 @@ import typer
 
 from refold.console import addresses, certificates, figures, places, verdicts
 from refold.console.addresses import NoSuchRun
-from refold.console.options import Everything, path_option
+from refold.console.options import Everything, paths_option, repeated, words
 from refold.console.places import Place
 from refold.console.screen import Screen
 from refold.console.selection import check_choice
@@ -74,28 +74,17 @@ async def verify_command(
     place: Place,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            help="RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate.",
-            default_factory=list,
-            show_default=False,
-        ),
+        words("RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate."),
     ],
     *,
     everything: Everything = False,
     key: Annotated[
         list[Path],
-        path_option(
-            "--key",
-            help="Public key, by which seals, or certificates, may be signed.",
-            default_factory=list,
-            show_default=False,
-        ),
+        paths_option("--key", help="Public key, by which seals, or certificates, may be signed."),
     ],
     seal: Annotated[
         list[str],
-        typer.Option(
-            "--seal", help="A line that `refold seal` printed.", default_factory=list, show_default=False
-        ),
+        repeated("--seal", help="A line that `refold seal` printed."),
     ],
     all_sealed: Annotated[
         bool, typer.Option("--all-sealed", help="125 if any event of them is under no seal.")

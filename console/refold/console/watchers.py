@@ -1,7 +1,6 @@
 """A run as it goes: JSON lines for programs, plain lines for pipes, a moving status line for people."""
 
 import time
-from typing import Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -31,20 +30,18 @@ _CUT = ("task", "call", "result")  # what may be long and is in the log anyway: 
 _MARGIN = "  "  # before what the model says: our own lines begin with none, so it cannot pretend to be one
 
 
-class Watcher(Protocol):
-    """Is told of a run while it goes. `close` gives the terminal back; it may be called twice."""
+class Watcher:
+    """Is told of a run while it goes."""
 
     def take(self, update: Update, state: RunState) -> None:
         """An update, and the state that is on disk."""
-        ...
 
     def note(self, text: str) -> None:
         """Something that a person should know now."""
-        ...
+        note(text)
 
     def close(self) -> None:
-        """There will be no more."""
-        ...
+        """There will be no more: the terminal is given back. It may be called twice."""
 
 
 def watcher(screen: Screen, run: str) -> Watcher:
@@ -54,7 +51,7 @@ def watcher(screen: Screen, run: str) -> Watcher:
     return LiveWatcher(screen) if screen.live else PlainWatcher(screen)
 
 
-class JsonWatcher:
+class JsonWatcher(Watcher):
     """One line a recorded event: `{"type": "recorded", "run": ..., "seq": ..., "event": {...}}`."""
 
     def __init__(self, screen: Screen, run: str) -> None:
@@ -66,15 +63,8 @@ class JsonWatcher:
             line = {"type": "recorded", "run": self._run, "seq": update.seq, "event": update.event}
             self._screen.document(line)
 
-    def note(self, text: str) -> None:
-        """See `Watcher.note`."""
-        note(text)
 
-    def close(self) -> None:
-        """See `Watcher.close`."""
-
-
-class PlainWatcher:
+class PlainWatcher(Watcher):
     """Lines that say what was recorded, each with its turn."""
 
     def __init__(self, screen: Screen) -> None:
@@ -95,15 +85,8 @@ class PlainWatcher:
             case _:
                 pass
 
-    def note(self, text: str) -> None:
-        """See `Watcher.note`."""
-        note(text)
 
-    def close(self) -> None:
-        """See `Watcher.close`."""
-
-
-class LiveWatcher:
+class LiveWatcher(Watcher):
     """Text as it streams, and below it, on the last line, the state and what was spent against the limits."""
 
     def __init__(self, screen: Screen) -> None:

@@ -8,7 +8,7 @@ import typer
 from msgspec.structs import replace
 
 from refold.console import addresses, figures, hostile, places, verdicts
-from refold.console.options import Everything
+from refold.console.options import Everything, words
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import Place
 from refold.console.prices import chosen_prices
@@ -54,11 +54,7 @@ async def whatif_command(
     place: Place,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            help="RUN or @last; a prefix of an id will do. With --view RUN@t7.",
-            default_factory=list,
-            show_default=False,
-        ),
+        words("RUN or @last; a prefix of an id will do. With --view RUN@t7."),
     ],
     others: OtherPolicies,
     *,
@@ -229,7 +225,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
         for place, (seq, why) in enumerate(found.unseen[:10])
     ]
     if found.prices:
-        answers = "1 answer" if found.priced == 1 else f"{figures.count(found.priced)} answers"
+        answers = figures.counted(found.priced, "answer")
         rows += [("  priced", f"{answers} without a price in the record, by {found.prices}")]
     rows += [("  not judged", each) for each in found.unknown if each != found.why]
     screen.pairs(rows)
@@ -308,8 +304,7 @@ def _recorded(found: WhatIf) -> str:
 
 
 def _decision(text: str | None) -> str:
-    text = text or "(nothing)"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return figures.cut(text or "(nothing)", _SHOWN)
 
 
 def _with_unknowns(found: WhatIf) -> dict[str, Any]:

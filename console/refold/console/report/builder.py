@@ -16,14 +16,12 @@ from refold.console.report.data import (
     PackedOpinion,
     Report,
     ShownRow,
-    Side,
 )
 from refold.console.report.opinions import Packer
 from refold.console.report.pointers import Places
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
-    Decision,
     Event,
     Fact,
     ModelRequested,
@@ -35,7 +33,7 @@ from refold.replay import known
 from refold.replay.audit import Finding
 from refold.replay.changes import Changes, state_changes
 from refold.replay.partial_audit import PartialAudit
-from refold.replay.queries.rows import FIELDS, START, moved, row_of
+from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reading import event_of, folded, stored_events
 from refold.replay.seen import Call, Views
 from refold.replay.summary import Summary, Summing
@@ -154,7 +152,7 @@ class Builder:
             stored.seq,
             str(stored.at),
             stored.kind,
-            _side(event),
+            "?" if event is None else side_of(event),
             self._turn,
             stored.seq if isinstance(event, Annotation) else self._fact,
             "" if event is None else descriptions.described(event),
@@ -191,12 +189,6 @@ def _read(stored: Stored) -> tuple[Event | None, str]:
         return event_of(stored), ""
     except (Damaged, CannotJudge) as error:
         return None, str(error)
-
-
-def _side(event: Event | None) -> Side:
-    if event is None:
-        return "?"
-    return "fact" if isinstance(event, Fact) else "decision" if isinstance(event, Decision) else "note"
 
 
 def _text(data: bytes) -> str | Bytes:

@@ -11,12 +11,11 @@ import msgspec
 
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
-from refold.replay.queries.rows import RowField
+from refold.replay.queries.rows import RowField, Side
 from refold.replay.seen import Call
 from refold.replay.summary import Summary
 from refold.replay.verification import Verification
 
-Side = Literal["fact", "decision", "note", "?"]
 Pointer = tuple[int, tuple[str | int, ...]]
 """An event's number, and the way to a text in its content: `(7, ("arguments", 0))`."""
 Words = str | Pointer
@@ -40,7 +39,7 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
     seq: int
     at: str
     kind: str
-    side: Side
+    side: Side | Literal["?"]
     turn: int
     fact: int
     said: str

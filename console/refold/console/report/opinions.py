@@ -2,6 +2,7 @@
 
 import msgspec
 
+from refold.console import figures
 from refold.console.report.data import PackedOpinion
 from refold.replay.why import ALLOWED, Opinion
 
@@ -24,14 +25,13 @@ class Packer:
         own = ""
         if opinion.own is not None and opinion.said != (ALLOWED,):
             own = msgspec.json.encode(opinion.own, order="deterministic").decode()
-            own = own if len(own) <= _MOST else f"{own[:_MOST]}…"
         return PackedOpinion(
             opinion.before,
             self._number(opinion.place),
             self._number(opinion.who),
             self._number(", ".join(opinion.said)),
             tuple((self._number(key), value) for key, value in opinion.saw.items()),
-            own,
+            figures.cut(own, _MOST),
         )
 
     def _number(self, word: str) -> int:

@@ -6,7 +6,7 @@ nothing is not. Instants are not in it, only the time since the run began: a pag
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +39,7 @@ from refold.replay.queries.row_details import Details, details_of
 from refold.store.protocol import Stored
 
 FieldKind = Literal["words", "number", "flag", "text"]
+Side = Literal["fact", "decision", "note"]
 
 
 class Row(Details, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +56,7 @@ class Row(Details, frozen=True, kw_only=True, omit_defaults=True):
     turn: int
     kind: str
     type: str
-    side: str
+    side: Side
     state: str
     text: str = ""
 
@@ -113,7 +114,7 @@ FIELDS: Mapping[str, RowField] = MappingProxyType(
         "elapsed": RowField("number", "seconds since the run began", digits=9),
         "kind": RowField("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
         "type": RowField("words", "what it is about: see the table of types", values=tuple(TYPES)),
-        "side": RowField("words", "`fact`, `decision` or `note`", values=("fact", "decision", "note")),
+        "side": RowField("words", "`fact`, `decision` or `note`", values=get_args(Side)),
         "state": RowField(
             "words", "the agent's state after it, as `RUNNING`", values=tuple(map(str, AgentState))
         ),
@@ -190,15 +191,16 @@ def row_of(stored: Stored, event: Event, place: Place, *, text: bool = True) -> 
         turn=place.turn,
         kind=stored.kind,
         type=_TYPES.get(kind_of(event), "note"),
-        side="note"
-        if isinstance(event, Annotation)
-        else "decision"
-        if isinstance(event, Decision)
-        else "fact",
+        side=side_of(event),
         state=place.state,
         text="\n".join(texts_of(event)) if text else "",
         **msgspec.structs.asdict(details),
     )
+
+
+def side_of(event: Event) -> Side:
+    """Whether an event is a fact, a decision, or a note about the log."""
+    return "note" if isinstance(event, Annotation) else "decision" if isinstance(event, Decision) else "fact"
 
 
 def texts_of(event: Event) -> Iterator[str]:
