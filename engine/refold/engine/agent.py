@@ -26,7 +26,7 @@ from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
 from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model
-from refold.engine.outcomes import Maker
+from refold.engine.outcomes import Maker, maker
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime, versions
@@ -46,7 +46,7 @@ from refold.reducers import composing
 from refold.reducers.checking import Complaint, opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
-from refold.reducers.events import FORMAT, Fact, Manifest, RunStarted
+from refold.reducers.events import FORMAT, Manifest, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message
@@ -240,26 +240,20 @@ class Agent:
         `WrongUse` where the log cannot be cut or edited so: `refold.replay.cut` names the places. Raises `WrongUse` now for a
         `fork_id` that no command could name.
         """
+        opened = self._opening(run_id_of(fork_id), seed_of(seed))
         fork = Fork(
-            run=run_id_of(fork_id),
+            opened=msgspec.structs.replace(opened, labels=labels_of(labels)),
             parent=run_id,
             at=at,
             model=self.model,
-            address=address_of(self.model),
-            context=context_of(self.model),
-            tools=tuple(tool.manifest for tool in self.tools.values()),
             registry=self.registry,
             redactor=self.redactor,
-            seed=seed_of(seed),
-            versions=versions(),
             policy=self.policy if self._given else None,
-            settings=self.settings or None,
-            labels=labels_of(labels),
             say=recordable(say, "say"),
             results={call: recordable(text, f"results[{call!r}]") for call, text in (results or {}).items()},
             by=recordable(by, "by"),
         )
-        return Run(fork.run, self._runtime(seed, store), fork.begin)
+        return Run(opened.run, self._runtime(seed, store), fork.begin)
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
@@ -343,8 +337,8 @@ class Agent:
         return Run(errand.run, runtime, None, take_over=take_over)
 
     def _child_runtime(self, errand: Errand) -> Runtime:
-        seed = child_seed(errand.parent.setup.seed, errand.call) if errand.repeatable else None
-        runtime = self._runtime(seed, errand.store, errand.clock)
+        seed = child_seed(errand.parent.setup.seed, errand.call) if errand.world.repeatable else None
+        runtime = self._runtime(seed, errand.store, errand.world.clocks)
         return msgspec.structs.replace(runtime, lease=errand.lease)
 
     def _check(self, state: RunState) -> None:
@@ -383,7 +377,4 @@ def _in_event_loop() -> bool:
 
 
 def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:
-    def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-        return composing.started(msgspec.structs.replace(fact, at=at), said, salt, redactor)
-
-    return make
+    return maker(fact, lambda _state, fact, salt: composing.started(fact, said, salt, redactor))

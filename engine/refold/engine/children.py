@@ -14,16 +14,15 @@ import anyio
 import msgspec
 from msgspec import Meta
 
-from refold.engine.clock import Clock, Stopwatch
-from refold.engine.journal import Overtaken
+from refold.engine.clock import Stopwatch
+from refold.engine.journal import Overtaken, event_of
 from refold.engine.outcomes import Maker, maker, tool_failed, tool_succeeded
 from refold.engine.result import RunResult
 from refold.engine.tenure import LOOK, Tenure
 from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated, Update
-from refold.engine.world import World
-from refold.reducers import codec
+from refold.engine.world import World, context_of
 from refold.reducers.checking import Complaint
 from refold.reducers.children import child_run_id
 from refold.reducers.effects import RunTool
@@ -50,16 +49,14 @@ GENERATIONS = 8
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
     """What a child run is for, and where it takes place: in the store of its parent, by the same clocks.
 
-    `parent` is the state of the run that made the call. `repeatable`: its seed was chosen, for logs that are the
-    same each time. `lease` is in seconds, as that of the parent.
+    `parent` is the state of the run that made the call, `world` that run's. `lease` is in seconds, as that of the parent.
     """
 
     task: str
     call: str
     parent: RunState
     store: Store
-    clock: Callable[[], Clock]
-    repeatable: bool
+    world: World
     lease: float
 
     @property
@@ -139,8 +136,7 @@ class Delegation:
             call=self._effect.call,
             parent=state,
             store=store,
-            clock=self._world.clocks,
-            repeatable=self._world.repeatable,
+            world=self._world,
             lease=self._tenure.seconds,
         )
         known = (await store.head(errand.run)).seq > 0
@@ -155,8 +151,7 @@ class Delegation:
         return (*(() if reported else (ended,)), self._result(result, stopwatch, redactor))
 
     def _task(self, arguments: str, state: RunState) -> str:
-        context = CallContext(run=state.setup.run, call=self._effect.call, key=self._effect.key)
-        return str(self._tool.takes.bind(arguments or "{}", context)["task"])
+        return str(self._tool.takes.bind(arguments or "{}", context_of(self._effect, state))["task"])
 
     async def _seen_through(self, errand: Errand, *, known: bool) -> RunResult:
         """Drive the child to its end. One that waits for a person is put aside until the call is to be settled."""
@@ -253,7 +248,7 @@ async def _reported(errand: Errand) -> bool:
     async for chunk in errand.store.read(errand.parent.setup.run, after=batch.seq):
         for stored in chunk:
             if stored.kind == "child_ended":
-                event = codec.decode(stored.kind, stored.body, run=stored.run, seq=stored.seq)
+                event = event_of(stored)
                 if isinstance(event, ChildEnded) and event.run == errand.run:
                     return True
     return False
@@ -270,7 +265,7 @@ async def _generation(store: Store, state: RunState) -> int:
 
 async def _parent(store: Store, run: str) -> Parent | None:
     for stored in await store.read_some(run, [1]):
-        event = codec.decode(stored.kind, stored.body, run=stored.run, seq=stored.seq)
+        event = event_of(stored)
         return event.parent if isinstance(event, RunStarted) else None
     return None
 

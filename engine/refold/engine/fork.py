@@ -5,20 +5,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
-from refold.engine.holder import this_process
 from refold.engine.journal import Journal, RunExists
 from refold.engine.models.protocol import Model
-from refold.engine.outcomes import Maker
+from refold.engine.outcomes import Maker, maker
 from refold.reducers import composing
 from refold.reducers.composing_forks import forked
 from refold.reducers.cuts import whole
 from refold.reducers.errors import DamagedLog, WrongUse
-from refold.reducers.events import Fact, InputReceived, Manifest, RunForked, ToolReturned
+from refold.reducers.events import Fact, InputReceived, RunForked, RunStarted, ToolReturned
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
-from refold.reducers.rules import RULES
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
 from refold.store.protocol import UnknownRun
@@ -28,25 +26,18 @@ MADE_UP = "a person"
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork is to be. None: as it is in the parent; `results` are made up, by call.
+    """What a fork is to be: `opened` says how a run of the same agent would begin. `results` are made up, by call.
 
-    `policy`, if there is one, was checked.
+    `policy`, if there is one, was checked, and stands for the parent's.
     """
 
-    run: str
+    opened: RunStarted
     parent: str
     at: int
     model: Model
-    address: str
-    context: int | None
-    tools: tuple[Manifest, ...]
     registry: Registry
     redactor: Redactor
-    seed: int
-    versions: dict[str, str]
-    policy: Policy | None = None
-    settings: dict[str, str] | None = None
-    labels: dict[str, str] = {}
+    policy: Policy | None
     say: str = ""
     results: Mapping[str, str] = {}
     by: str = MADE_UP
@@ -56,8 +47,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises `WrongUse` where nothing can be cut, and `RunExists` where the fork's id is taken.
         """
-        if (await journal.store.head(self.run)).seq:
-            raise RunExists(self.run)
+        if (await journal.store.head(self.opened.run)).seq:
+            raise RunExists(self.opened.run)
         journal.base = self.parent, self.at
         around = await journal.store.read_some(self.parent, [self.at, self.at + 1])
         if not around or around[0].seq != self.at:
@@ -93,53 +84,54 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         if waits and self.say:
             _refuse_message(state)
 
-        def begun(state: RunState, at: int, salt: bytes) -> Fact:
-            fact = self._opening(state, parent, hashed)
-            return forked(
-                state, msgspec.structs.replace(fact, at=at), "" if waits else self.say, salt, self.redactor
-            )
-
-        facts: list[Maker] = [begun, *(self._result(call, text) for call, text in self.results.items())]
-        return [*facts, self._answer] if waits and self.say else facts
+        said = "" if waits else self.say
+        begun = maker(
+            self._opening(state, parent, hashed),
+            lambda state, fact, salt: forked(state, fact, said, salt, self.redactor),
+        )
+        facts = [begun, *(self._result(call, text) for call, text in self.results.items())]
+        return [*facts, self._answer()] if waits and self.say else facts
 
     def _opening(self, state: RunState, parent: str, hashed: bytes) -> RunForked:
-        setup = state.setup
-        another = self.model.name != setup.model
+        opened, setup = self.opened, state.setup
+        another = opened.model != setup.model
+        settings = opened.settings or setup.settings
         return RunForked(
             at=0,
-            run=self.run,
-            rules=RULES,
+            run=opened.run,
+            rules=opened.rules,
             parent=parent,
             parent_seq=self.at,
             parent_hash=hashed.hex(),
             policy=self.policy,
-            model=self.model.name if another else None,
-            settings=None if self.settings == setup.settings else self.settings,
-            tools=self.tools,
-            seed=self.seed,
-            labels=self.labels,
-            versions=self.versions,
+            model=opened.model if another else None,
+            settings=None if settings == setup.settings else settings,
+            tools=opened.tools,
+            seed=opened.seed,
+            labels=opened.labels,
+            versions=opened.versions,
             guards=versions_of(self.policy or state.policy, self.registry),
-            address=self.address if self.address != setup.address else None,
-            context=self.context or 0 if another else None,
+            address=opened.address if opened.address != setup.address else None,
+            context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
-            worker=this_process(),
+            worker=opened.worker,
         )
 
     def _result(self, call: str, text: str) -> Maker:
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
+        def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
             said = self.redactor.under(state.policy.redact).text(text)
-            name = (
-                next((each.name for each in state.batch.calls if each.id == call), "") if state.batch else ""
-            )
-            return composing.returned(state, ToolReturned(at=at, call=call), said, name, "", salt)
+            calls = state.batch.calls if state.batch else ()
+            name = next((each.name for each in calls if each.id == call), "")
+            return composing.returned(state, fact, said, name, "", salt)
 
-        return make
+        return maker(ToolReturned(at=0, call=call), complete)
 
-    def _answer(self, state: RunState, at: int, salt: bytes) -> Fact:
-        redactor = self.redactor.under(state.policy.redact)
-        return composing.received(state, InputReceived(at=at, by=self.by), self.say, salt, redactor)
+    def _answer(self) -> Maker:
+        def complete(state: RunState, fact: InputReceived, salt: bytes) -> Fact:
+            return composing.received(state, fact, self.say, salt, self.redactor.under(state.policy.redact))
+
+        return maker(InputReceived(at=0, by=self.by), complete)
 
 
 def _refuse_message(state: RunState) -> None:

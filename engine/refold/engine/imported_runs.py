@@ -4,7 +4,7 @@ Their agent is not ours, and neither are its tools: whoever answered, stopped or
 what never happened. A fork of one is ours, and begins with an event of its own.
 """
 
-from refold.reducers import codec
+from refold.engine.journal import event_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import RunStarted
 from refold.reducers.vocabulary import SOURCE_LABEL
@@ -28,7 +28,7 @@ class ImportedRun(WrongUse):
 async def source_of(store: Store, run: str) -> str:
     """The format of which the run was imported; "" for one of our own, which a fork of an imported one is too."""
     for stored in await store.read_some(run, [1]):
-        event = codec.decode(stored.kind, stored.body, run=stored.run, seq=stored.seq)
+        event = event_of(stored)
         if stored.run == run and isinstance(event, RunStarted):
             return event.labels.get(SOURCE_LABEL, "")
     return ""

@@ -86,7 +86,7 @@ class Journal:
         """The processes whose engines may have begun something of the run since event `since`, "" for one without a name."""
         found = list[str]()
         for stored in await self.store.read_kinds(self._run, _ARRIVALS):
-            event = _event(stored)
+            event = event_of(stored)
             assert isinstance(event, RunStarted | RunForked | RunResumed)
             if stored.seq <= since:
                 found.clear()  # who had it before did not have it by then
@@ -149,11 +149,11 @@ class Journal:
             return NEW
         needed = needed_to_go_on(state)
         events = {
-            stored.seq: _event(stored)
+            stored.seq: event_of(stored)
             for stored in await self.store.read_some(self._run, sorted({*needed, kept.seq}))
         }
         founding = [
-            _event(stored)
+            event_of(stored)
             for stored in await self.store.read_kinds(self._run, FOUNDING)
             if stored.seq <= kept.seq
         ]
@@ -163,7 +163,7 @@ class Journal:
         return state
 
     def _folded(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
-        event = _event(stored)
+        event = event_of(stored)
         if stored.seq != state.seq + 1:
             raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")
         try:
@@ -205,5 +205,6 @@ def _version() -> str:
     return snapshots.version(importlib.metadata.version("refold"))
 
 
-def _event(stored: Stored) -> Event:
+def event_of(stored: Stored) -> Event:
+    """The event of a row. Raises `DamagedLog` and `NewerLog`."""
     return codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)

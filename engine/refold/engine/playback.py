@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
-from refold.engine.journal import Journal
+from refold.engine.journal import Journal, event_of
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.replay import Ended, RecordedModel
 from refold.engine.outcomes import LateMaker, Maker
@@ -24,7 +24,6 @@ from refold.engine.tools.protocol import Tool
 from refold.engine.tools.replay import RecordedTools
 from refold.engine.updates import Recorded
 from refold.engine.world import Publish, World, request_for
-from refold.reducers import codec
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, RefoldError
 from refold.reducers.events import (
@@ -91,8 +90,7 @@ class Recording:
         events: list[tuple[Event, bytes]] = []
         async for chunk in store.read(run):
             for stored in chunk:
-                event = codec.decode(stored.kind, stored.body, stored.content, run=run, seq=stored.seq)
-                events.append((event, stored.salt))
+                events.append((event_of(stored), stored.salt))
         if not events:
             raise UnknownRun(run)
         return cls(run, events, registry)

@@ -160,7 +160,7 @@ class World:
         if not is_object(arguments):
             problem = "the arguments are not one complete JSON object"
             return tool_failed(effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=problem)
-        context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
+        context = context_of(effect, state, epoch)
         redactor = self.redactor_of(state)
         RUN.set(state.setup.run)
         LISTENER.set(listener(effect, stopwatch, partial(_said_late, tool, redactor), late))
@@ -195,7 +195,7 @@ class World:
         elif not is_object(arguments):
             found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
         else:
-            context = CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
+            context = context_of(effect, state, epoch)
             with scope, anyio.CancelScope() as bound:
                 bound.deadline = self._bound(effect.until, tool.manifest.timeout)
                 found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
@@ -258,6 +258,11 @@ class World:
         left = [] if instant is None else [max(0, instant - self.clock.now())]
         left += [] if timeout is None else [timeout]
         return anyio.current_time() + min(left, default=math.inf) / NANO
+
+
+def context_of(effect: RunTool | Reconcile, state: RunState, epoch: int = 0) -> CallContext:
+    """What a tool may know of its call; `epoch` is the fencing token of the engine's lease."""
+    return CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
 
 
 def request_for(

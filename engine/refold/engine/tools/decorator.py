@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -35,26 +35,22 @@ class FunctionTool(Tool, Generic[P, R], frozen=True, kw_only=True):
     function: Callable[P, R]
 
 
+class Options(TypedDict, total=False):
+    """What may be said of a tool beside its function: see `tool`."""
+
+    name: str | None
+    replay: ReplayClass
+    timeout: float | None
+    redact: Callable[[str], str] | None
+    reconcile: Callable[..., object] | None
+
+
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
+def tool(**options: Unpack[Options]) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
-    *,
-    name: str | None = None,
-    replay: ReplayClass = "at_most_once",
-    timeout: float | None = None,
-    redact: Callable[[str], str] | None = None,
-    reconcile: Callable[..., object] | None = None,
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-def tool(
-    function: Callable[P, R] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    replay: ReplayClass = "at_most_once",
-    timeout: float | None = None,
-    redact: Callable[[str], str] | None = None,
-    reconcile: Callable[..., object] | None = None,
+    function: Callable[P, R] | None = None, /, **options: Unpack[Options]
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, async or not; bare or with options.
 
@@ -72,18 +68,18 @@ def tool(
     be a tool.
     """
     if function is None:
-        return partial(_made, name=name, replay=replay, timeout=timeout, redact=redact, reconcile=reconcile)
-    return _made(function, name=name, replay=replay, timeout=timeout, redact=redact, reconcile=reconcile)
+        return partial(_made, **options)
+    return _made(function, **options)
 
 
 def _made(
     function: Callable[P, R],
     *,
-    name: str | None,
-    replay: ReplayClass,
-    timeout: float | None,
-    redact: Callable[[str], str] | None,
-    reconcile: Callable[..., object] | None,
+    name: str | None = None,
+    replay: ReplayClass = "at_most_once",
+    timeout: float | None = None,
+    redact: Callable[[str], str] | None = None,
+    reconcile: Callable[..., object] | None = None,
 ) -> FunctionTool[P, R]:
     called = _name(function, name)
     if timeout is not None and not 0 < timeout < math.inf:
