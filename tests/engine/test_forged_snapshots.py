@@ -95,12 +95,21 @@ _OTHER: dict[str, Any] = {
     "address": "https://example.org",
     "settings": {},
     "tools": [],
-    "offer": "00",
+    "at": 7,
+    "format": 2,
+    "messages": [{"role": "user", "unit": 0, "size": {}}],
+    "labels": {"a": "b"},
+    "environment": ["limits.time: REFOLD_TIME_LIMIT"],
+    "versions": {"refold": "9"},
+    "guards": {"repetition": 9},
+    "task": 3,
+    "worker": "h:1:2",
+    "unasked": True,
+    "content": {"messages": []},
     "seed": 1,
     "agent": "another",
     "parent": {"run": "boss", "call": "c1"},
     "context": 9,
-    "tools_tokens": 1,
 }
 
 

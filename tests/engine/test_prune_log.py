@@ -11,14 +11,15 @@ from refold.engine.prune_log import LOGGER, lines
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
 from refold.reducers.messages import Size
 from refold.reducers.parsing import parse
-from refold.reducers.state import NEW, Pending, RunState, Setup, Spent
+from refold.reducers.state import NEW, Pending, RunState, Spent
 from refold.reducers.vocabulary import Cause
+from support.setups import setup_of
 
 
 def state(*passes: dict[str, Any], **more: Any) -> RunState:
     overflow = {"overflow": {"do": more.pop("inline")}} if "inline" in more else {}
     policy = parse({"history": list(passes), **overflow})
-    return RunState(setup=Setup(policy=policy), spent=Spent(steps=6), **more)
+    return RunState(setup=setup_of(policy=policy), spent=Spent(steps=6), **more)
 
 
 def pruned(name: str = "tail", reason: str = "window", *, over: bool = False) -> HistoryPruned:

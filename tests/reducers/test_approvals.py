@@ -27,9 +27,10 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards.approvals import Approval, Asked, is_sensitive
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
-from refold.reducers.state import Batch, CallState, Pending, RunState, Setup
+from refold.reducers.state import Batch, CallState, Pending, RunState
 from refold.reducers.vocabulary import Refusal, StopReason
 from support.scenario import SECOND, START, Scenario
+from support.setups import setup_of
 
 ASK = {"approver": "human"}
 
@@ -54,7 +55,7 @@ def state_of(event: ModelResponded, *closed: str) -> RunState:
         for place, call in enumerate(event.calls)
     )
     tools = tuple(Manifest(name=name) for name in dict.fromkeys(call.name for call in event.calls))
-    return RunState(setup=Setup(run="r1", tools=tools), batch=Batch(seq=3, calls=calls, open=len(calls)))
+    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, calls=calls, open=len(calls)))
 
 
 def said(guard: Approval, event: ModelResponded, *then: Event) -> list[Judgement]:
@@ -262,7 +263,7 @@ def test_what_skips_the_chain() -> None:
     state = msgspec.structs.replace(
         state,
         batch=msgspec.structs.replace(state.batch, calls=cut),
-        setup=Setup(run="r1", tools=(Manifest(name="bash"),)),
+        setup=setup_of(run="r1", tools=(Manifest(name="bash"),)),
     )
     own = guard.observe(guard.start(), event)
     assert ["c3 rejected"] == shown(list(guard.judge(own, state, Place.ON_APPROVAL)))
@@ -334,7 +335,7 @@ def test_approvals_that_say_nothing(plain: dict[str, Any], says: str) -> None:
 
 
 WAITING = RunState(
-    setup=Setup(run="r1"),
+    setup=setup_of(run="r1"),
     approval=Pending(
         seq=4, at=0, until=None, event=ApprovalRequested(calls=("c1", "c2"), approver="chain[0]")
     ),

@@ -11,16 +11,17 @@ from refold.reducers.events import Manifest
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, trips
 from refold.reducers.messages import Size, Usage
 from refold.reducers.policy import Policy
-from refold.reducers.state import Batch, CallState, RunState, Setup, Spent
+from refold.reducers.state import Batch, CallState, RunState, Spent
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef
 from support.clocks import SECOND
+from support.setups import setup_of
 
 
 def parent(*limits: Limit, spent: Spent | None = None, deadline: int | None = None) -> RunState:
     batch = Batch(seq=3, calls=(), open=1, until=deadline)
     return RunState(
-        setup=Setup(policy=Policy(limits=limits)), at=1000 * SECOND, spent=spent or Spent(), batch=batch
+        setup=setup_of(policy=Policy(limits=limits)), at=1000 * SECOND, spent=spent or Spent(), batch=batch
     )
 
 
@@ -126,6 +127,6 @@ def test_open_children_are_those_of_calls_in_flight_that_start_runs() -> None:
         CallState(id="c4", name="look", number=6, position=3, dispatched=5),
     )
     tools = (Manifest(name="transfer", schema="{}", agent="writer"), Manifest(name="look", schema="{}"))
-    state = RunState(setup=Setup(run="p", tools=tools), batch=Batch(seq=4, calls=calls, open=3))
+    state = RunState(setup=setup_of(run="p", tools=tools), batch=Batch(seq=4, calls=calls, open=3))
     assert (child_run_id("p", "c1"),) == open_children(state)
-    assert () == open_children(RunState(setup=Setup(run="p", tools=tools)))
+    assert () == open_children(RunState(setup=setup_of(run="p", tools=tools)))

@@ -10,17 +10,18 @@ from msgspec.structs import replace
 
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
-from refold.reducers.state import NEW, RunState, Setup, Spent
+from refold.reducers.state import NEW, RunState, Spent
 from refold.replay.queries.expression_nodes import Field, Flag, Minus, Node, Not, Number, Pair, Text, kind_of
 from refold.replay.queries.expressions import Expression, parse
 from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS
 from refold.replay.reading import NO_GUARDS, event_of, folded
 from support.queried import driven, kept
+from support.setups import setup_of
 from support.strategies import Driver
 
 STATE = RunState(
-    setup=Setup(run="r1", model="m-1"),
+    setup=setup_of(run="r1", model="m-1"),
     seq=12,
     at=90_000_000_000,
     fact_at=90_000_000_000,

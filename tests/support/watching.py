@@ -22,10 +22,11 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import Judgement, Place
 from refold.reducers.messages import Size
-from refold.reducers.state import Batch, CallState, LastAnswer, RunState, Setup
+from refold.reducers.state import Batch, CallState, LastAnswer, RunState
 from refold.reducers.vocabulary import Cause, Refusal, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, append
 from support.scenario import TOOLS
+from support.setups import setup_of
 
 Made = tuple[str, str]  # a tool's name, and arguments as JSON text
 
@@ -36,7 +37,7 @@ class Watching:
     def __init__(self, guard: Any, tools: Any = TOOLS, guards: Any = ()) -> None:
         self.guard = guard
         self.own = guard.start()
-        self.state = RunState(setup=Setup(tools=tools), guards=guards)
+        self.state = RunState(setup=setup_of(tools=tools), guards=guards)
         self.made = 0
 
     def see(self, event: Event) -> None:

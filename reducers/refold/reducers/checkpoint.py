@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import NewerLog
-from refold.reducers.events import Manifest, StateDigested
+from refold.reducers.events import StateDigested
 from refold.reducers.state import RunState
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -62,11 +62,6 @@ def _projection_1(state: RunState) -> dict[str, Any]:
 
 
 _PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1}
-
-
-def offer_digest(model: str, settings: dict[str, str], tools: tuple[Manifest, ...]) -> str:
-    """Hex SHA-256 of what stands beside the messages of a request: the model, its settings, the tools."""
-    return _sha256((model, settings, tools))
 
 
 def _sha256(value: Any) -> str:

@@ -10,7 +10,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.meanings.facts import amended_setup, started_setup
 from refold.reducers.meanings.forking import forked_setup
-from refold.reducers.state import Setup, Watch
+from refold.reducers.state import NEW, Setup, Watch
 
 FOUNDING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyAmended))
 """The kinds of these events: nothing else changes a `Setup`."""
@@ -18,7 +18,7 @@ FOUNDING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyA
 
 def founded(events: Iterable[Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
     """The setup after these events of a log, in order, and its guards as they would be before they saw anything."""
-    setup, guards = Setup(), tuple[Watch, ...]()
+    setup, guards = NEW.setup, tuple[Watch, ...]()
     for event in events:
         match event:
             case RunStarted():

@@ -3,25 +3,27 @@
 Numbers are integers: nanoseconds, nano-dollars, tokens.
 """
 
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from refold.reducers.events import (
+    FORMAT,
     ApprovalRequested,
     Decision,
     Fact,
-    Manifest,
     ModelFailed,
     ModelRequested,
-    Parent,
     RetryScheduled,
+    RunStarted,
     SummaryRequested,
     SummaryReturned,
 )
 from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Size, Usage
+from refold.reducers.offers import offer_digest, weight
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, Doubt, FailureClass, StopReason, ToolError
 from refold.reducers.window import MessageRef, Window
@@ -33,26 +35,18 @@ class _Value(
     """Base of the values in a state."""
 
 
-class Setup(_Value, frozen=True, kw_only=True):
-    """What a run was started with. Changes only by a fork or an amendment.
+class Setup(RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
+    """What a run goes by: its `run_started`, without the messages, as forks and amendments have changed it."""
 
-    `offer` is a digest of what stands beside the messages of every request: the model, its settings, the tools;
-    `tools_tokens` the estimate of what the tools weigh there.
-    """
+    @cached_property
+    def offer(self) -> str:
+        """A digest of what stands beside the messages of every request: the model, its settings, the tools."""
+        return offer_digest(self.model, self.settings, self.tools)
 
-    run: str = ""
-    rules: int = 0
-    policy: Policy = Policy()
-    model: str = ""
-    address: str = ""
-    settings: dict[str, str] = {}
-    tools: tuple[Manifest, ...] = ()
-    offer: str = ""
-    seed: int = 0
-    agent: str = ""
-    parent: Parent | None = None
-    context: int | None = None
-    tools_tokens: int = 0
+    @cached_property
+    def tools_tokens(self) -> int:
+        """The estimate of what the tools weigh in a request."""
+        return weight(self.policy.estimator, self.tools)
 
 
 class Spent(_Value, frozen=True, kw_only=True):
@@ -248,6 +242,9 @@ class Watch(_Value, frozen=True, kw_only=True):
     blind: str = ""
 
 
+_UNSTARTED = Setup(format=FORMAT, at=0, run="", rules=0, policy=Policy(), model="")
+
+
 class RunState(_Value, frozen=True, kw_only=True):
     """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq; `fact_at` is the
     last fact's instant: what is noted later takes no time of the run.
@@ -259,7 +256,7 @@ class RunState(_Value, frozen=True, kw_only=True):
     `unasked`: the source of an imported run ends here, with a request that it does not show.
     """
 
-    setup: Setup = Setup()
+    setup: Setup = _UNSTARTED
     seq: int = 0
     at: int = 0
     fact_at: int = 0

@@ -5,8 +5,6 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from refold.reducers.doubts import unknown
-from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.events import Manifest
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
 from refold.reducers.policy import Policy
@@ -76,9 +74,3 @@ def postponed(state: RunState, downtime: int) -> RunState:
 def later(waiting: Waiting, by: int) -> Waiting:
     """What waits, with so much more time; where there is no end to it, as it is."""
     return waiting if waiting.until is None else replace(waiting, until=waiting.until + by)
-
-
-def weight(estimator: str, tools: tuple[Manifest, ...]) -> int:
-    """The estimated tokens of what is said of the tools in each request."""
-    weigh = ESTIMATORS[estimator].tool
-    return sum(weigh(tool.name, tool.description, tool.schema) for tool in tools)

@@ -3,10 +3,9 @@
 Each is called with `seq` and `at` already moved to its event. `evolve` is the only caller.
 """
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.reducers.batches import ended, find, opened, with_call
-from refold.reducers.checkpoint import offer_digest
 from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
@@ -31,7 +30,6 @@ from refold.reducers.meanings.common import (
     postponed,
     said,
     tallied,
-    weight,
     where,
     worded,
 )
@@ -81,21 +79,7 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
 
 def started_setup(event: RunStarted) -> Setup:
     """What the run begins with."""
-    return Setup(
-        run=event.run,
-        rules=event.rules,
-        policy=event.policy,
-        model=event.model,
-        address=event.address,
-        settings=event.settings,
-        tools=event.tools,
-        offer=offer_digest(event.model, event.settings, event.tools),
-        seed=event.seed,
-        agent=event.agent,
-        parent=event.parent,
-        context=event.context,
-        tools_tokens=weight(event.policy.estimator, event.tools),
-    )
+    return Setup(**asdict(replace(event, messages=(), content=None)))
 
 
 def model_responded(state: RunState, event: ModelResponded) -> RunState:

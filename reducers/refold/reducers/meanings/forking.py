@@ -3,11 +3,10 @@
 from msgspec.structs import replace
 
 from refold.reducers.batches import find, with_call
-from refold.reducers.checkpoint import offer_digest
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said, weight, worded
+from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said, worded
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -32,26 +31,16 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     return found_out(state) if state.batch else state
 
 
+_GOES_ON = ("model", "address", "settings", "tools", "seed", "context")
+
+
 def forked_setup(old: Setup, event: RunForked) -> Setup:
-    """What the fork goes on with."""
-    model, tools = event.model or old.model, old.tools if event.tools is None else event.tools
-    settings = old.settings if event.settings is None else event.settings
-    context = old.context if event.context is None else event.context or None
-    return replace(
-        old,
-        run=event.run,
-        rules=event.rules,
-        policy=worded(event.policy, old.policy) if event.policy else old.policy,
-        model=model,
-        address=old.address if event.address is None else event.address,
-        settings=settings,
-        tools=tools,
-        offer=offer_digest(model, settings, tools),
-        seed=old.seed if event.seed is None else event.seed,
-        parent=None,
-        context=context,
-        tools_tokens=weight((event.policy or old.policy).estimator, tools),
-    )
+    """What the fork goes on with: what it does not say is as it was in the parent."""
+    said = {name: value for name in _GOES_ON if (value := getattr(event, name)) is not None}
+    if event.context == 0:
+        said["context"] = None
+    policy = worded(event.policy, old.policy) if event.policy else old.policy
+    return replace(old, run=event.run, rules=event.rules, policy=policy, parent=None, **said)
 
 
 def _later(state: RunState, downtime: int) -> RunState:

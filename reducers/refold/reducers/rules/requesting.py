@@ -2,10 +2,11 @@
 
 import hashlib
 
-from refold.reducers.checkpoint import encoded, offer_digest
+from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Fact, ModelRequested, RequestText
 from refold.reducers.limits import LimitHit
+from refold.reducers.offers import offer_digest
 from refold.reducers.rules.ending import reminder
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.reminding import offered, reminders
