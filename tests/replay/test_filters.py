@@ -23,7 +23,7 @@ from refold.replay.queries.filters import (
     parse,
 )
 from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion
-from refold.replay.queries.rows import FIELDS, Row
+from refold.replay.queries.rows import FIELDS, FlatEvent
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str
-    rows: list[Row]
+    rows: list[FlatEvent]
     cases: list[Case]
     mistakes: list[Mistake]
 
@@ -68,7 +68,7 @@ def test_every_field_is_in_the_table() -> None:
     asked = [parse(case.filter) for case in TABLE.cases]
     used = {getattr(term.test, "field", "text") for each in asked for term in each.terms}
     assert set(FIELDS) == used
-    assert set(FIELDS) == set(Row.__struct_fields__)
+    assert set(FIELDS) == set(FlatEvent.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 FEW = st.sampled_from(["a", "A", "ab", "b", "bash", ""])
 ROWS = st.builds(
-    Row,
+    FlatEvent,
     run=FEW,
     seq=st.integers(0, 9),
     elapsed=st.integers(0, 9),
@@ -156,7 +156,7 @@ ROWS = st.builds(
 )
 
 
-def naive(terms: list[tuple[str, str, str, bool]], row: Row) -> bool:
+def naive(terms: list[tuple[str, str, str, bool]], row: FlatEvent) -> bool:
     """What a list of terms means, said once more without any parsing: every one of them is so."""
     for name, sign, value, contrary in terms:
         has = getattr(row, name)
@@ -194,7 +194,7 @@ PLAIN_TERMS = st.one_of(
     terms=st.lists(PLAIN_TERMS, max_size=4), others=st.lists(PLAIN_TERMS, min_size=1, max_size=2), row=ROWS
 )
 def test_a_filter_agrees_with_a_naive_one(
-    terms: list[tuple[str, str, str, bool]], others: list[tuple[str, str, str, bool]], row: Row
+    terms: list[tuple[str, str, str, bool]], others: list[tuple[str, str, str, bool]], row: FlatEvent
 ) -> None:
     """Terms side by side are an and, alternatives an or; each means what it would mean said by itself."""
     typed, other = (

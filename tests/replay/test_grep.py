@@ -12,7 +12,7 @@ from refold.reducers.errors import DamagedLog
 from refold.reducers.events import KINDS, Event, UnknownAnnotation
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import EXCERPT, excerpt, grep, looked
-from refold.replay.queries.rows import FIELDS, START, TYPES, Place, Row, moved, row_of
+from refold.replay.queries.rows import FIELDS, START, TYPES, FlatEvent, LogPlace, moved, row_of
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
 from support import runs
@@ -105,7 +105,7 @@ def test_every_event_has_a_row(kind: str) -> None:
                 FIELDS[name].kind
             ]
             assert isinstance(value, kinds), name
-        assert row == msgspec.json.decode(msgspec.json.encode(row), type=Row)
+        assert row == msgspec.json.decode(msgspec.json.encode(row), type=FlatEvent)
 
     check()
 
@@ -147,7 +147,7 @@ def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
     """What is found does not depend on whether contents were read for it."""
     asked = parse(typed)
     fast, slow, place = list[int](), list[int](), START
-    other: Place = START
+    other: LogPlace = START
     for stored in kept(driver.log):
         place, found = looked(stored, asked, place)
         fast += [found.row.seq] if found else []

@@ -10,7 +10,7 @@ import typer
 from refold.console import figures, hostile
 from refold.console.detachment import say_and_leave
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, words
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.questions import Question, question_of, tell_questions
 from refold.console.runs import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
@@ -37,7 +37,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 async def approvals_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Annotated[
         str | None, typer.Argument(help="RUN or @last; without: all that waits for a person.")
     ] = None,
@@ -56,7 +56,7 @@ async def approvals_command(
 
 async def approve_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     calls: Calls,
     remark: Remark,
@@ -70,7 +70,7 @@ async def approve_command(
 
 async def reject_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     calls: Calls,
     remark: Remark,
@@ -91,7 +91,7 @@ async def reject_command(
 
 async def edit_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     call: Annotated[str, typer.Argument(help="The call that is to run otherwise.")],
     arguments: Annotated[str, typer.Option("--arguments", help="What it runs with: one JSON object.")],
@@ -104,7 +104,7 @@ async def edit_command(
 
 async def _answer(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     typed: str,
     answer: Answer | Edit,
     calls: Sequence[str],
@@ -145,7 +145,7 @@ def _meant(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequen
     return asked.event.calls if everything else calls
 
 
-def _tell(screen: Screen, place: Place, state: RunState, question: Question | None) -> None:
+def _tell(screen: Screen, place: StorePlace, state: RunState, question: Question | None) -> None:
     if question is None:
         note(f"run {hostile.line(state.setup.run)} is {state.agent_state}: no call waits for approval")
         return

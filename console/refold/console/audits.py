@@ -17,7 +17,7 @@ import typer
 
 from refold.console import addresses, figures, hostile, places, verdicts
 from refold.console.options import Everything, path_option, words
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
 from refold.console.selection import check_choice
@@ -46,7 +46,7 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
 
 def audit_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[
         list[str],
         words("RUN or @last; a prefix of an id will do. Or a bundle's file."),
@@ -100,12 +100,12 @@ def audit_command(
     return code_of(totals)
 
 
-async def _by_name(screen: Screen, place: Place, typed: Sequence[str]) -> int:
+async def _by_name(screen: Screen, place: StorePlace, typed: Sequence[str]) -> int:
     return await verdicts.judge_command(screen, place, typed, verdicts.audit_run, everything=False)
 
 
 async def _sizes(
-    place: Place, named: Sequence[str], *, everything: bool, certified: bool
+    place: StorePlace, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
     check_choice(named, everything=everything)
@@ -177,7 +177,7 @@ def _cores() -> int:
 class _Teller:
     """Tells of runs as they come: of all of them, or `whole` is false and only of the first that are not clean."""
 
-    def __init__(self, screen: Screen, place: Place, *, whole: bool) -> None:
+    def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:
         self._screen, self._place, self._whole, self._told = screen, place, whole, 0
 
     def take(self, judged: Sequence[Judged]) -> None:

@@ -8,7 +8,7 @@ import typer
 from refold.console import addresses, figures, places
 from refold.console.diffs import rows_of
 from refold.console.options import Address, OtherStore, WholeRun
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
@@ -22,7 +22,7 @@ _VALUE = 120  # characters of a value in a table
 
 async def bisect_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     *,
     when: Annotated[
@@ -45,7 +45,7 @@ async def bisect_command(
     return 1 if found.seq else 0
 
 
-async def _versus(screen: Screen, stores: tuple[Place, Place], typed: tuple[str, str]) -> int:
+async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
     async with places.reading(stores[0]) as store, places.reading(stores[1]) as other:
         runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
         found = await divergence((store, other), runs)
@@ -53,7 +53,7 @@ async def _versus(screen: Screen, stores: tuple[Place, Place], typed: tuple[str,
     return 1 if found.fields else 0
 
 
-def _tell_first(screen: Screen, place: Place, found: FirstTrue) -> None:
+def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
     how = (
         "by halving: once true it stays so"
         if found.how == "halving"
@@ -74,7 +74,7 @@ def _tell_first(screen: Screen, place: Place, found: FirstTrue) -> None:
     screen.say(f"  why it came to that: refold why {found.run}@e{found.seq}{place.option}")
 
 
-def _tell_divergence(screen: Screen, place: Place, other: Place, found: Divergence) -> None:
+def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found: Divergence) -> None:
     same = {
         "hashes": f"equal up to event {found.same}, by the hashes of their chains",
         "digests": f"in equal states up to event {found.same}, by their digests",
@@ -92,16 +92,18 @@ def _tell_divergence(screen: Screen, place: Place, other: Place, found: Divergen
     screen.say(f"  all that is different: {_diff(place, other, found)}")
 
 
-def _diff(place: Place, other: Place, found: Divergence) -> str:
+def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
     there = (
-        "" if other == place else Place(other.path, "--store").option.replace("--store", "--other-store", 1)
+        ""
+        if other == place
+        else StorePlace(other.path, "--store").option.replace("--store", "--other-store", 1)
     )
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 
 
 async def blame_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Address,
     field: Annotated[
         str, typer.Argument(help="As spent_usd, agent_state, or a path into the state: window.ranges.")

@@ -9,7 +9,7 @@ from refold.console import addresses, claims, doubts, places
 from refold.console.evidence import changing
 from refold.console.next_steps import standing_of
 from refold.console.options import By, WholeRun
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import halt
 from refold.engine.guards import installed_guards
@@ -29,7 +29,7 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
 
 async def cancel_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     *,
     why: Annotated[str, typer.Option("--why", help="Recorded with the cancellation.")] = "",
@@ -51,7 +51,7 @@ async def cancel_command(
     return 0
 
 
-def _tell(screen: Screen, place: Place, left: Cancelled) -> None:
+def _tell(screen: Screen, place: StorePlace, left: Cancelled) -> None:
     screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
     if left.in_doubt:
         screen.say("in doubt: how these calls ended is not known, and they are not run again")

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import figures, hostile
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.engine.holder import is_gone
 from refold.engine.journal import Overtaken
 from refold.engine.tenure import LeaseLapsed
@@ -51,7 +51,7 @@ class Elsewhere(WorldFailed):
 
 
 @contextmanager
-def told(place: Place) -> Generator[None]:
+def told(place: StorePlace) -> Generator[None]:
     """Raises `Elsewhere` for each error that means: another engine has the run."""
     try:
         yield
@@ -62,7 +62,7 @@ def told(place: Place) -> Generator[None]:
         raise plainly from error
 
 
-def elsewhere(error: Exception, place: Place) -> Elsewhere | None:
+def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     """What to say of an error that means: another engine has the run. None for any other."""
     match error:
         case Held(run=run, holder=holder, seconds=seconds):

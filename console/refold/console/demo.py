@@ -89,7 +89,7 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
 async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
     from refold.console import listings, verdicts
     from refold.console.interrupts import drive
-    from refold.console.places import Place
+    from refold.console.places import StorePlace
     from refold.console.watchers import watcher
     from refold.engine import Agent, files
 
@@ -107,7 +107,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     )
     run = agent.start(scene.task)
     watching = watcher(screen, run.id)
-    here = Place(store, "--store")
+    here = StorePlace(store, "--store")
     try:
         result, interrupted = await drive(run, watching, here)
     finally:
@@ -158,10 +158,10 @@ def _files(root: Path | None, *, ours: bool) -> Generator[Path]:
 
 
 def _next(store: Path, runs: Sequence[str]) -> list[str]:
-    from refold.console.places import Place
+    from refold.console.places import StorePlace
 
     refold = _command()
-    option = Place(store, "--store").option
+    option = StorePlace(store, "--store").option
     return [
         f"{refold} ls{option}",
         f"{refold} view {runs[0]}@t1{option}",

@@ -7,7 +7,7 @@ import msgspec
 from refold.console import claims
 from refold.console.evidence import changing
 from refold.console.next_steps import next_words, waits_for
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Run, unattended
 from refold.engine.guards import installed_guards
@@ -23,7 +23,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="lef
     waits_for: str
 
 
-async def leave(screen: Screen, place: Place, run: Run) -> int:
+async def leave(screen: Screen, place: StorePlace, run: Run) -> int:
     """Record what is queued for a run, and tell who goes on with it. Exit code 0.
 
     Raises `Elsewhere` where an engine has the run.
@@ -34,7 +34,7 @@ async def leave(screen: Screen, place: Place, run: Run) -> int:
     return 0
 
 
-async def say_and_leave(screen: Screen, place: Place, run_id: str, say: Callable[[Run], None]) -> int:
+async def say_and_leave(screen: Screen, place: StorePlace, run_id: str, say: Callable[[Run], None]) -> int:
     """As `leave`, for a run of which nothing is needed but its log: `say` tells it something. Exit code 0."""
     async with changing(place) as store:
         run = unattended(store, run_id, installed_guards())
@@ -42,7 +42,7 @@ async def say_and_leave(screen: Screen, place: Place, run_id: str, say: Callable
         return await leave(screen, place, run)
 
 
-async def wake(screen: Screen, place: Place, state: RunState) -> int:
+async def wake(screen: Screen, place: StorePlace, state: RunState) -> int:
     """Have a run taken up by the next worker, whatever it was to wait for before. Exit code 0."""
     async with changing(place) as store:
         await store.wake(state.setup.run)
@@ -50,14 +50,14 @@ async def wake(screen: Screen, place: Place, state: RunState) -> int:
     return 0
 
 
-def tell_left(screen: Screen, place: Place, state: RunState) -> None:
+def tell_left(screen: Screen, place: StorePlace, state: RunState) -> None:
     """Print the id of a run that was left, and beside it who goes on with it."""
     waits = "" if state.ended else waits_for(state)
     line = Left(run=state.setup.run, state=str(state.agent_state), events=state.seq, waits_for=waits)
     screen.result(line, lambda: _tell(screen, place, state, line))
 
 
-def _tell(screen: Screen, place: Place, state: RunState, left: Left) -> None:
+def _tell(screen: Screen, place: StorePlace, state: RunState, left: Left) -> None:
     screen.say(left.run)
     stands = f"waits for {left.waits_for}" if left.waits_for else f"is {left.state}"
     note(f"recorded up to event {left.events}; the run {stands}")

@@ -7,10 +7,10 @@ import typer
 
 from refold.console import addresses, figures, hostile, places
 from refold.console.options import OtherStore, WholeRun
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
-from refold.replay.queries.diffs import Diff, Difference, Side, diff
+from refold.replay.queries.diffs import Diff, Difference, RunTotals, diff
 from refold.replay.queries.likeness import FieldDifference
 
 _NAME = 60  # characters of a name that a log chose
@@ -26,7 +26,7 @@ _COLUMNS = (
 
 async def diff_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     left: WholeRun,
     right: Annotated[str, typer.Argument(help="The other one.")],
     *,
@@ -98,7 +98,7 @@ def _cells(difference: Difference) -> list[str]:
     return [str(difference.turn), left, right, difference.kind, hostile.line(difference.name, _NAME), what]
 
 
-def _sides(left: Side, right: Side) -> Iterable[list[str]]:
+def _sides(left: RunTotals, right: RunTotals) -> Iterable[list[str]]:
     for name, one, other in zip(_NAMES, _side(left), _side(right), strict=True):
         yield [name, one, other]
 
@@ -106,7 +106,7 @@ def _sides(left: Side, right: Side) -> Iterable[list[str]]:
 _NAMES = ("events", "turns", "messages", "tokens", "cost", "time", "end")
 
 
-def _side(side: Side) -> list[str]:
+def _side(side: RunTotals) -> list[str]:
     return [
         figures.count(side.events),
         figures.count(side.turns),

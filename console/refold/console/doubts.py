@@ -12,7 +12,7 @@ from refold.console import addresses, claims, figures, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
 from refold.console.options import By, Note, WholeRun, words
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
 from refold.engine.annotation import annotate
@@ -87,7 +87,7 @@ class Tally:
 
 async def doubts_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[
         list[str],
         words("RUN or @last; without: all of the store."),
@@ -121,7 +121,7 @@ async def doubts_command(
 
 async def resolve_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     call: Annotated[str, typer.Argument(help="The call, as `refold doubts` lists it.")],
     ending: Annotated[
@@ -160,7 +160,7 @@ def is_unresolved(call: DoubtfulCall) -> bool:
     return call.standing != "resolved"
 
 
-def _tell(screen: Screen, place: Place, found: Doubts, count: int) -> None:
+def _tell(screen: Screen, place: StorePlace, found: Doubts, count: int) -> None:
     columns = [Column("run"), Column("call"), Column("tool"), Column("since"), Column("stands", elastic=True)]
     if found.calls:
         screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in found.calls])
@@ -169,7 +169,7 @@ def _tell(screen: Screen, place: Place, found: Doubts, count: int) -> None:
     screen.say(_metric(found))
 
 
-def _cells(place: Place, call: DoubtfulCall) -> list[str]:
+def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
     way = f"refold resolve {call.run} {call.call} ENDING{place.option}"
     return [
         call.run, call.call, call.tool, figures.clock(call.since), stands(call), way if is_unresolved(call) else ""
@@ -196,7 +196,7 @@ def _metric(found: Doubts) -> str:
 
 
 async def _note_beside(
-    screen: Screen, place: Place, call: DoubtfulCall, doubt: Doubt, why: str, by: str
+    screen: Screen, place: StorePlace, call: DoubtfulCall, doubt: Doubt, why: str, by: str
 ) -> int:
     """Say it in a note about the result, which says that the end is not known. Nothing follows from it."""
 

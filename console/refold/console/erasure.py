@@ -14,7 +14,7 @@ import typer
 from refold.console import addresses, descriptions, figures
 from refold.console.evidence import changing
 from refold.console.options import By
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
@@ -57,7 +57,7 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 
 async def erase_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     event: Annotated[str, typer.Argument(help="RUN@e41: whose content is to go.")],
     *,
     why: Annotated[str, typer.Option("--why", help="Why: recorded for good, so no word of what is erased.")],
@@ -66,7 +66,7 @@ async def erase_command(
         bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")
     ] = False,
 ) -> int:
-    """Erase what an event said, for good, once it was shown and you said yes. Place, size and the chain of hashes stay."""
+    """Erase what an event said, for good, once it was shown and you said yes. StorePlace, size and the chain of hashes stay."""
     if not why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
     address = addresses.parse(event)

@@ -11,7 +11,7 @@ import typer
 
 from refold.console import addresses, figures, places
 from refold.console.options import path_argument, path_option, paths_option, repeated
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
 from refold.replay.family import family_of
@@ -32,7 +32,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def changing(place: Place) -> AsyncGenerator[Store]:
+async def changing(place: StorePlace) -> AsyncGenerator[Store]:
     """A store that is there already, to change."""
     if not place.path.exists():
         async with places.reading(place):  # says so, in the words of the other commands
@@ -43,7 +43,7 @@ async def changing(place: Place) -> AsyncGenerator[Store]:
 
 async def seal_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     *,
     key: Annotated[Path, path_option("--key", help="Private Ed25519 key in PEM.")],
     seal: Annotated[
@@ -93,7 +93,7 @@ def keygen_command(
 
 async def pack_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[list[str], typer.Argument(help="RUN or @last; a prefix of an id will do.")],
     *,
     file: Annotated[Path, path_option("-o", "--output", help="The bundle's file; it must not exist.")],

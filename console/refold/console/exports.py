@@ -10,7 +10,7 @@ import typer
 
 from refold.console import addresses, figures, hostile, places
 from refold.console.options import Everything, Force, path_option, words
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
 from refold.engine.guards import installed_guards
@@ -68,7 +68,7 @@ Wanted = Sequence[tuple[str, int | None]]
 
 async def export_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[
         list[str],
         words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do."),

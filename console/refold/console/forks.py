@@ -12,7 +12,7 @@ from refold.console import addresses, figures, places
 from refold.console.detachment import leave
 from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, repeated
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.runs import Models, add_fallbacks, labels_of, offered_tools, stay
 from refold.console.screen import Screen, note
@@ -32,7 +32,7 @@ _LARGEST = 1 << 20  # bytes of a file with a made-up result
 
 async def fork_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Address,
     means: MeansOrWorker,
     *,

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from refold.console import descriptions, hostile, places
 from refold.console.options import Everything, Runs
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.queries.filters import Filter, parse
-from refold.replay.queries.grep import Excerpt, Found, excerpt, grep
+from refold.replay.queries.grep import Excerpt, Match, excerpt, grep
 from refold.store.protocol import UnknownRun
 
 
@@ -26,7 +26,7 @@ class FoundIn(msgspec.Struct, frozen=True, kw_only=True):
 
 async def grep_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     filter: Annotated[  # noqa: A002 - the name that is typed
         str, typer.Argument(help='As type:tool name:bash error:true tokens>2000 "rm -rf".')
     ],
@@ -66,7 +66,7 @@ def _tell_count(screen: Screen, run: str, count: int) -> None:
     screen.result(FoundIn(run=run, count=count), lambda: screen.say(f"{count:>6}  {run}"))
 
 
-def _tell(screen: Screen, asked: Filter, found: Found, *, alone: bool) -> None:
+def _tell(screen: Screen, asked: Filter, found: Match, *, alone: bool) -> None:
     row = found.row
     shown = excerpt(asked, row.text)
     if screen.json:

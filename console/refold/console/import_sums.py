@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from refold.console import figures
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 
 _NAMED = 5  # files with something unread
@@ -23,7 +23,7 @@ class FileDone(msgspec.Struct, frozen=True, kw_only=True):
     first: str = ""
 
 
-def tell_sum(screen: Screen, place: Place, files: Sequence[FileDone]) -> None:
+def tell_sum(screen: Screen, place: StorePlace, files: Sequence[FileDone]) -> None:
     """Say in text what was imported of all the files, if they are several, and name the next command."""
     if len(files) > 1:
         screen.heading(_sum(files))

@@ -13,7 +13,7 @@ from refold.console.import_files import FoundFile, found_files
 from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import Added, add_run
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import entropy
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
@@ -71,7 +71,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 async def import_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
     *,
     format: Annotated[  # noqa: A002

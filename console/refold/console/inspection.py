@@ -6,7 +6,7 @@ import msgspec
 
 from refold.console import addresses, figures, hostile, places
 from refold.console.options import Address, PolicyFile, Settings
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
@@ -55,7 +55,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     counted: int | None = None
 
 
-async def state_command(screen: Screen, place: Place, run: Address) -> int:
+async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
@@ -72,7 +72,7 @@ async def state_command(screen: Screen, place: Place, run: Address) -> int:
 
 async def view_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Address,
     *,
     policy: PolicyFile = None,

@@ -8,7 +8,7 @@ import anyio
 import anyio.abc
 
 from refold.console import claims, hostile
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.watchers import Watcher
 from refold.engine import Run, RunResult
 from refold.reducers.errors import WorldFailed
@@ -59,7 +59,7 @@ class Interrupts:
             os._exit(INTERRUPTED)
 
 
-async def drive(run: Run, watcher: Watcher, place: Place) -> tuple[RunResult, bool]:
+async def drive(run: Run, watcher: Watcher, place: StorePlace) -> tuple[RunResult, bool]:
     """Watch a run until it has ended or waits, and say whether somebody pressed Ctrl-C.
 
     Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
@@ -83,7 +83,7 @@ async def drive(run: Run, watcher: Watcher, place: Place) -> tuple[RunResult, bo
     return await run.result(), interrupts.count > 0
 
 
-def _halfway(run: Run, failure: WorldFailed, place: Place) -> WorldFailed:
+def _halfway(run: Run, failure: WorldFailed, place: StorePlace) -> WorldFailed:
     resume = f"refold resume {run.id}{place.option}"
     return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
 

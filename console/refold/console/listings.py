@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from refold.console import addresses, descriptions, figures, hostile, places
 from refold.console.claims import Claimed, claimed
 from refold.console.options import Address
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
@@ -49,7 +49,7 @@ class RunLine(Summary, frozen=True, kw_only=True):
 
 async def ls_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     prefix: Annotated[str, typer.Argument(help="Only runs whose id begins so.")] = "",
     *,
     most: Annotated[int, typer.Option("--most", min=1, help="How many at most, the newest first.")] = 20,
@@ -77,7 +77,7 @@ async def ls_command(
 
 async def show_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Address,
     *,
     every: Annotated[bool, typer.Option("--all", help="Every event, a line each.")] = False,
@@ -105,7 +105,7 @@ async def show_command(
     return Damaged.exit_code if told.damaged else 0
 
 
-async def shown(screen: Screen, place: Place, run: str) -> Timeline:
+async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
     """The timeline of a run, printed; all of it is in memory."""
     async with places.reading(place) as store:
         await _show(screen, store, run, None)
@@ -122,7 +122,7 @@ async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tup
 
 
 async def _show_events(
-    screen: Screen, place: Place, typed: str, *, raw: bool, follow: bool, asked: str
+    screen: Screen, place: StorePlace, typed: str, *, raw: bool, follow: bool, asked: str
 ) -> int:
     """Show every event, as a line each; `raw` as it is stored, `follow` also those that are still to come.
 
@@ -285,7 +285,7 @@ async def _run_line(store: Store, run: str) -> RunLine:
     return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
 
 
-def _listed(screen: Screen, place: Place, runs: list[RunLine], *, prefix: str = "", others: bool) -> int:
+def _listed(screen: Screen, place: StorePlace, runs: list[RunLine], *, prefix: str = "", others: bool) -> int:
     if screen.json:
         screen.document(runs)
     elif runs:

@@ -14,7 +14,7 @@ import typer
 
 from refold.console import addresses, figures, places
 from refold.console.options import WholeRun, path_option
-from refold.console.places import STORE, Place
+from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
@@ -44,7 +44,7 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
 
 async def shrink_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     *,
     file: Annotated[Path, path_option("-o", "--output", help="The new store's file; it must not exist.")],
@@ -147,4 +147,4 @@ def _tell(screen: Screen, done: Shrunk) -> None:
     left = f"{figures.count(done.facts)} of {figures.count(done.facts_before)} facts"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.count(done.events)} events")
     note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")
-    note(f"next    refold show {done.run}{Place(Path(done.path), '--store').option}")
+    note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

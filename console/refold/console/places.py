@@ -20,7 +20,7 @@ LOOKED_THROUGH = 2**30
 """Bytes of a file that every command looks through: a third of a second in memory. Who judges looks through any."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class StorePlace(msgspec.Struct, frozen=True):
     """A store's file. `chosen` is the word by which somebody asked for it, "" for the default."""
 
     path: Path
@@ -62,18 +62,18 @@ def login() -> str:
         return "user"
 
 
-def store_place(asked: Path | None) -> Place:
+def store_place(asked: Path | None) -> StorePlace:
     """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
     if asked is not None:
-        return Place(expanded(asked), "--store")
+        return StorePlace(expanded(asked), "--store")
     if text := os.environ.get(STORE):
-        return Place(expanded(Path(text)), STORE)
+        return StorePlace(expanded(Path(text)), STORE)
     from platformdirs import user_data_path
 
-    return Place(user_data_path("refold") / "runs.db")
+    return StorePlace(user_data_path("refold") / "runs.db")
 
 
-def other_place(place: Place, asked: Path | None) -> Place:
+def other_place(place: StorePlace, asked: Path | None) -> StorePlace:
     """The store of a second run: what was asked for, else that of the first."""
     return place if asked is None else store_place(asked)
 
@@ -107,7 +107,7 @@ def environment(model: str | None, url: str | None) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def reading(place: Place) -> AsyncGenerator[Store]:
+async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     """The store, to look at: nothing is made, migrated or written.
 
     A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden: see `damage`.
@@ -129,7 +129,7 @@ async def reading(place: Place) -> AsyncGenerator[Store]:
         await _look_through(place, store)
 
 
-async def _look_through(place: Place, store: Store) -> None:
+async def _look_through(place: StorePlace, store: Store) -> None:
     try:
         if place.path.stat().st_size <= LOOKED_THROUGH:
             await store.check()
@@ -140,7 +140,7 @@ async def _look_through(place: Place, store: Store) -> None:
 
 
 @asynccontextmanager
-async def writing(place: Place) -> AsyncGenerator[Store]:
+async def writing(place: StorePlace) -> AsyncGenerator[Store]:
     """The store, to add to: made if there is none; only the default one's folder is made too."""
     if not place.chosen:
         try:
@@ -156,6 +156,6 @@ async def writing(place: Place) -> AsyncGenerator[Store]:
         yield store
 
 
-def _told(place: Place, error: NotAStore) -> NotAStore:
+def _told(place: StorePlace, error: NotAStore) -> NotAStore:
     """The error, with the word that led there if it is not on the command line."""
     return NotAStore(error.path, f"{error.problem} (from {STORE})") if place.chosen == STORE else error

@@ -7,7 +7,7 @@ import msgspec
 
 from refold.console import descriptions, figures, places
 from refold.console.next_steps import asked_about
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, sweep
 from refold.engine.guards import installed_guards
@@ -56,7 +56,7 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     waiting: list[Question]
 
 
-async def tell_questions(screen: Screen, place: Place) -> int:
+async def tell_questions(screen: Screen, place: StorePlace) -> int:
     """List what waits for a person. Exit code 0; a log that cannot be read is raised after the others are told."""
     found = Oldest[Question](_MOST)
     async with places.reading(place) as store:
@@ -98,7 +98,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     )
 
 
-def _tell(screen: Screen, place: Place, found: Oldest[Question]) -> None:
+def _tell(screen: Screen, place: StorePlace, found: Oldest[Question]) -> None:
     if not found.count:
         note(f"nothing in {place.path} waits for a person")
         return

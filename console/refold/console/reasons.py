@@ -2,7 +2,7 @@
 
 from refold.console import addresses, places
 from refold.console.options import Address
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.replay.why import Opinion, Reasons, why
@@ -10,7 +10,7 @@ from refold.replay.why import Opinion, Reasons, why
 _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
 
 
-async def why_command(screen: Screen, place: Place, run: Address) -> int:
+async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
     async with places.reading(place) as store:
         run, seq = await addresses.place_of(store, run)

@@ -7,7 +7,7 @@ import msgspec
 
 from refold.console import addresses, figures, places
 from refold.console.options import Address, Force, path_option
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.report.builder import build
 from refold.console.report.page import page
 from refold.console.screen import Screen, note
@@ -30,7 +30,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
 async def report_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: Address,
     *,
     file: Annotated[Path, path_option("-o", "--output", help="The page's file.")],

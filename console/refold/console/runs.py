@@ -15,7 +15,7 @@ from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.log_lines import follow
 from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
 from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
 from refold.console.toolbox import chosen_tools, rebuilt_tools
@@ -49,7 +49,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 async def run_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     task: Annotated[str, typer.Argument(help="What the agent is to do.")],
     means: MeansOrWorker,
     *,
@@ -84,7 +84,7 @@ async def run_command(
 
 async def resume_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     means: MeansOrWorker,
     *,
@@ -144,7 +144,7 @@ class Models:
         return self._made[name, base_url]
 
 
-async def taken_up(stack: AsyncExitStack, place: Place, state: RunState, means: Means) -> Run:
+async def taken_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: Means) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
     tools = offered_tools(state, means)
     url = places.base_url(means.base_url, state.setup.model)
@@ -196,7 +196,7 @@ def labels_of(pairs: list[str]) -> dict[str, str]:
     return labels
 
 
-async def look(place: Place, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
+async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
     """The state of the run that was typed, and the contents that it needs.
 
     `decides`: something is to be decided in it, so it must not be an imported one. Raises `ImportedRun`.
@@ -216,7 +216,7 @@ def _closing(stack: AsyncExitStack, model: Model) -> None:
     stack.push_async_callback(close)
 
 
-async def stay(screen: Screen, place: Place, run: Run) -> int:
+async def stay(screen: Screen, place: StorePlace, run: Run) -> int:
     """Watch a run until it ends or waits, and tell how it stands. The exit code."""
     follow(os.environ)
     watching = watcher(screen, run.id)
@@ -227,7 +227,7 @@ async def stay(screen: Screen, place: Place, run: Run) -> int:
     return _told(screen, place, result, run.state, interrupted=interrupted)
 
 
-def _told(screen: Screen, place: Place, result: RunResult, state: RunState, *, interrupted: bool) -> int:
+def _told(screen: Screen, place: StorePlace, result: RunResult, state: RunState, *, interrupted: bool) -> int:
     code = INTERRUPTED if interrupted else exit_code(result.state, result.outcome.code)
     line = ResultLine(
         **standing_of(result),
@@ -241,7 +241,7 @@ def _told(screen: Screen, place: Place, result: RunResult, state: RunState, *, i
     return code
 
 
-def _tell(screen: Screen, place: Place, result: RunResult, state: RunState) -> None:
+def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState) -> None:
     screen.say()
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code})")
     if result.outcome.source == "fallback":

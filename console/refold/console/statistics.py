@@ -6,7 +6,7 @@ import msgspec
 
 from refold.console import figures, hostile, places
 from refold.console.options import Everything, Runs
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, Damaged
@@ -39,7 +39,9 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, Quantiles]
 
 
-async def stats_command(screen: Screen, place: Place, runs: Runs, *, everything: Everything = False) -> int:
+async def stats_command(
+    screen: Screen, place: StorePlace, runs: Runs, *, everything: Everything = False
+) -> int:
     """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens, cost.
 
     Exit code 3 or 125 if a log could not be read to its end: what was read of it counts. With -o json: one document.
@@ -83,7 +85,7 @@ def _quantiles(latency: Latency) -> Quantiles:
     )
 
 
-def _tell(screen: Screen, place: Place, total: Stats) -> None:
+def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
     if not total.runs:
         note(f"no runs in {place.path}")
         return

@@ -10,7 +10,7 @@ import msgspec
 
 from refold.console import addresses, figures, places
 from refold.console.options import WholeRun, path_option
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.guards import installed_guards
@@ -85,7 +85,7 @@ class Testcase(msgspec.Struct, frozen=True, kw_only=True):
 
 async def testcase_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     run: WholeRun,
     *,
     file: Annotated[

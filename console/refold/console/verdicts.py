@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from refold.console import addresses, figures, hostile, places, selection
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
@@ -16,7 +16,7 @@ from refold.store.protocol import Store, UnknownRun
 _ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst
 _SHOWN = 600
 
-Judge = Callable[[Screen, Place, Store, str], Awaitable[int]]
+Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,7 +28,7 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def judge_command(
-    screen: Screen, place: Place, typed: Sequence[str], judge: Judge, *, everything: bool
+    screen: Screen, place: StorePlace, typed: Sequence[str], judge: Judge, *, everything: bool
 ) -> int:
     """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit code.
 
@@ -52,18 +52,18 @@ def worst(codes: Sequence[int]) -> int:
     return max(codes, key=_ORDER.index, default=0)
 
 
-async def verify_run(screen: Screen, place: Place, store: Store, run: str) -> int:
+async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
     """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot prove."""
     return tell_verification(screen, place, await verify(store, run, installed_guards()))
 
 
-def tell_verification(screen: Screen, place: Place, found: Verification) -> int:
+def tell_verification(screen: Screen, place: StorePlace, found: Verification) -> int:
     """Say what was found. The exit code."""
     screen.result(found, lambda: _tell_verification(screen, place, found))
     return 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
 
 
-async def audit_run(screen: Screen, place: Place, store: Store, run: str) -> int:
+async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
     """Say whether a run's decisions follow from its facts, and where they first do not."""
     found = await audit(store, run, installed_guards())
     screen.result(found, lambda: tell_audit(screen, place, found))
@@ -90,7 +90,7 @@ async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]
     return runs, None
 
 
-async def judged(screen: Screen, place: Place, store: Store, run: str, judge: Judge) -> int:
+async def judged(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:
     """Judge a run. The exit code; what cannot be read or judged is said, and raises nothing."""
     try:
         return await judge(screen, place, store, run)
@@ -108,7 +108,7 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
     return NotJudged(run=run, damaged=str(error)), Damaged.exit_code
 
 
-def _tell_verification(screen: Screen, place: Place, found: Verification) -> None:
+def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "whole" if found.whole else "written by a newer refold" if found.newer else "DAMAGED"
     screen.heading(f"run {found.run}: {verdict}")
     checked = (
@@ -154,7 +154,7 @@ def _kind(kind: str) -> str:
     return f" ({kind})" if kind else ""  # of an event that cannot be read, nobody knows it
 
 
-def tell_audit(screen: Screen, place: Place, found: Audit) -> None:
+def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     """Say as text what an audit found."""
     verdict = "every decision follows from the facts"
     if found.damaged:
@@ -181,7 +181,7 @@ def tell_audit(screen: Screen, place: Place, found: Audit) -> None:
         _tell_finding(screen, place, found.run, finding)
 
 
-def _tell_finding(screen: Screen, place: Place, run: str, finding: Finding) -> None:
+def _tell_finding(screen: Screen, place: StorePlace, run: str, finding: Finding) -> None:
     screen.heading(
         f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, decided by event {finding.fact}"
     )

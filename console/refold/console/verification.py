@@ -10,7 +10,7 @@ import typer
 from refold.console import addresses, certificates, figures, places, verdicts
 from refold.console.addresses import NoSuchRun
 from refold.console.options import Everything, paths_option, repeated, words
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import check_choice
 from refold.console.verdicts import worst
@@ -71,7 +71,7 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
 
 async def verify_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[
         list[str],
         words("RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate."),
@@ -115,7 +115,7 @@ async def verify_command(
 
 async def _verify_sealed(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     named: Sequence[str],
     keys: Sequence[bytes],
     lines: Sequence[Kept],
@@ -160,7 +160,7 @@ class _Judge:
         self._sealed = sealed
         self._found: list[Verification] = []
 
-    async def __call__(self, screen: Screen, place: Place, store: Store, run: str) -> int:
+    async def __call__(self, screen: Screen, place: StorePlace, store: Store, run: str) -> int:
         sealed = self._sealed.get(run, SealedRun())
         found = with_seals(await verify(store, run, installed_guards(), sealed=sealed.seq), sealed)
         self._found.append(found)

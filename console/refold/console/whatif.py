@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from refold.console import addresses, figures, hostile, places, verdicts
 from refold.console.options import Everything, words
 from refold.console.other_policies import OtherPolicies, policies_of
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
@@ -51,7 +51,7 @@ class Summed(msgspec.Struct, frozen=True, kw_only=True):
 
 async def whatif_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     runs: Annotated[
         list[str],
         words("RUN or @last; a prefix of an id will do. With --view RUN@t7."),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from refold.console import addresses, hostile, places
 from refold.console.other_policies import OtherPolicies, policies_of
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
@@ -16,7 +16,7 @@ _EXCERPT = 100
 _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 
 
-async def tell_view(screen: Screen, place: Place, runs: Sequence[str], others: OtherPolicies) -> int:
+async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
     """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
     registry = installed_guards()
     asked, prices = policies_of(others, registry), chosen_prices(others.prices)

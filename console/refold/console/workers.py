@@ -16,7 +16,7 @@ from refold.console.interrupts import INTERRUPTED, listen
 from refold.console.log_lines import follow
 from refold.console.next_steps import standing_of
 from refold.console.options import Means
-from refold.console.places import Place
+from refold.console.places import StorePlace
 from refold.console.runs import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.toolbox import chosen_tools
@@ -90,7 +90,7 @@ class Signals:
 
 async def worker_command(
     screen: Screen,
-    place: Place,
+    place: StorePlace,
     means: Means,
     *,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="How many runs side by side.")] = 8,

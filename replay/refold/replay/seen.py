@@ -21,7 +21,7 @@ from refold.reducers.window import MessageRef
 from refold.replay.causes import by
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as some view shows it. The same one, shown shorter later, is another with the same `number`.
 
     `number` is its number in the run, from 1; 0: it stood in one request only. `seq` is the event that has its words,
@@ -45,7 +45,7 @@ class Splice(msgspec.Struct, frozen=True, array_like=True):
     added: tuple[int, ...]
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """The request of event `seq`. `splices` make its view of the one before it; messages are named by their places in
     `Views.shown`, from 0. Those of `once` stand at the end of this view and in no other.
 
@@ -69,7 +69,7 @@ class Views:
     """Takes the state after each request, in order, and tells what it shows. `shown` grows; nothing in it changes."""
 
     def __init__(self) -> None:
-        self.shown: list[Shown] = []
+        self.shown: list[ShownMessage] = []
         self._chunks: tuple[tuple[MessageRef, ...], ...] = ()
         self._places: dict[
             int, tuple[int, MessageRef]
@@ -80,7 +80,7 @@ class Views:
         self._answered: set[str] = set()
         self._names: dict[str, str] = {}
 
-    def take(self, state: RunState, contents: Mapping[int, Event]) -> Call | None:
+    def take(self, state: RunState, contents: Mapping[int, Event]) -> RequestView | None:
         """The call that the state waits for, after a `model_requested`; None if it waits for none.
 
         `contents` has the events that said something, by their number, with their content where it is still there.
@@ -96,7 +96,7 @@ class Views:
             [self._place(state, ref, contents) for ref in new],
         )
         self._chunks = state.window.chunks
-        return Call(
+        return RequestView(
             seq=state.seq,
             step=request.step,
             attempt=request.attempt,
@@ -136,12 +136,12 @@ class Views:
         self._places[id(ref)] = self._latest[ref.number] = (place, ref)
         return place
 
-    def _shown(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Shown:
+    def _shown(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> ShownMessage:
         try:
             message = self._message(state, ref, contents)
         except MissingContent:
             message = None
-        return Shown(
+        return ShownMessage(
             number=ref.number,
             seq=ref.seq,
             tokens=ref.size.tokens,
@@ -166,7 +166,7 @@ class Views:
             said = render(text_of(state.policy, text.text), text.values)
             message = Message(role=text.role, text=said)
             self.shown.append(
-                Shown(
+                ShownMessage(
                     number=0,
                     seq=state.seq,
                     tokens=text.tokens,
@@ -195,7 +195,7 @@ def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Spli
             before, after = before + 1, after + 1
 
 
-def view_after(view: list[int], call: Call) -> list[int]:
+def view_after(view: list[int], call: RequestView) -> list[int]:
     """The messages of a call, by their places in `Views.shown`, made of the view before it (without its `once`)."""
     made = list(view)
     for splice in call.splices:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from refold.console import descriptions, figures
 from refold.console.report.data import (
     Bytes,
-    EventRow,
     Figures,
     Imported,
     PackedOpinion,
+    PageEvent,
+    PageMessage,
     Report,
-    ShownRow,
 )
 from refold.console.report.opinions import Packer
 from refold.console.report.pointers import Places
@@ -35,7 +35,7 @@ from refold.replay.changes import Changes, state_changes
 from refold.replay.partial_audit import PartialAudit
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reading import event_of, folded, stored_events
-from refold.replay.seen import Call, Views
+from refold.replay.seen import RequestView, Views
 from refold.replay.summary import Summary, Summing
 from refold.replay.verification import Verifier
 from refold.replay.why import asked
@@ -68,9 +68,9 @@ class Builder:
         self._place = START
         self._turn = self._fact = 0
         self._said: dict[int, Event] = {}
-        self._events: list[EventRow] = []
+        self._events: list[PageEvent] = []
         self._changes: list[Changes] = []
-        self._calls: list[Call] = []
+        self._calls: list[RequestView] = []
         self._asked: dict[int, tuple[PackedOpinion, ...]] = {}
 
     def take(self, stored: Stored) -> None:
@@ -110,7 +110,7 @@ class Builder:
             events=tuple(self._events),
             changes=tuple(self._changes),
             calls=tuple(self._calls),
-            shown=tuple[ShownRow, ...](shown),
+            shown=tuple[PageMessage, ...](shown),
             words=self._packer.words,
             asked=self._asked,
             fields=dict(FIELDS),
@@ -147,8 +147,8 @@ class Builder:
         if opinions:
             self._asked[seq] = tuple(map(self._packer.packed, opinions))
 
-    def _row(self, stored: Stored, event: Event | None, problem: str) -> EventRow:
-        return EventRow(
+    def _row(self, stored: Stored, event: Event | None, problem: str) -> PageEvent:
+        return PageEvent(
             stored.seq,
             str(stored.at),
             stored.kind,

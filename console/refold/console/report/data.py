@@ -12,7 +12,7 @@ import msgspec
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
 from refold.replay.queries.rows import RowField, Side
-from refold.replay.seen import Call
+from refold.replay.seen import RequestView
 from refold.replay.summary import Summary
 from refold.replay.verification import Verification
 
@@ -28,12 +28,12 @@ class Bytes(msgspec.Struct, frozen=True):
     base64: str
 
 
-class EventRow(msgspec.Struct, frozen=True, array_like=True):
+class PageEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event: its header, what it says in a line, and all that was stored of it; salt, hash and digest in hex.
 
     `turn` is the request that it belongs to, 0 before the first; `fact` the fact that it follows from, or itself. `run` is ""
     where it is the run's own. `damage` says why it could not be read or cannot stand here. `row` is what else filters know of
-    it, as `refold.replay.queries.rows.Row` has it; the text is left out, for the page has it already.
+    it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it already.
     """
 
     seq: int
@@ -53,7 +53,7 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
     row: dict[str, Any] = {}
 
 
-class ShownCall(msgspec.Struct, frozen=True, array_like=True):
+class PageCall(msgspec.Struct, frozen=True, array_like=True):
     """A call within a message: its id, the tool's name, the arguments."""
 
     id: str
@@ -61,8 +61,8 @@ class ShownCall(msgspec.Struct, frozen=True, array_like=True):
     arguments: Words
 
 
-class ShownRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message that some request showed: see `refold.replay.seen.Shown`. `role` is "" where its words were erased."""
+class PageMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message that some request showed: see `refold.replay.seen.ShownMessage`. `role` is "" where its words were erased."""
 
     number: int
     seq: int
@@ -72,7 +72,7 @@ class ShownRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     role: str = ""
     text: Words = ""
     reasoning: Words = ""
-    calls: tuple[ShownCall, ...] = ()
+    calls: tuple[PageCall, ...] = ()
     call: str | None = None
     name: str | None = None
 
@@ -123,10 +123,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     checked: Verification
     judged: Audit
     refused: str
-    events: tuple[EventRow, ...]
+    events: tuple[PageEvent, ...]
     changes: tuple[Changes, ...]
-    calls: tuple[Call, ...]
-    shown: tuple[ShownRow, ...]
+    calls: tuple[RequestView, ...]
+    shown: tuple[PageMessage, ...]
     words: tuple[str, ...]
     asked: dict[int, tuple[PackedOpinion, ...]]
     fields: Mapping[str, RowField]

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import msgspec
 
-from refold.console.report.data import Pointer, ShownCall, ShownRow, Words
+from refold.console.report.data import PageCall, PageMessage, Pointer, Words
 from refold.reducers.events import Event
-from refold.replay.seen import Shown
+from refold.replay.seen import ShownMessage
 
 _SHORT = 48  # characters: a pointer would be no shorter
 
@@ -28,10 +28,10 @@ class Places:
             places = self._found[seq] = {said: (seq, path) for path, said in _texts((), content)}
         return places.get(text, text)
 
-    def row(self, shown: Shown, event: Event | None) -> ShownRow:
+    def row(self, shown: ShownMessage, event: Event | None) -> PageMessage:
         """The message, with pointers for what stands in its event."""
         seq, message = shown.seq, shown.message
-        row = ShownRow(number=shown.number, seq=seq, tokens=shown.tokens, cut=shown.cut, cause=shown.cause)
+        row = PageMessage(number=shown.number, seq=seq, tokens=shown.tokens, cut=shown.cut, cause=shown.cause)
         if message is None:
             return row
         return msgspec.structs.replace(
@@ -40,7 +40,7 @@ class Places:
             text=self.of(seq, event, message.text),
             reasoning=self.of(seq, event, message.reasoning),
             calls=tuple(
-                ShownCall(call.id, call.name, self.of(seq, event, call.arguments)) for call in message.calls
+                PageCall(call.id, call.name, self.of(seq, event, call.arguments)) for call in message.calls
             ),
             call=message.call,
             name=message.name,

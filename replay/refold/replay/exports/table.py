@@ -12,7 +12,7 @@ from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.exports.trail import Step
-from refold.replay.queries.rows import Row, row_of
+from refold.replay.queries.rows import FlatEvent, row_of
 
 ColumnType = Literal["text", "integer", "number", "flag", "instant"]
 
@@ -116,7 +116,7 @@ def _of_answer(event: Event) -> dict[str, str | int | None]:
     }
 
 
-def _plain(flat: Row, column: str) -> Any:
+def _plain(flat: FlatEvent, column: str) -> Any:
     """What the row's own field says for a column; None: there is no such field, or nothing in it."""
     value = getattr(flat, _RENAMED.get(column, column), None)
     if isinstance(value, tuple):

@@ -12,7 +12,7 @@ from refold.reducers.texts import render
 from refold.reducers.views import MissingContent, message_of, remembered, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
-from refold.replay.queries.rows import START, Place, moved
+from refold.replay.queries.rows import START, LogPlace, moved
 from refold.replay.reading import NO_GUARDS, events, folded
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import Store, Stored
@@ -30,7 +30,7 @@ class Step(msgspec.Struct, frozen=True):
     stored: Stored
     event: Event
     state: RunState
-    place: Place
+    place: LogPlace
 
 
 class Trail:

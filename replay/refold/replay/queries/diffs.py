@@ -32,7 +32,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
-from refold.replay.queries.likeness import PASSED_BY, Calls, FieldDifference, Told, calls_of, differences
+from refold.replay.queries.likeness import (
+    PASSED_BY,
+    Calls,
+    ComparedEvent,
+    FieldDifference,
+    calls_of,
+    differences,
+)
 from refold.replay.reading import NO_GUARDS, Records, event_of, folded, stored_events
 from refold.store.protocol import Store
 
@@ -60,7 +67,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[FieldDifference, ...] = ()
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, each None where nobody knows it; `code` None while it goes on."""
 
     run: str
@@ -82,8 +89,8 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     shown, or what it said. `unknown` counts events whose words are gone on one side.
     """
 
-    left: Side
-    right: Side
+    left: RunTotals
+    right: RunTotals
     compared: int
     differing: int
     unknown: int
@@ -105,7 +112,7 @@ class _Key(NamedTuple):
     nth: int
 
 
-_Turn = dict[_Key, tuple[int, Told]]
+_Turn = dict[_Key, tuple[int, ComparedEvent]]
 """A turn's events by what they are aligned by, each with its offset."""
 
 
@@ -128,7 +135,7 @@ class _Reader:
         self._state: RunState = NEW
         self._began = 0
         self._calls: Calls = MappingProxyType({})
-        self._next: Told | None = None
+        self._next: ComparedEvent | None = None
         self._over = False
         self.number = -1
         self._turns = 0
@@ -152,10 +159,10 @@ class _Reader:
                 _add(turn, counts, told)
         return turn
 
-    def side(self) -> Side:
+    def side(self) -> RunTotals:
         """What the run came to, as far as it was read."""
         state = self._state
-        return Side(
+        return RunTotals(
             run=self._run,
             events=state.seq,
             turns=self._turns,
@@ -168,7 +175,7 @@ class _Reader:
             code=state.outcome.code if state.outcome else None,
         )
 
-    async def _read(self) -> Told | None:
+    async def _read(self) -> ComparedEvent | None:
         stored = await anext(self._records, None)
         if stored is None:
             self._over = True
@@ -178,10 +185,10 @@ class _Reader:
         self._began = self._began or stored.at
         if isinstance(event, ModelResponded):
             self._calls = calls_of(event)
-        return Told(stored, event, self._calls)
+        return ComparedEvent(stored, event, self._calls)
 
 
-def _add(turn: _Turn, counts: dict[tuple[str, str], int], told: Told) -> None:
+def _add(turn: _Turn, counts: dict[tuple[str, str], int], told: ComparedEvent) -> None:
     alike = told.stored.kind, _name(told.event, told.calls)
     counts[alike] = nth = counts.get(alike, 0) + 1
     turn[_Key(*alike, nth)] = len(turn), told
@@ -227,8 +234,8 @@ class _Found:
         self,
         number: int,
         key: _Key,
-        one: Told | None,
-        other: Told | None,
+        one: ComparedEvent | None,
+        other: ComparedEvent | None,
         fields: tuple[FieldDifference, ...],
     ) -> None:
         self._differing += 1
@@ -248,7 +255,7 @@ class _Found:
         if len(self._first) < MOST:
             self._first.append(difference)
 
-    def result(self, left: Side, right: Side) -> Diff:
+    def result(self, left: RunTotals, right: RunTotals) -> Diff:
         """All that was found."""
         return Diff(
             left=left,

@@ -11,7 +11,14 @@ from typing import Literal
 import msgspec
 
 from refold.reducers.events import Event, ModelResponded, StateDigested, ToolReturned, kind_of
-from refold.replay.queries.likeness import PASSED_BY, Calls, FieldDifference, Told, calls_of, differences
+from refold.replay.queries.likeness import (
+    PASSED_BY,
+    Calls,
+    ComparedEvent,
+    FieldDifference,
+    calls_of,
+    differences,
+)
 from refold.replay.reading import event_of
 from refold.store.protocol import Store, Stored, UnknownRun
 
@@ -66,7 +73,7 @@ async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Dive
             )
 
 
-def _fields(one: Told | None, other: Told | None) -> tuple[FieldDifference, ...]:
+def _fields(one: ComparedEvent | None, other: ComparedEvent | None) -> tuple[FieldDifference, ...]:
     if one is not None and other is not None and one.stored.kind == other.stored.kind:
         return tuple(field for field in differences(one, other) if not field.erased)
     left, right = (told.stored.kind if told else "the log ends" for told in (one, other))
@@ -81,8 +88,8 @@ class _Log:
         self._rest: AsyncIterator[Sequence[Stored]] | None = None
         self._chunk: Iterator[Stored] = iter(())
         self._calls: Calls = {}
-        self._ready: list[Told] = []
-        self._ahead: Told | None = None
+        self._ready: list[ComparedEvent] = []
+        self._ahead: ComparedEvent | None = None
 
     async def end(self) -> int:
         """The number of its last event. Raises `UnknownRun`."""
@@ -114,7 +121,7 @@ class _Log:
                 break
         self._rest = self.store.read(self.run, seq)
 
-    async def next(self) -> Told | None:
+    async def next(self) -> ComparedEvent | None:
         """The next event that is compared; None after the last.
 
         Results that came one after the other are put in the order of their calls: which came first is chance.
@@ -133,7 +140,7 @@ class _Log:
             self._ready.sort(key=_call, reverse=True)
         return self._ready.pop()
 
-    async def _one(self) -> Told | None:
+    async def _one(self) -> ComparedEvent | None:
         assert self._rest is not None
         while True:
             stored = next(self._chunk, None)
@@ -146,14 +153,14 @@ class _Log:
             event = event_of(stored)
             self._learn(event)
             if type(event) not in PASSED_BY:
-                return Told(stored, event, self._calls)
+                return ComparedEvent(stored, event, self._calls)
 
     def _learn(self, event: Event) -> None:
         if isinstance(event, ModelResponded):
             self._calls = calls_of(event)
 
 
-def _call(told: Told) -> str:
+def _call(told: ComparedEvent) -> str:
     assert isinstance(told.event, ToolReturned)
     return told.calls.get(told.event.call, told.event.call)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from refold.reducers.patterns import problem_of
 from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion, decimal, quoted, unknown, unquoted
-from refold.replay.queries.rows import FIELDS, Row, RowField
+from refold.replay.queries.rows import FIELDS, FlatEvent, RowField
 
 _TERM = re.compile(
     r"""(?P<minus>-)?(?:(?P<field>[A-Za-z_]+)(?P<sign><=|>=|[:~<>]))?(?P<value>"(?:[^"\\]|\\.)*"|[^\s"]*)""",
@@ -110,7 +110,7 @@ class Filter(msgspec.Struct, frozen=True):
             isinstance(term.test, Holds) or getattr(term.test, "field", "") == "text" for term in self.terms
         )
 
-    def matches(self, row: Row) -> bool:
+    def matches(self, row: FlatEvent) -> bool:
         """Whether an event is meant."""
         return any(
             all(_is_so(term.test, row) is not term.contrary for term in terms) for terms in self.alternatives
@@ -259,7 +259,7 @@ def _floor(number: str, digits: int, sign: int) -> int:
     return units
 
 
-def _is_so(test: Test, row: Row) -> bool:
+def _is_so(test: Test, row: FlatEvent) -> bool:
     match test:
         case Is(field=field, value=value):
             wanted = value.lower()
@@ -299,7 +299,7 @@ def _endless(pattern: re.Pattern[str]) -> re.Pattern[str]:
     return re.compile(inner, pattern.flags)
 
 
-def _words(row: Row, field: str) -> tuple[str, ...]:
+def _words(row: FlatEvent, field: str) -> tuple[str, ...]:
     value: str | tuple[str, ...] = getattr(row, field)
     if isinstance(value, str):
         return (value,) if value else ()

@@ -8,7 +8,7 @@ import msgspec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Event
 from refold.replay.queries.filters import Filter, Fits, Holds, found
-from refold.replay.queries.rows import START, Place, Row, moved, row_of
+from refold.replay.queries.rows import START, FlatEvent, LogPlace, moved, row_of
 from refold.replay.reading import Records, event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -18,12 +18,12 @@ EXCERPT = 160
 _BEFORE = 40
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """An event that a filter means: its record, what it says, and its row."""
 
     stored: Stored
     event: Event
-    row: Row
+    row: FlatEvent
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +40,13 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     after: bool = False
 
 
-class Matches(AsyncIterator[Found]):
+class Matches(AsyncIterator[Match]):
     """The events of a run that a filter means, in order. No generator, as `Records` is none."""
 
     def __init__(self, records: Records, asked: Filter) -> None:
         self._records, self._asked, self._place = records, asked, START
 
-    async def __anext__(self) -> Found:
+    async def __anext__(self) -> Match:
         while True:
             self._place, found_ = looked(await anext(self._records), self._asked, self._place)
             if found_ is not None:
@@ -61,7 +61,7 @@ def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matc
     return Matches(stored_events(store, run, upto), asked)
 
 
-def looked(stored: Stored, asked: Filter, place: Place) -> tuple[Place, Found | None]:
+def looked(stored: Stored, asked: Filter, place: LogPlace) -> tuple[LogPlace, Match | None]:
     """The place of the record, whose predecessors led to `place`, and what it says if the filter means it.
 
     Raises `DamagedLog` and `NewerLog`.
@@ -74,7 +74,7 @@ def looked(stored: Stored, asked: Filter, place: Place) -> tuple[Place, Found | 
     if not asked.reads_text:
         event = event_of(stored)
         row = row_of(stored, event, place)
-    return place, Found(stored, event, row)
+    return place, Match(stored, event, row)
 
 
 class Sieve:

@@ -83,7 +83,7 @@ def calls_of(event: ModelResponded) -> dict[str, str]:
     return names
 
 
-class Told(msgspec.Struct, frozen=True):
+class ComparedEvent(msgspec.Struct, frozen=True):
     """An event that is compared: its record, what it says, and what the calls of the last answer are known by."""
 
     stored: Stored
@@ -96,7 +96,7 @@ class Told(msgspec.Struct, frozen=True):
         return self.stored.content is None and self.stored.content_digest is not None
 
 
-def differences(one: Told, other: Told) -> tuple[FieldDifference, ...]:
+def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
     """In what two events of one kind differ, what was said first. Empty: they say the same."""
     mine, others = _body(one), _body(other)
     changed = [name for name in mine if mine[name] != others[name]]
@@ -117,7 +117,7 @@ def differences(one: Told, other: Told) -> tuple[FieldDifference, ...]:
     return (*spoken, *(_difference(name, mine[name], others[name]) for name in changed))
 
 
-def _said(told: Told) -> dict[str, object]:
+def _said(told: ComparedEvent) -> dict[str, object]:
     """The content by its fields, empty ones left out; what only its provider can read is not compared."""
     content = getattr(told.event, "content", None)
     if content is None:
@@ -128,7 +128,7 @@ def _said(told: Told) -> dict[str, object]:
     return {name: value for name in fields if (value := getattr(content, name))}
 
 
-def _body(told: Told) -> dict[str, object]:
+def _body(told: ComparedEvent) -> dict[str, object]:
     event = told.event
     left_out = _NOT_COMPARED | _NOR.get(type(event), frozenset())
     names = (name for name in event.__struct_fields__ if name not in left_out)

@@ -47,7 +47,7 @@ from refold.replay import known
 from refold.replay.causes import by, spoken
 
 
-class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EventDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a `Row` that an event says itself."""
 
     name: tuple[str, ...] = ()
@@ -65,30 +65,30 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int | None = None
 
 
-_NOTHING = Details()
+_NOTHING = EventDetails()
 
 
-def details_of(event: Event, tools: Mapping[str, str]) -> Details:  # noqa: PLR0912 - one case a kind
+def details_of(event: Event, tools: Mapping[str, str]) -> EventDetails:  # noqa: PLR0912 - one case a kind
     """What an event says of itself. `tools` are the names of tools by the ids of calls."""
     match event:  # those that a log has most of first
         case StateChanged():
-            return Details(name=(event.trigger,), reason=_words(event.code, event.where or ""))
+            return EventDetails(name=(event.trigger,), reason=_words(event.code, event.where or ""))
         case ToolReturned() | CallRefused() | DoubtResolved():
             return _of_call(event, tools)
         case ModelResponded() | ModelFailed() | SummaryReturned():
             return _from_model(event)
         case ModelRequested():
-            return Details(model=event.model, tokens=event.input_tokens, reason=_words(event.purpose))
+            return EventDetails(model=event.model, tokens=event.input_tokens, reason=_words(event.purpose))
         case ToolsDispatched() | ApprovalRequested():
-            return Details(call=event.calls, name=_names(event.calls, tools))
+            return EventDetails(call=event.calls, name=_names(event.calls, tools))
         case RunStarted():
-            return Details(model=event.model, tokens=sum(size.tokens for size in sizes_of(event)))
+            return EventDetails(model=event.model, tokens=sum(size.tokens for size in sizes_of(event)))
         case RunForked():
-            return Details(model=event.model or "")
+            return EventDetails(model=event.model or "")
         case RunResumed():
-            return Details(call=event.in_doubt, name=_names(event.in_doubt, tools))
+            return EventDetails(call=event.in_doubt, name=_names(event.in_doubt, tools))
         case PolicyAmended() | CancelRequested():
-            return Details(by=event.by)
+            return EventDetails(by=event.by)
         case ChildEnded():
             return _child(event, tools)
         case InputReceived():
@@ -96,42 +96,44 @@ def details_of(event: Event, tools: Mapping[str, str]) -> Details:  # noqa: PLR0
         case GuardTripped() | LimitReached() | LimitNeared():
             return _spoken(event)
         case StepFreed():
-            return Details(name=(event.limit,))
+            return EventDetails(name=(event.limit,))
         case SummaryAbandoned():
-            return Details(name=(event.name,), reason=_words(event.failure))
+            return EventDetails(name=(event.name,), reason=_words(event.failure))
         case HistoryPruned():
-            return Details(name=(event.name,), reason=_words(event.reason), tokens=event.tokens_after)
+            return EventDetails(name=(event.name,), reason=_words(event.reason), tokens=event.tokens_after)
         case MessageTrimmed():
-            return Details(name=(event.name,), reason=_words(event.reason), tokens=event.size.tokens)
+            return EventDetails(name=(event.name,), reason=_words(event.reason), tokens=event.size.tokens)
         case MessageInjected():
-            return Details(name=_words(event.text), by=by(event.cause, event.name), tokens=event.size.tokens)
+            return EventDetails(
+                name=_words(event.text), by=by(event.cause, event.name), tokens=event.size.tokens
+            )
         case SummaryRequested():
-            return Details(name=(event.name,), tokens=event.input_tokens)
+            return EventDetails(name=(event.name,), tokens=event.input_tokens)
         case ContextObserved():
-            return Details(name=_words(event.why), tokens=sum(size.tokens for size in sizes_of(event)))
+            return EventDetails(name=_words(event.why), tokens=sum(size.tokens for size in sizes_of(event)))
         case RetryScheduled():
             reason = _words(event.failure, event.cause)
-            return Details(model=event.model, reason=reason, duration=event.delay)
+            return EventDetails(model=event.model, reason=reason, duration=event.delay)
         case LateResult():
             return _late(event, tools)
         case NoteAdded() | ContentErased():
-            return Details(by=event.by)
+            return EventDetails(by=event.by)
         case Diagnosed():
-            return Details(reason=_words(event.code))
+            return EventDetails(reason=_words(event.code))
         case SourceRecorded():
-            return Details(name=_words(event.what), reason=_words(event.format))
+            return EventDetails(name=_words(event.what), reason=_words(event.format))
         case _:
             return _NOTHING
 
 
-def _from_model(event: ModelResponded | ModelFailed | SummaryReturned) -> Details:
+def _from_model(event: ModelResponded | ModelFailed | SummaryReturned) -> EventDetails:
     calls = event.calls if isinstance(event, ModelResponded) else ()
     failed, said = False, ""
     if isinstance(event, ModelResponded):
         said = event.stop
     elif isinstance(event, ModelFailed):
         failed, said = True, event.failure
-    return Details(
+    return EventDetails(
         name=_once(call.name for call in calls),
         call=tuple(call.id for call in calls),
         model="" if isinstance(event, ModelFailed) else event.model,
@@ -142,11 +144,11 @@ def _from_model(event: ModelResponded | ModelFailed | SummaryReturned) -> Detail
     )
 
 
-def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[str, str]) -> Details:
+def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[str, str]) -> EventDetails:
     call, name = (event.call,), _names((event.call,), tools)
     match event:
         case ToolReturned():
-            return Details(
+            return EventDetails(
                 name=name,
                 call=call,
                 error=event.error is not None,
@@ -157,22 +159,22 @@ def _of_call(event: ToolReturned | CallRefused | DoubtResolved, tools: Mapping[s
             )
         case CallRefused():
             reason = _words(by(event.cause, event.name), event.code)
-            return Details(
+            return EventDetails(
                 name=name, call=call, verdict=("refused", event.why), reason=reason, tokens=event.size.tokens
             )
         case DoubtResolved():
-            return Details(name=name, call=call, by=event.by, verdict=(event.doubt,))
+            return EventDetails(name=name, call=call, by=event.by, verdict=(event.doubt,))
 
 
-def _spoken(event: GuardTripped | LimitReached | LimitNeared) -> Details:
+def _spoken(event: GuardTripped | LimitReached | LimitNeared) -> EventDetails:
     said = spoken(event)
     name = event.guard if isinstance(event, GuardTripped) else event.limit.name
-    return Details(name=(name,), verdict=(said.said,), reason=_words(said.code)) if said else _NOTHING
+    return EventDetails(name=(name,), verdict=(said.said,), reason=_words(said.code)) if said else _NOTHING
 
 
-def _input(event: InputReceived, tools: Mapping[str, str]) -> Details:
+def _input(event: InputReceived, tools: Mapping[str, str]) -> EventDetails:
     calls = tuple(answer.call for answer in event.approvals)
-    return Details(
+    return EventDetails(
         by=event.by,
         call=calls,
         name=_names(calls, tools),
@@ -181,8 +183,8 @@ def _input(event: InputReceived, tools: Mapping[str, str]) -> Details:
     )
 
 
-def _child(event: ChildEnded, tools: Mapping[str, str]) -> Details:
-    return Details(
+def _child(event: ChildEnded, tools: Mapping[str, str]) -> EventDetails:
+    return EventDetails(
         name=_names((event.call,), tools),
         call=(event.call,),
         error=event.agent_state is AgentState.ERROR,
@@ -191,9 +193,9 @@ def _child(event: ChildEnded, tools: Mapping[str, str]) -> Details:
     )
 
 
-def _late(event: LateResult, tools: Mapping[str, str]) -> Details:
+def _late(event: LateResult, tools: Mapping[str, str]) -> EventDetails:
     calls = (event.call,) if event.call else tuple(call.id for call in event.calls)
-    return Details(
+    return EventDetails(
         name=_once(call.name for call in event.calls) or _names(calls, tools),
         call=calls,
         model=event.model,

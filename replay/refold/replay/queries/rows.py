@@ -35,14 +35,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.events.base import Decision
 from refold.reducers.machine import AgentState
-from refold.replay.queries.row_details import Details, details_of
+from refold.replay.queries.row_details import EventDetails, details_of
 from refold.store.protocol import Stored
 
 FieldKind = Literal["words", "number", "flag", "text"]
 Side = Literal["fact", "decision", "note"]
 
 
-class Row(Details, frozen=True, kw_only=True, omit_defaults=True):
+class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is enough.
 
     `elapsed` and `duration` are nanoseconds, None where nobody took the time, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
@@ -151,7 +151,7 @@ FIELDS: Mapping[str, RowField] = MappingProxyType(
 _TYPES = {kind: type_ for type_, kinds in TYPES.items() for kind in kinds}
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogPlace(msgspec.Struct, frozen=True):
     """Where in a run an event stands: what of a row the events before it decide.
 
     `began` is the first instant that is known, `tools` the names of the last answer's calls by their ids.
@@ -163,10 +163,10 @@ class Place(msgspec.Struct, frozen=True):
     tools: Mapping[str, str] = MappingProxyType({})
 
 
-START = Place()
+START = LogPlace()
 
 
-def moved(place: Place, at: int, event: Event) -> Place:
+def moved(place: LogPlace, at: int, event: Event) -> LogPlace:
     """The place of the next event, recorded at the instant `at`, after the events that led to `place`."""
     if not place.began:
         place = replace(place, began=at)
@@ -181,10 +181,10 @@ def moved(place: Place, at: int, event: Event) -> Place:
             return place
 
 
-def row_of(stored: Stored, event: Event, place: Place, *, text: bool = True) -> Row:
+def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) -> FlatEvent:
     """The row of an event, without what was said unless `text`. `place` is its own: that which `moved` gave for it."""
     details = details_of(event, place.tools)
-    return Row(
+    return FlatEvent(
         run=stored.run,
         seq=stored.seq,
         elapsed=max(0, stored.at - place.began) if stored.at and place.began else None,
