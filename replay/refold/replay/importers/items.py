@@ -25,7 +25,7 @@ Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped."""
 
     position: str
@@ -180,6 +180,17 @@ class RunEnded(Item, frozen=True, kw_only=True):
     tally: Tally
 
 
+def message_of(item: Said | Answered | Returned) -> Message:
+    """What joins the conversation with an item, its calls and results by the provider's own ids."""
+    match item:
+        case Answered(text=text, reasoning=reasoning, calls=calls):
+            return Message(role=Role.ASSISTANT, text=text, reasoning=reasoning, calls=calls)
+        case Returned(output=output, id=call, name=name):
+            return Message(role=Role.TOOL, text=output, call=call, name=name)
+        case Said(text=text, role=role):
+            return Message(role=role, text=text)
+
+
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where something stands in a source, and when it was. What it says is said by one of these, as an item.
 
@@ -191,7 +202,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     def said(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
         """Somebody said something."""
-        return Said(position=self.position, at=self.at, rest=rest, text=text, role=role, by=by)
+        return Said(self.position, self.at, rest, text=text, role=role, by=by)
 
     def answered(
         self,
@@ -208,9 +219,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     ) -> Answered:
         """The model answered this; `stop` is the provider's word for why it stopped. Usage None: the source has none."""
         return Answered(
-            position=self.position,
-            at=self.at,
-            rest=rest,
+            self.position,
+            self.at,
+            rest,
             text=message.text,
             reasoning=message.reasoning,
             calls=message.calls,
@@ -237,9 +248,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """A call ended."""
         named, called = name or "", call or ""
         return Returned(
-            position=self.position,
-            at=self.at,
-            rest=rest,
+            self.position,
+            self.at,
+            rest,
             id=called,
             output=output,
             name=named,
@@ -259,9 +270,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """A request failed; of which class its words say, where nothing better does."""
         failure = failure or classify(status, message)
         return RequestFailed(
-            position=self.position,
-            at=self.at,
-            rest=rest,
+            self.position,
+            self.at,
+            rest,
             failure=failure,
             message=message,
             partial_text=partial,
@@ -270,25 +281,25 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     def cancelled(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
         """A person stopped it."""
-        return Cancelled(position=self.position, at=self.at, rest=rest, by=by, reason=reason)
+        return Cancelled(self.position, self.at, rest, by=by, reason=reason)
 
     def prompted(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
         """The next answer was given these messages."""
-        return Prompted(position=self.position, at=self.at, rest=rest, messages=messages, why=why)
+        return Prompted(self.position, self.at, rest, messages=messages, why=why)
 
     def remarked(
         self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", known: bool = True
     ) -> Remarked:
         """It is no fact of ours."""
         rest = rest if value is UNSET else json_text(value)
-        return Remarked(position=self.position, at=self.at, rest=rest, what=what, known=known)
+        return Remarked(self.position, self.at, rest, what=what, known=known)
 
     def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
         """It could not be read."""
         rest = rest if value is UNSET else json_text(value)
-        return Unread(position=self.position, at=self.at, rest=rest, code=code, problem=problem)
+        return Unread(self.position, self.at, rest, code=code, problem=problem)
 
     def ended(self, end: tuple[str, str], tally: Tally, rest: str = "") -> RunEnded:
         """The run ends; `end` is the word for how, and what says so."""
         how, says = end
-        return RunEnded(position=self.position, at=self.at, rest=rest, end=how, end_source=says, tally=tally)
+        return RunEnded(self.position, self.at, rest, end=how, end_source=says, tally=tally)

@@ -5,13 +5,12 @@ at level ERROR. No common rule tells calls, and no end is recorded: only a level
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import msgspec
 
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import call_of, manifests, plain, unwrapped
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import (
@@ -27,13 +26,13 @@ from refold.replay.importers.fields import (
     text,
     without,
 )
-from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.items import Answered, Item, Place, RunBegan, Tally, Unread
 from refold.replay.importers.message_shapes import Read, read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or, prefixed
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tallies import UsageNames, summed, tally_of
-from refold.replay.importers.traces import Step, Trace
+from refold.replay.importers.traces import Step, Trace, answer_of, time_of
 from refold.replay.importers.values import Value, values
 
 _KINDS = frozenset(
@@ -185,44 +184,36 @@ class _Run:
             yield Place(f"{place}.observations").remarked("repeated", rest)
 
     def _step(self, one: Observation) -> Step:
-        step = partial(
-            Step,
-            position=one.position,
-            start=one.moment("startTime"),
-            end=one.moment("endTime"),
-            failed=one.failed,
-            problem=text(one.row, "statusMessage"),
-        )
-        match one.kind:
-            case "GENERATION":
-                return self._answer(one, step)
-            case "TOOL":
-                own = one.attributes
-                return step(
-                    kind="tool",
-                    call=text(own, "gen_ai.tool.call.id"),
-                    name=text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name"),
-                    output=plain(unwrapped(at(one.row, "output"))),
-                    rest=json_text(one.row),
-                )
-            case kind:
-                return step(what=known_or(kind.lower() or "observation", _KINDS), value=one.row)
+        start = Place(one.position, one.moment("startTime"))
+        done, took = time_of(start.at, one.moment("endTime"))
+        place, problem = Place(one.position, done), text(one.row, "statusMessage")
+        if one.kind == "GENERATION":
+            failure = place.failed(problem, rest=json_text(one.row)) if one.failed else None
+            prompt = self.prompts[id(one)].messages
+            answer = self._answer(one, place, took)
+            return Step(place=start, prompt=prompt, answer=answer, failure=failure)
+        if one.kind == "TOOL":
+            own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
+            name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
+            call, error = text(own, "gen_ai.tool.call.id"), ToolError.RAISED if one.failed else None
+            rest = json_text(one.row)
+            tool = place.returned(call, output, name=name, error=error, duration=took, rest=rest)
+            return Step(tool=tool, problem=problem)
+        return Step(remark=start.remarked(known_or(one.kind.lower() or "observation", _KINDS), one.row))
 
-    def _answer(self, one: Observation, step: "partial[Step]") -> Step:
+    def _answer(self, one: Observation, place: Place, took: int) -> Answered:
         prompt, output = self.prompts[id(one)], read(at(one.row, "output"), Role.ASSISTANT)
         said = tuple(message for message in output.messages if message.role is Role.ASSISTANT)
+        answer = answer_of(Read(said))
         read_whole = {"input": prompt.messages and not prompt.left, "output": said and not output.left}
-        if said and not any(message.calls for message in said):
-            said = (*said[:-1], msgspec.structs.replace(said[-1], calls=_listed_calls(one)))
-        return step(
-            kind="answer",
-            prompt=prompt.messages,
-            said=Read(said),
+        return place.answered(
+            answer if answer.calls else msgspec.structs.replace(answer, calls=_listed_calls(one)),
+            _TOKENS.of(at(one.row, "usageDetails")),
+            quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
             stop=output.stop,
-            usage=_TOKENS.of(at(one.row, "usageDetails")),
-            counted=number(one.row, "usageDetails", "input") is not None,
             cost=nano_usd(table(one.row, "costDetails").get("total", at(one.row, "totalCost"))),
             model=text(one.row, "model"),
+            duration=took,
             rest=without(one.row, *(name for name, whole in read_whole.items() if whole)),
         )
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.reducers.events import Manifest
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import arguments
-from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text, without
 from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
 from refold.replay.importers.message_shapes import read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tallies import UsageNames, summed, tally_of
-from refold.replay.importers.traces import Step, Trace
+from refold.replay.importers.traces import Step, Trace, answer_of, time_of
 from refold.replay.importers.values import values
 
 _ANSWERS = ("generation", "response")
@@ -170,41 +170,29 @@ def _start(span: Span) -> int:
 
 def _step(span: Span, *, told: bool) -> Step:
     """A span as a step; `told`: spans of their own have the answers, so turns are none."""
-    step = Step(
-        position=span.position,
-        start=span.moment("started_at"),
-        end=span.moment("ended_at"),
-        kind="turn" if span.kind == "turn" else "",
-        what=known_or(span.kind or "span", _KINDS),
-        value=span.row,
-    )
-    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):
-        said = read(span.data.get("output"), Role.ASSISTANT)
-        told_of = ("input",) if said.left else ("input", "output")
-        data: JSON = {name: value for name, value in span.data.items() if name not in told_of or said.left}
-        return msgspec.structs.replace(
-            step,
-            kind="answer",
-            prompt=read(span.data.get("input")).messages if span.kind in _ANSWERS else (),
-            said=said if said.messages else None,
-            usage=_TOKENS.of(span.used) if span.used else None,
-            model=text(span.data, "model"),
-            response=text(span.data, "response_id"),
-            rest=json_text({**table(span.row), "span_data": data}),
+    start = Place(span.position, span.moment("started_at"))
+    done, took = time_of(start.at, span.moment("ended_at"))
+    place, data = Place(span.position, done), span.data
+    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(data, "data", "usage")):
+        said = read(data.get("output"), Role.ASSISTANT)
+        inner: JSON = left(data, *(() if said.left else ("input", "output")))
+        answer = place.answered(
+            answer_of(said),
+            _TOKENS.of(span.used) if span.used else None,
+            model=text(data, "model"),
+            response=text(data, "response_id"),
+            duration=took,
+            rest=json_text({**table(span.row), "span_data": inner}),
         )
+        prompt = read(data.get("input")).messages if span.kind in _ANSWERS else ()
+        return Step(place=start, prompt=prompt, answer=answer, captured=bool(said.messages))
     if span.kind == "function":
-        output = span.data.get("output")
-        return msgspec.structs.replace(
-            step,
-            kind="tool",
-            name=text(span.data, "name"),
-            arguments=arguments(span.data.get("input")) or "{}",
-            output="" if output is None else arguments(output),
-            failed=bool(span.error),
-            problem=span.error,
-            rest=json_text({**table(span.row), "span_data": span.data}),
-        )
-    return step
+        output = "" if data.get("output") is None else arguments(data.get("output"))
+        error, rest = ToolError.RAISED if span.error else None, json_text(span.row)
+        tool = place.returned("", output, name=text(data, "name"), error=error, duration=took, rest=rest)
+        return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
+    remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row)
+    return Step(remark=remark, turn=span.kind == "turn")
 
 
 def _end(spans: Sequence[Span]) -> tuple[str, str]:

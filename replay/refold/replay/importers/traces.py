@@ -6,16 +6,16 @@ prompt holds more of than was told before joined since then. The prompt itself i
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from itertools import takewhile
 
 import msgspec
 
-from refold.reducers.messages import Message, MessageCall, Usage
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages, unpaired
 from refold.replay.importers.content import unwrapped
-from refold.replay.importers.fields import JSON, json_text
-from refold.replay.importers.items import Item, Place
+from refold.replay.importers.fields import json_text
+from refold.replay.importers.items import Answered, Item, Place, Remarked, RequestFailed, Returned
 from refold.replay.importers.message_shapes import Read
 
 _Key = tuple[Role, str]
@@ -24,45 +24,42 @@ _Key = tuple[Role, str]
 class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A span of a run, as one of three: a request and its answer, a call of a tool, or what is neither.
 
-    `said` None: the answer was not captured; then its calls are those whose tools ran before the next `turn`. `call` is
-    the id that the span gives its call, `output` what the span says came of it, `alone` what to call a tool's span that
-    no call waits for ("": a result all the same), `what` and `value` are the remark of a span that is neither. `counted`: the usage is the provider's, the input's tokens among it.
+    An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is what is told
+    instead of one that says nothing. `tool` is what came of a call by the span itself; what the span asked for are its
+    `arguments`, `alone` is told of one that no call waits for (None: a result all the same). `remark` is a span that is
+    neither.
     """
 
-    position: str
-    kind: Literal["answer", "tool", "turn", ""] = ""
-    start: int | None = None
-    end: int | None = None
-    failed: bool = False
-    problem: str = ""
-    rest: str = ""
     prompt: tuple[Message, ...] = ()
     before: int = 0
-    said: Read | None = None
-    failure: FailureClass | None = None
-    stop: str = ""
-    usage: Usage | None = None
-    counted: bool = True
-    cost: int | None = None
-    model: str = ""
-    response: str = ""
-    call: str = ""
-    name: str = ""
+    place: Place = Place("")
+    answer: Answered | None = None
+    captured: bool = True
+    failure: RequestFailed | None = None
+    tool: Returned | None = None
     arguments: str = "{}"
-    output: str = ""
-    alone: str = ""
-    what: str = ""
-    value: JSON = None
+    problem: str = ""
+    alone: Remarked | None = None
+    remark: Remarked | None = None
+    turn: bool = False
 
-    @property
-    def done(self) -> Place:
-        """Where it stands, and when it was over, as far as that is known."""
-        return Place(self.position, self.start if self.end is None else self.end)
 
-    @property
-    def duration(self) -> int:
-        """How long it took, in nanoseconds; 0 where it does not say."""
-        return max(0, self.end - self.start) if self.end is not None and self.start is not None else 0
+def answer_of(said: Read | None) -> Message:
+    """The messages of an answer as the one that it is."""
+    every = said.messages if said else ()
+    return Message(
+        role=Role.ASSISTANT,
+        text="\n".join(each.text for each in every if each.text),
+        reasoning="\n".join(each.reasoning for each in every if each.reasoning),
+        calls=tuple(call for each in every for call in each.calls),
+    )
+
+
+def time_of(start: int | None, end: int | None) -> tuple[int | None, int]:
+    """When something was over, as far as that is known, and how long it took, in nanoseconds; 0 where nobody says."""
+    if start is None or end is None:
+        return start if end is None else end, 0
+    return end, max(0, end - start)
 
 
 class Trace:
@@ -79,64 +76,38 @@ class Trace:
     def items(self) -> Iterator[Item]:
         """What happened."""
         for index, step in enumerate(self._steps):
-            match step.kind:
-                case "answer":
-                    yield from self._answer(step, index)
-                case "tool":
-                    yield self._tool(step)
-                case _:
-                    yield Place(step.position, step.start).remarked(step.what, step.value)
+            if step.answer:
+                yield from self._answer(step, step.answer, index)
+            elif step.tool:
+                yield self._tool(step, step.tool)
+            elif step.remark:
+                yield step.remark
 
-    def _answer(self, step: Step, index: int) -> Iterator[Item]:
-        yield from self._talk.prompted(step.prompt, Place(step.position, step.start), before=step.before)
-        said = step.said.messages if step.said else ()
-        if step.failed and not any(each.text or each.calls for each in said):
-            yield step.done.failed(step.problem, step.failure, rest=step.rest)
+    def _answer(self, step: Step, answer: Answered, index: int) -> Iterator[Item]:
+        yield from self._talk.prompted(step.prompt, step.place, before=step.before)
+        if step.failure and not (answer.text or answer.calls):
+            yield step.failure
             return
-        calls = tuple(call for each in said for call in each.calls) if step.said else self._ran(index)
+        calls = answer.calls if step.captured else self._ran(index)
         self._talk.answered(calls)
-        spoken = "\n".join(each.text for each in said if each.text)
-        thought = "\n".join(each.reasoning for each in said if each.reasoning)
-        yield step.done.answered(
-            Message(role=Role.ASSISTANT, text=spoken, reasoning=thought, calls=calls),
-            step.usage,
-            quality="reported" if step.counted else "",
-            stop=step.stop,
-            cost=step.cost,
-            model=step.model,
-            response=step.response,
-            duration=step.duration,
-            rest=step.rest,
-        )
+        yield msgspec.structs.replace(answer, calls=calls)
 
     def _ran(self, index: int) -> tuple[MessageCall, ...]:
         """What an answer that was not captured asked for: the tools that ran before the model was asked again."""
-        found: list[MessageCall] = []
-        for step in self._steps[index + 1 :]:
-            if step.kind in ("answer", "turn"):
-                break
-            if step.kind == "tool":
-                found.append(MessageCall(step.call, step.name, step.arguments))
-        return tuple(found)
+        following = takewhile(lambda step: not (step.answer or step.turn), self._steps[index + 1 :])
+        return tuple(MessageCall(s.tool.id, s.tool.name, s.arguments) for s in following if s.tool)
 
-    def _tool(self, step: Step) -> Item:
-        call, waiting = step.call, self._talk.waiting(step.name)
+    def _tool(self, step: Step, tool: Returned) -> Item:
+        call, waiting = tool.id, self._talk.waiting(tool.name)
         if waiting is not None and not (call and step.alone) and not self._talk.asked(call):
             call = (
                 waiting.id
             )  # frameworks leave their spans' calls without ids, or number them for themselves
         elif not call and step.alone:
-            return Place(step.position, step.start).remarked(step.alone, step.value)
-        output = self._talk.result(call, step.name, step.output) or step.problem
-        self._talk.returned(call, step.name)
-        return step.done.returned(
-            call,
-            output,
-            name=step.name,
-            error=ToolError.RAISED if step.failed else None,
-            duration=step.duration,
-            rest=step.rest,
-        )
+            return step.alone
+        output = self._talk.result(call, tool.name, tool.output) or step.problem
+        self._talk.returned(call, tool.name)
+        return msgspec.structs.replace(tool, id=call, output=output)
 
 
 class Shown:

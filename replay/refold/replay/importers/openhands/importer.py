@@ -148,9 +148,9 @@ def _v1(events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] 
     system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     yield RunBegan(
         position=places[0],
-        at=found[0].place.at if system else None,
+        at=found[0].item.at if system else None,
         key="conversation",
-        messages=told.begin(found[0]),
+        messages=told.begin() if system else (),
         tools=manifests(at(first, "tools")) if system else (),
         agent="openhands",
         rest=without(first, "id", "timestamp", "kind", "system_prompt") if system else "",
@@ -169,9 +169,9 @@ def _v0(
     system = text(first, "action") == "system"
     yield RunBegan(
         position=f"{place}[0]" if system else place,
-        at=found[0].place.at if system else None,
+        at=found[0].item.at if system else None,
         key=text(row, "instance_id") or key,
-        messages=told.begin(found[0]) if found else (),
+        messages=told.begin() if system else (),
         model=text(row, "metadata", "llm_config", "model"),
         tools=manifests(at(first, "args", "tools")) if system else (),
         agent="openhands",

@@ -9,14 +9,13 @@ errors = observation `error`, and `run` with an exit code that is not zero; toke
 """
 
 from collections.abc import Sequence
-from functools import partial
 
-from refold.reducers.messages import MessageCall
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import calls_of, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, text, without
-from refold.replay.importers.items import Place
-from refold.replay.importers.openhands.events import Event
+from refold.replay.importers.items import Item, Place, Returned
+from refold.replay.importers.openhands.events import Event, condensed
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.tallies import CHAT_TOKENS, UsageNames
 
@@ -112,53 +111,48 @@ def read(events: Sequence[JSON], position: str, metrics: JSON) -> list[Event]:
 
 def _event(event: JSON, index: int, place: Place, usages: dict[str, JSON], names: dict[str, str]) -> Event:
     """An event; `names` are the tools of the calls before it, by the calls' ids."""
-    action, kind = text(event, "action"), text(event, "observation")
-    as_one = partial(Event, place=place, id=_event_id(event))
+    action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
     if action == "condensation":
-        return _condensation(event, as_one)
+        first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
+        between = (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
+        return condensed(own, place.remarked("condensation", event), at(event, "args"), between=between)
     if is_answer(event):
         call = _asked(event, index)
         names |= {call.id: text(event, "tool_call_metadata", "function_name") or action} if call else {}
-        return _answer(event, call, usages, as_one)
+        again = place.remarked("call", rest=_leftovers(event))
+        answer = _answer(event, call, usages, place)
+        return Event(id=own, item=answer, response=response_of(event), again=again)
     if action in ("message", "system"):
-        return _said(event, text(event, "args", "content"), as_one)
+        return Event(id=own, item=_said(event, text(event, "args", "content"), place))
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
-        return _observed(event, names, as_one)
+        more = place.remarked("approval", {"decision": "reject"}) if kind == "user_rejected" else None
+        item = _observed(event, names, place)
+        return Event(id=own, item=item, more=more if isinstance(item, Returned) else None)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
-        return as_one(item=place.cancelled(by=by, rest=json_text(event)))
-    recalled = "recall" in (action, kind)
-    return as_one(placed=recalled, item=place.remarked(_what(action or kind), event))
+        return Event(id=own, item=place.cancelled(by=by, rest=json_text(event)))
+    return Event(id=own, placed="recall" in (action, kind), item=place.remarked(_what(action or kind), event))
 
 
-def _said(event: JSON, said: str, as_one: "partial[Event]") -> Event:
-    system = text(event, "action") == "system"
-    return as_one(
-        kind="said",
-        said=said,
-        role=Role.SYSTEM if system else Role.USER,
-        by="user" if is_user(event) else "harness",
-        rest=without(event, "id", "timestamp", "action", "message"),
-    )
+def _said(event: JSON, said: str, place: Place) -> Item:
+    role = Role.SYSTEM if text(event, "action") == "system" else Role.USER
+    by = "user" if is_user(event) else "harness"
+    return place.said(said, by, role=role, rest=without(event, "id", "timestamp", "action", "message"))
 
 
-def _answer(
-    event: JSON, call: MessageCall | None, usages: dict[str, JSON], as_one: "partial[Event]"
-) -> Event:
+def _answer(event: JSON, call: MessageCall | None, usages: dict[str, JSON], place: Place) -> Item:
     raw, response = at(event, "tool_call_metadata", "model_response"), response_of(event)
-    used = usages.get(response, at(raw, "usage"))
-    return as_one(
-        kind="answer",
-        response=response,
-        said=_said_by(event),
-        reasoning=text(raw, "choices", 0, "message", "reasoning_content"),
-        call=call,
-        usage=_TOKENS.of(used),
+    used, choice = usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
+    thought = text(choice, "message", "reasoning_content")
+    calls = (call,) if call else ()
+    return place.answered(
+        Message(role=Role.ASSISTANT, text=_said_by(event), reasoning=thought, calls=calls),
+        _TOKENS.of(used),
         cost=nano_usd(at(used, "cost")),
         model=text(raw, "model"),
-        stop=text(raw, "choices", 0, "finish_reason"),
+        stop=text(choice, "finish_reason"),
+        response=response,
         rest=without(event, "id", "timestamp", "message"),
-        again=_leftovers(event),
     )
 
 
@@ -174,19 +168,14 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
     return next(found, MessageCall(call or f"event-{_event_id(event) or index}", name, given))
 
 
-def _observed(event: JSON, names: dict[str, str], as_one: "partial[Event]") -> Event:
+def _observed(event: JSON, names: dict[str, str], place: Place) -> Item:
     output, call = words(at(event, "content")), call_of(event) or _caused(event, names)
     if not call:
-        return _said(event, output, as_one)
+        return _said(event, output, place)
     rejected = text(event, "observation") == "user_rejected"
-    return as_one(
-        kind="result",
-        said=output,
-        call=MessageCall(call, names.get(call, text(event, "tool_call_metadata", "function_name")), ""),
-        error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
-        approval={"decision": "reject"},
-        rest=_leftovers(event, "content"),
-    )
+    name = names.get(call, text(event, "tool_call_metadata", "function_name"))
+    error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
+    return place.returned(call, output, name=name, error=error, rest=_leftovers(event, "content"))
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:
@@ -194,20 +183,6 @@ def _caused(event: JSON, names: dict[str, str]) -> str:
     cause = at(event, "cause")
     wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(names), "")
     return wanted if wanted in names and wanted.startswith("event-") else ""
-
-
-def _condensation(event: JSON, as_one: "partial[Event]") -> Event:
-    said = at(event, "args")
-    first, last = at(said, "forgotten_events_start_id"), at(said, "forgotten_events_end_id")
-    offset = at(said, "summary_offset")
-    return as_one(
-        kind="cut",
-        said=text(said, "summary"),
-        forgets=frozenset(map(str, rows(said, "forgotten_event_ids"))),
-        between=(first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1),
-        offset=offset if isinstance(offset, int) else None,
-        value=event,
-    )
 
 
 def _event_id(event: JSON) -> str:

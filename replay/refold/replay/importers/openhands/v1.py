@@ -8,14 +8,13 @@ is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all o
 """
 
 from collections.abc import Sequence
-from functools import partial
 
-from refold.reducers.messages import MessageCall
+from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import arguments, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text, without
-from refold.replay.importers.items import Place
-from refold.replay.importers.openhands.events import Event
+from refold.replay.importers.items import Item, Place
+from refold.replay.importers.openhands.events import Event, condensed
 
 _TOLD = ("id", "timestamp", "kind")
 
@@ -63,69 +62,59 @@ def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
 
 
 def _event(event: JSON, place: Place) -> Event:
-    kind = text(event, "kind")
-    as_one = partial(Event, place=place, id=text(event, "id"))
+    kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
-        return _answer(event, as_one)
+        again = place.remarked("call", event)
+        return Event(id=own, item=_answer(event, place), response=text(event, "llm_response_id"), again=again)
     if kind in RESULTS:
-        return _result(event, as_one)
+        more = place.remarked("approval", event) if kind == "UserRejectObservation" else None
+        return Event(id=own, item=_result(event, place), more=more)
+    if kind == "Condensation":
+        return condensed(own, place.remarked("condensation", event), event)
+    return Event(id=own, item=_other(event, kind, place))
+
+
+def _other(event: JSON, kind: str, place: Place) -> Item:
     match kind:
         case "MessageEvent" | "SystemPromptEvent":
-            return _said(event, as_one)
-        case "Condensation":
-            offset = at(event, "summary_offset")
-            return as_one(
-                kind="cut",
-                said=text(event, "summary"),
-                forgets=frozenset(map(str, rows(event, "forgotten_event_ids"))),
-                offset=offset if isinstance(offset, int) else None,
-                value=event,
-            )
+            return _said(event, place)
         case "InterruptEvent":
-            return as_one(item=place.cancelled(rest=json_text(event)))
+            return place.cancelled(rest=json_text(event))
         case "ConversationErrorEvent":
             said = f"{text(event, 'code')}: {text(event, 'detail')}"
-            return as_one(item=place.failed(said, FailureClass.OTHER, rest=json_text(event)))
+            return place.failed(said, FailureClass.OTHER, rest=json_text(event))
         case _:
             what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
-            return as_one(item=place.remarked(what, event, known=known))
+            return place.remarked(what, event, known=known)
 
 
-def _said(event: JSON, as_one: "partial[Event]") -> Event:
+def _said(event: JSON, place: Place) -> Item:
     system = text(event, "kind") == "SystemPromptEvent"
     parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
-    return as_one(
-        kind="said",
-        said=text(event, "system_prompt", "text") if system else words(parts),
-        role=Role.SYSTEM if system else Role.USER,
-        by="user" if text(event, "source") == "user" else "harness",
-        rest=without(event, *_TOLD, "system_prompt", "source"),
-    )
+    said = text(event, "system_prompt", "text") if system else words(parts)
+    role, by = Role.SYSTEM if system else Role.USER, text(event, "source")
+    rest = without(event, *_TOLD, "system_prompt", "source")
+    return place.said(said, "user" if by == "user" else "harness", role=role, rest=rest)
 
 
-def _answer(event: JSON, as_one: "partial[Event]") -> Event:
+def _answer(event: JSON, place: Place) -> Item:
     call, message = _asked(event), at(event, "llm_message")
-    return as_one(
-        kind="answer",
-        said=words(at(event, "thought")) if call else words(at(message, "content")),
-        reasoning=text(event, "reasoning_content") or text(message, "reasoning_content"),
-        call=call,
+    said = words(at(event, "thought")) if call else words(at(message, "content"))
+    thought = text(event, "reasoning_content") or text(message, "reasoning_content")
+    calls = (call,) if call else ()
+    return place.answered(
+        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
         response=text(event, "llm_response_id"),
         rest=without(event, *_TOLD, "thought", "reasoning_content", "llm_response_id"),
-        again=json_text(event),
     )
 
 
-def _result(event: JSON, as_one: "partial[Event]") -> Event:
+def _result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
-    return as_one(
-        kind="result",
-        said=_output(event),
-        call=MessageCall(text(event, "tool_call_id"), text(event, "tool_name"), ""),
-        error=ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None,
-        approval=event,
-        rest=without(event, *_TOLD, "tool_call_id", "tool_name"),
-    )
+    error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
+    call, name = text(event, "tool_call_id"), text(event, "tool_name")
+    rest = without(event, *_TOLD, "tool_call_id", "tool_name")
+    return place.returned(call, _output(event), name=name, error=error, rest=rest)
 
 
 def _asked(event: JSON) -> MessageCall | None:

@@ -5,12 +5,12 @@ spans, failed ones by their status. Contents are there only where somebody turne
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from refold.reducers.failures import classify
+from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.content import manifests, unwrapped
 from refold.replay.importers.fields import JSON, json_text, left, table, text
-from refold.replay.importers.items import Item, Place, RunBegan
+from refold.replay.importers.items import Item, Place, RequestFailed, RunBegan
 from refold.replay.importers.message_shapes import Read
 from refold.replay.importers.otel import database as otel_database
 from refold.replay.importers.otel import names as otel_names
@@ -22,7 +22,7 @@ from refold.replay.importers.otel.tally import ended, tallied
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 from refold.replay.importers.tallies import summed
-from refold.replay.importers.traces import Step, Trace
+from refold.replay.importers.traces import Step, Trace, answer_of, time_of
 from refold.store.foreign import MAGIC
 
 _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
@@ -116,47 +116,51 @@ class _Run:
 
     def _step(self, member: Member) -> Step:
         span, kind = member.span, operation(member.span)
-        step = partial(
-            Step,
-            position=span.position,
-            start=span.start,
-            end=span.end,
-            failed=span.failed,
-            problem=span.message,
-        )
+        start = Place(span.position, span.start)
         if member.helper:
-            return step(what=f"helper:{kind}" if kind else "span", value=_span(span))
+            return Step(remark=start.remarked(f"helper:{kind}" if kind else "span", _span(span)))
         match kind:
             case "chat":
-                return self._chat(span, step)
+                return self._chat(span, start)
             case "tool" if span.end is not None:
-                return _tool(span, step)
+                return _tool(span, start)
             case "agent":
                 # A sub-agent is a run of its own and keeps its span's attributes there.
-                return step(what="subagent", value={"run": span.id, "name": span.name})
+                return Step(remark=start.remarked("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
-                return step(what=what, value=_span(span))
+                return Step(remark=start.remarked(what, _span(span)))
 
-    def _chat(self, span: Span, step: "partial[Step]") -> Step:
+    def _chat(self, span: Span, start: Place) -> Step:
         said, own = otel_names.answer(span), span.attributes
-        raised = next((event.attributes for event in span.events if event.name == "exception"), None)
-        problem = span.message or text(raised, "exception.message") or text(own, "error.type")
-        return step(
-            kind="answer",
-            prompt=self.prompts[id(span)],
-            before=otel_names.before(span),
-            said=said,
-            problem=problem,
-            failure=classify(None, f"{text(raised, 'exception.type')} {problem}"),
+        done, took = time_of(span.start, span.end)
+        answer = Place(span.position, done).answered(
+            answer_of(said),
+            otel_names.usage(span),
+            quality="reported"
+            if summed([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
+            else "",
             stop=(said.stop if said else "") or otel_names.stop(own),
-            usage=otel_names.usage(span),
-            counted=summed([otel_names.counted(span)], *otel_names.TOKENS.input) is not None,
             cost=otel_names.cost(span),
             model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
             response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
+            duration=took,
             rest=self._left(span, said),
         )
+        return Step(
+            place=start,
+            prompt=self.prompts[id(span)],
+            before=otel_names.before(span),
+            answer=answer,
+            captured=said is not None,
+            failure=self._failure(span) if span.failed else None,
+        )
+
+    def _failure(self, span: Span) -> RequestFailed:
+        raised = next((event.attributes for event in span.events if event.name == "exception"), None)
+        said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
+        failure = classify(None, f"{text(raised, 'exception.type')} {said}")
+        return Place(span.position, span.end).failed(said, failure, rest=self._left(span))
 
     def _left(self, span: Span, said: Read | None = None) -> str:
         """What no item says. Contents that were read are told already; those that were not stay."""
@@ -170,20 +174,21 @@ class _Run:
         return json_text(_span(span, *used))
 
 
-def _tool(span: Span, step: "partial[Step]") -> Step:
+def _tool(span: Span, start: Place) -> Step:
     """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
-    return step(
-        kind="tool",
-        call=text(otel_names.first(own, otel_names.CALL_ID)),
+    done, took = time_of(span.start, span.end)
+    tool = Place(span.position, done).returned(
+        text(otel_names.first(own, otel_names.CALL_ID)),
+        otel_names.call_text(span, otel_names.CALL_RESULT),
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
-        arguments=given or "{}",
-        output=otel_names.call_text(span, otel_names.CALL_RESULT),
-        alone="tool",
-        value=_span(span),
+        error=ToolError.RAISED if span.failed else None,
+        duration=took,
         rest=json_text(_span(span, *otel_names.CALL_ID, *otel_names.CALL_NAME)),
     )
+    alone = start.remarked("tool", _span(span))
+    return Step(tool=tool, arguments=given or "{}", problem=span.message, alone=alone)
 
 
 def _listed(span: Span, names: Iterable[str]) -> Iterator[str]:
