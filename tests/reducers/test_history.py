@@ -169,9 +169,12 @@ def test_token_tail(
 )
 def test_over_budget_is_said(spec: str, weights: dict[int, int], step: dict[str, Any], over: bool) -> None:
     """What cannot fit is said, not hidden."""
-    plan = plan_of(step, window(spec, weights))
+    before = window(spec, weights)
+    plan = plan_of(step, before)
     assert plan is not None
-    assert over == plan.over_budget
+    assert plan.keep is not None
+    fits = msgspec.convert(step, Pass).fits(only(before, plan.keep), Scene(window=before, texts=TEXTS))
+    assert over == (not fits)
 
 
 MOMENT: dict[str, Any] = {"step": 4, "model": "vendor/Sonnet-9", "context": 100, "turn_start": True}

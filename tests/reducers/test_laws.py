@@ -38,13 +38,13 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, fold
-from refold.reducers.history import Pass, Scene
+from refold.reducers.history import Pass
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import ReplyCall, Size
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
-from refold.reducers.window import MessageRef, Window, append, only, refs
+from refold.reducers.window import MessageRef, Window, adds_up, append, only, refs
 from support.any_policy import policies
 from support.once import Once
 from support.plans import prune
@@ -316,23 +316,22 @@ def passes() -> st.SearchStrategy[Any]:
 
 @given(spec=LETTERS, plain=passes())
 def test_window_laws(spec: list[tuple[str, int]], plain: dict[str, Any]) -> None:
-    """Pinned kept, units whole, order kept, twice is once, budget kept or over budget said."""
+    """Pinned kept, units whole, order kept, twice is once, totals and ranges those of what stays."""
     step: Any = msgspec.convert(plain, Pass)
     window = conversation(spec)
     pruning = prune(window, step)
     if pruning is None:
         return
-    before, after = refs(window), refs(pruning.window)
+    before, after = refs(window), refs(pruning)
     assert len(after) < len(before)
     assert [ref for ref in before if ref in after] == after
     assert [ref for ref in before if ref.pinned] == [ref for ref in after if ref.pinned]
     kept = {ref.number for ref in after}
     for ref in before:
         assert 1 == len({other.number in kept for other in before if other.unit == ref.unit})
-    again = prune(pruning.window, step)
-    assert again is None
-    assert pruning.over_budget == (not step.fits(pruning.window, Scene(window=pruning.window)))
-    assert pruning.window == only(window, kept)
+    assert prune(pruning, step) is None
+    assert adds_up(pruning)
+    assert pruning == only(window, kept)
 
 
 @given(

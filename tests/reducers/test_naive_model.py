@@ -20,6 +20,7 @@ from refold.reducers.events import (
     ClockRead,
     Decision,
     Event,
+    HistoryPruned,
     ModelFailed,
     ModelRequested,
     StateChanged,
@@ -30,6 +31,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
+from refold.reducers.rules.pruning import scene_of
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import FailureClass, Role
@@ -139,10 +141,19 @@ class AnyRun(RuleBasedStateMachine):
                 assert MARKER.encode() not in one.body + (one.content or b"")
             if isinstance(event, ModelRequested):
                 self._as_shown(event)
+            if isinstance(event, HistoryPruned):
+                self._as_it_fits(event)
         assert self.folded.agent_state == world.state.agent_state
         if world.state.request is not None:
             # An engine that takes it up asks again, whatever the policy has become.
             assert [] == list(refused_by_a_provider(list(view(world.state, dict(enumerate(world.log, 1))))))
+
+    def _as_it_fits(self, event: HistoryPruned) -> None:
+        state = self.folded
+        steps = {step.name: step for step in state.policy.history}
+        if event.name in steps:  # of an overflow there may be another
+            scene = scene_of(state, forced=event.reason == "overflow")
+            assert event.over_budget == (not steps[event.name].fits(state.window, scene))
 
     def _as_shown(self, event: ModelRequested) -> None:
         state, kept, words = self.folded, self.naive.messages, self.folded.policy.texts

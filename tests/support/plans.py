@@ -1,7 +1,6 @@
 """Windows made of letters, and what a plan of a history pass makes of a window, by the plainest means."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -87,16 +86,9 @@ def _made(
     )
 
 
-class Pruning(NamedTuple):
-    """What a pass did: the window after it, and whether it could not keep its budget."""
-
-    window: Window
-    over_budget: bool
-
-
-def prune(window: Window, step: Pass) -> Pruning | None:
+def prune(window: Window, step: Pass) -> Window | None:
     """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
     plan = planned(Scene(window=window), step)
     if plan is None or plan.keep is None:
         return None
-    return Pruning(window=only(window, plan.keep), over_budget=plan.over_budget)
+    return only(window, plan.keep)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from refold.reducers.history.registry import Pass
 from refold.reducers.history.scene import Marker, Plan, Scene
 from refold.reducers.history.strategy import numbers, weight, whole_units
-from refold.reducers.window import MessageRef, Window, only, refs
+from refold.reducers.window import MessageRef, Window, refs
 
 
 def planned(scene: Scene, step: Pass) -> Plan | None:
@@ -34,7 +34,6 @@ def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
     return Plan(
         keep=keep,
         marker=step.mark(marker, dropped) if step.marks else None,
-        over_budget=not step.fits(only(scene.window, keep), scene),
     )
 
 

@@ -76,13 +76,9 @@ class Covering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass wants. `keep`: the numbers that stay, whole units and all that is pinned; None: all of them.
-
-    `over_budget`: what had to stay does not fit.
-    """
+    """What a pass wants. `keep`: the numbers that stay, whole units and all that is pinned; None: all of them."""
 
     keep: frozenset[int] | None = None
     shorter: tuple[Shortening, ...] = ()
     marker: Marker | None = None
     summary: Covering | None = None
-    over_budget: bool = False

@@ -132,10 +132,7 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
         kept = None if kept is None else kept | {state.messages}
     if kept is not None:
         after = only(state.window, kept)
-        # A marker weighs something too: the plan was judged without it.
-        over = (
-            plan.over_budget if plan.marker is None else not step.fits(after, scene_of(state, forced=forced))
-        )
+        over = not step.fits(after, scene_of(state, forced=forced))
         state = yield _pruned(step.name, _reason(step, forced=forced), before, after, over=over)
     return state
 
