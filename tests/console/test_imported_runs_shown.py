@@ -12,6 +12,7 @@ from console.report.conftest import reported
 from refold.reducers.messages import Usage
 from refold.replay.importers.source import Source
 from support.transcripts import path_of
+from support.wording import UNSENT
 
 LIMITED = "mini_swe_agent/generated-step-limit.traj.json.zst"
 SAID = [
@@ -176,7 +177,7 @@ def test_why_of_a_run_that_ends_in_notes(refold: Refold, store: Path, untold: st
 def test_a_view_says_what_its_source_did_not(refold: Refold, store: Path, untold: str) -> None:
     """No digest, no tools and no settings were recorded: that is said, and not that there were none."""
     said = " ".join(refold("view", untold, "--store", store).out.split())
-    assert "whoever recorded the answer kept none" in said
+    assert UNSENT in said
     assert 2 == said.count("not recorded by the source")
     found = json.loads(refold("view", untold, "--store", store, "-o", "json").out)
     assert ("unknown", False, False) == (found["sent"], found["tools_known"], found["settings_known"])

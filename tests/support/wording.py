@@ -3,6 +3,10 @@
 NAME_RUNS = "expected one RUN or more, or --all"
 
 
+UNCOUNTED_ANSWERS = "answers without a full count of tokens"
+UNSENT = "none was recorded with the answer"
+
+
 def not_in_doubt(call: str, *others: str) -> str:
     """Of a call about which nothing is to be found out; `others` are those of the run that are in doubt."""
     return f"call {call!r} is not in doubt (calls in doubt: {', '.join(others) or 'none'})"

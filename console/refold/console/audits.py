@@ -38,7 +38,7 @@ _TOLD = 20
 
 
 class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that nobody finished, as JSON: why not. Of its runs nothing is known."""
+    """A part that was not finished, as JSON: why not. Of its runs nothing is known."""
 
     part: str
     unchecked: str

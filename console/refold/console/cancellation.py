@@ -1,4 +1,4 @@
-"""`refold cancel`: stops a run, whoever drives it, with nothing but its log."""
+"""`refold cancel`: stops a run, whatever drives it, with nothing but its log."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from refold.replay.family import family_of
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands after somebody stopped it, as JSON. `in_doubt`: calls whose end nobody knows, of its children too."""
+    """How a run stands after it was stopped, as JSON. `in_doubt`: calls whose end is not known, of its children too."""
 
     run: str
     state: str

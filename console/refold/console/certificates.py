@@ -18,7 +18,7 @@ _MOST = 1 << 26
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if nobody did.
+    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not signed.
 
     `compared`: a key was named, and this is it.
     """
@@ -76,7 +76,7 @@ def _tell(screen: Screen, checked: Checked) -> None:
 
 def _signer(checked: Checked) -> str:
     if not checked.key:
-        return "by nobody: anybody could have written it"
+        return "no, so that it proves nothing about who wrote it"
     return f"by key {checked.key}{'' if checked.compared else ', which was held against none: name yours by --key'}"
 
 

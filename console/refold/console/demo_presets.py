@@ -100,7 +100,7 @@ def _scene(what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Rule
 def _base(preset: str) -> dict[str, Any]:
     limits = [{"type": "step", "value": STEPS}, {"type": "time", "value": SECONDS}]
     base: dict[str, Any] = {"preset": preset, "limits": limits}
-    if preset_data(preset).get("approvals"):  # nobody is there to be asked
+    if preset_data(preset).get("approvals"):  # there is no person to ask
         rules = [{"tool": "*", "decision": "approve"}]
         base["approvals"] = {"chain": [{"approver": "rules", "rules": rules}]}
     return base

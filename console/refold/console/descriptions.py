@@ -1,4 +1,4 @@
-"""Events in words, one line each: for `show --all`, and for whoever watches a run."""
+"""Events in words, one line each: for `show --all`, and for watching a run."""
 
 from refold.console import figures, hostile
 from refold.reducers.events import (

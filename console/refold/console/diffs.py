@@ -81,7 +81,7 @@ def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, s
     rows: list[tuple[str, str]] = []
     for field in fields:
         if field.erased:
-            rows.append((f"{indent}{field.field}", "gone on one side: nobody knows"))
+            rows.append((f"{indent}{field.field}", "erased on one side: unknown"))
             continue
         before = "…" if field.start else ""
         where = f"from character {figures.count(field.place + 1)} on" if field.place else ""

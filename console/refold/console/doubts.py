@@ -1,4 +1,4 @@
-"""`refold doubts` and `refold resolve`: calls whose end nobody saw, and what a person found out about one."""
+"""`refold doubts` and `refold resolve`: calls whose end is not known, and what a person found out about one."""
 
 import time
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _MOST = 1000
 
 
 class Doubts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in doubt, as JSON: how many calls nobody has settled, in how many runs, and for how long the oldest is.
+    """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the oldest is.
 
     `oldest` is nanoseconds, 0 if there is none. `calls` are the oldest of what was asked for.
     """
@@ -42,7 +42,7 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(StrEnum):
-    """How a call ended whose end nobody saw, as it is typed; the log's own word is understood too."""
+    """How a call ended whose end was not recorded, as it is typed; the log's own word is understood too."""
 
     HAPPENED = "happened"
     DID_NOT = "did-not"
@@ -95,7 +95,7 @@ async def doubts_command(
     *,
     everything: Annotated[bool, typer.Option("--all", help="What has been settled, too.")] = False,
 ) -> int:
-    """List the calls whose end nobody knows, the oldest first. Exit code 1 if there are some.
+    """List the calls whose end is not known, the oldest first. Exit code 1 if there are some.
 
     The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
@@ -131,9 +131,9 @@ async def resolve_command(
     why: Note = "",
     by: By,
 ) -> int:
-    """Say how a call ended whose end nobody saw, and leave the run to a worker or `refold resume`.
+    """Say how a call ended whose end is not known, and leave the run to a worker or `refold resume`.
 
-    Of a call whose result is that nobody knows it is a note in the log: the model is not told, and nothing runs.
+    Of a call whose result says that it is not known it is a note in the log: the model is not told, and nothing runs.
     """
     async with places.reading(place) as store:
         run = await addresses.run_of(store, run)
@@ -156,7 +156,7 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
 
 
 def is_unresolved(call: DoubtfulCall) -> bool:
-    """Whether nobody has said what became of the call; to tell the model that nobody knows is not to say it."""
+    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to say it."""
     return call.standing != "resolved"
 
 
@@ -180,7 +180,7 @@ def stands(call: DoubtfulCall) -> str:
     """How a call stands, in words."""
     match call.standing:
         case "open":
-            return "nobody saw how it ended"
+            return "how it ended is not known"
         case "asked":
             return "a person is asked"
         case "told":

@@ -102,7 +102,7 @@ async def _agreed(store: Store, event: Stored, forks: Sequence[str]) -> bool:
     """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
     what = f"{figures.count(len(event.content or b''))} bytes of event {event.seq} ({event.kind}) of run {event.run}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise WrongUse(f"{what} would be gone for good, and nobody can be asked here: expected --yes")
+        raise WrongUse(f"{what} would be gone for good, and there is no terminal to ask at: expected --yes")
     for run in (event.run, *forks):
         await _refuse_needed(store, run, event.seq)
     note(f"to be erased, for good: {what}")
@@ -156,7 +156,7 @@ async def _some(store: Store, run: str) -> str:
 
 @asynccontextmanager
 async def _held(store: Store, run: str) -> AsyncGenerator[Lease]:
-    """The run's lease. Whoever was to take the run up is told to afterwards, as before."""
+    """The run's lease. What was queued for the run stays queued."""
     claim = await store.claim(run)
     lease = await store.lease(run, holder=f"refold erase, process {os.getpid()}")
     try:

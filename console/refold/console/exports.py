@@ -131,7 +131,7 @@ async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> Non
 async def _into(
     file: Path, store: Store, wanted: Wanted, choice: Choice, trouble: Trouble, *, force: bool
 ) -> int:
-    """The same into a file, beside it first: whoever reads the old one meanwhile sees one of the two. Its size in bytes."""
+    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in bytes."""
     with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
             if choice.to is Shape.PARQUET:

@@ -13,7 +13,7 @@ _MOST = 10**30
 
 
 def seconds(nanoseconds: int | None) -> str:
-    """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`; `-` where nobody took the time."""
+    """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`; `-` where no time was taken."""
     if nanoseconds is None:
         return "-"
     if nanoseconds < 0:
@@ -59,7 +59,7 @@ def size(bytes_: int) -> str:
 
 
 def count(number: int | None) -> str:
-    """`4,210`; `-` where nobody counted."""
+    """`4,210`; `-` where it was not counted."""
     if number is None:
         return "-"
     if abs(number) > _MOST:

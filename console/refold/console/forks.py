@@ -106,7 +106,7 @@ def _anywhere(state: RunState) -> bool:  # noqa: ARG001
 def _agent(state: RunState, models: Models, means: Means, name: str | None, file: Path | None) -> Agent:
     model = _model(state, models, means, name)
     if name is None and means.base_url is None:
-        refuse_other_model(state, model)  # what was said goes nowhere else unless somebody says so
+        refuse_other_model(state, model)  # what was said goes nowhere else unless that is asked for
     # The environment is for runs that begin: a fork has what its parent had, but for what is typed.
     policy = None if file is None else chosen_policy(file, installed_guards(), {})[0]
     tools = offered_tools(state, means) if means.tools is None else chosen_tools(means.tools, means.root)

@@ -2,7 +2,7 @@ r"""Text from elsewhere, made harmless for a terminal.
 
 What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the window's
 title or answer as if typed, and marks that turn the reading order round or cannot be seen at all. None of it is
-taken away, for somebody may be looking for just that: each such character is shown as its escape (`\x1b`).
+taken away, for it may be just what is looked for: each such character is shown as its escape (`\x1b`).
 """
 
 import re

@@ -47,7 +47,7 @@ def _walked(folder: Path) -> Iterator[FoundFile]:
 
 
 def _unwanted(path: Path) -> str:
-    """Why a file that nobody named is left alone. A link may lead out of the folder that was given."""
+    """Why a file that was not named is left alone. A link may lead out of the folder that was given."""
     if path.name.startswith("."):
         return "hidden"
     mode = path.lstat().st_mode

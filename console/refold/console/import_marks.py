@@ -46,7 +46,7 @@ def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
 
 
 def words(event: Event) -> list[bytes]:
-    """What somebody said in a fact, text by text, wherever it stands in the log."""
+    """What was said in a fact, text by text, wherever it stands in the log."""
     match event:
         case ModelResponded(content=answer) if answer is not None:
             said = [answer.text, *answer.arguments]

@@ -60,7 +60,7 @@ class Conversations:
             runs.insert(0, run)
 
     async def _learn(self, run: str) -> None:
-        with suppress(CannotJudge, Damaged):  # of whom the first event cannot be read nobody knows what it is
+        with suppress(CannotJudge, Damaged):  # what cannot be read at its first event is not known
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):
@@ -125,7 +125,7 @@ class Beside:
         there = Counter(word for words in self._there[self._same :] for word in words)
         kept = there <= self._here and sum(place > self._same for place in self._answers) <= 1
         more = self._here <= there and self._more_answers <= 1
-        if kept and more:  # nobody said more: what remains may have been recorded
+        if kept and more:  # neither says more: what remains may have been recorded
             kept, more = self._taken >= self._told, self._taken <= self._told
         how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
         if how == "differs" and not any(place <= self._same for place in self._answers):
@@ -137,7 +137,7 @@ async def superseded(store: Store, related: Related, origin: Origin, run: str) -
     """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
 
     def note(state: RunState, _: int, __: bytes) -> Annotation:
-        # At the log's own last instant: when somebody imported a file is no part of what happened.
+        # At the log's own last instant: when a file was imported is no part of what happened.
         return SourceRecorded(
             at=state.at,
             format=origin.format,

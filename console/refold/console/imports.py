@@ -54,7 +54,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotImported(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was not imported, as JSON. `skipped`: nobody named it, and it is no transcript."""
+    """A file that was not imported, as JSON. `skipped`: it was not named, and is no transcript."""
 
     file: str
     problem: str
@@ -242,4 +242,4 @@ def _compared(run: ImportedRun) -> Iterable[str]:
     if run.damaged:
         yield f"the log was edited: {run.damaged}"
     elif run.differs:
-        yield "its chain is whole: an earlier refold derived it otherwise, or somebody wrote it anew; a seal would tell"
+        yield "its chain is whole: an earlier refold derived it differently, or it was rewritten; a seal would tell which"

@@ -176,7 +176,7 @@ def _compared(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> 
         return "unknown", "no answer came"
     stored, event = answer
     if not event.sent:
-        return "unknown", "whoever recorded the answer kept none"
+        return "unknown", "none was recorded with the answer"
     if stored.content is None:
         return "unknown", "the answer's content was erased"
     return "agrees" if whole.digest(stored.salt) == event.sent else "differs", ""

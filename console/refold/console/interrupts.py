@@ -38,7 +38,7 @@ class StoppedHalfway(WorldFailed):
 class Interrupts:
     """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole.
 
-    A run that asks about calls is left at once, and not stopped: somebody may still answer.
+    A run that asks about calls is left at once, and not stopped: an answer may still come.
     """
 
     def __init__(self, run: Run, watcher: Watcher) -> None:
@@ -60,7 +60,7 @@ class Interrupts:
 
 
 async def drive(run: Run, watcher: Watcher, place: StorePlace) -> tuple[RunResult, bool]:
-    """Watch a run until it has ended or waits, and say whether somebody pressed Ctrl-C.
+    """Watch a run until it has ended or waits, and say whether Ctrl-C was pressed.
 
     Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
     `StoppedHalfway`, which says how to go on.

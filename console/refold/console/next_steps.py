@@ -15,7 +15,7 @@ def standing_of(result: RunResult) -> dict[str, Any]:
 
 
 def waits_for(state: RunState) -> str:
-    """For whom a run in this state waits that nobody drives: a person, and for what of them, or a worker."""
+    """What a run in this state waits for that no engine drives: a person, and what of them, or a worker."""
     if state.approval is not None:
         return f"approval of {', '.join(state.approval.event.calls)}"
     if calls := asked_about(state):
@@ -31,7 +31,7 @@ def asked_about(state: RunState) -> tuple[str, ...]:
 
 
 def next_words(state: RunState) -> list[str]:
-    """What to type next, after `refold`, for a run that nobody drives."""
+    """What to type next, after `refold`, for a run that no engine drives."""
     run = state.setup.run
     if state.ended:
         return [f"show {run}", f"audit {run}"]

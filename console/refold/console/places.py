@@ -21,7 +21,7 @@ LOOKED_THROUGH = 2**30
 
 
 class StorePlace(msgspec.Struct, frozen=True):
-    """A store's file. `chosen` is the word by which somebody asked for it, "" for the default."""
+    """A store's file. `chosen` is the word by which it was asked for, "" for the default."""
 
     path: Path
     chosen: str = ""
@@ -38,7 +38,7 @@ class StorePlace(msgspec.Struct, frozen=True):
 
 
 def expanded(path: Path) -> Path:
-    """The path with a home in the place of its `~`; as it was typed, as a shell has it, where nobody is called so."""
+    """The path with a home in the place of its `~`; as it was typed, as a shell has it, where there is no such user."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -48,7 +48,7 @@ def expanded(path: Path) -> Path:
 def file_of(typed: str) -> Path | None:
     """The file that a word may name where it may also name a run: it has a folder or an ending. None: it names a run.
 
-    A bare word is a run's, whatever lies in the folder that somebody happens to stand in.
+    A bare word is a run's, whatever lies in the current folder.
     """
     path = Path(typed)
     return expanded(path) if path.suffix or os.sep in typed else None

@@ -1,7 +1,7 @@
 """`--prices`: what answers cost of which the record has no price, by a file of yours or by installed price lists.
 
 A file has a model's name a line, with US dollars for a million tokens: `gpt-5-mini: {input: 0.25, output: 2}`. It is read as
-policy files are. Which table it was is told by its digest: whoever has the file can ask again.
+policy files are. Which table it was is told by its digest: with that file the same can be asked again.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, 
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Of tokens read from or written to a cache without such a price nobody knows the cost."""
+    """US dollars for a million tokens. Of tokens read from or written to a cache without such a price the cost is not known."""
 
     input: Dollars
     output: Dollars

@@ -45,7 +45,7 @@ async def report_command(
         run, upto = await addresses.place_of(store, run)
         report = await build(store, run, upto, installed_guards())
     data = page(report).encode()
-    # Whoever reads the old page while the new one is written sees one of the two.
+    # A reader of the old page sees one of the two while the new one is written.
     with written_beside(file, force=force) as beside:
         beside.write_bytes(data)
     damaged = report.about.damaged or (report.checked.problem.problem if report.checked.problem else "")

@@ -32,7 +32,7 @@ class Form(StrEnum):
 
 
 class OutputClosed(WorldFailed):
-    """Nobody takes our output any more: the pipe is closed, or the disk behind it is full."""
+    """Output cannot be written any more: the pipe is closed, or the disk behind it is full."""
 
     def __init__(self, problem: str, *, quiet: bool) -> None:
         super().__init__(problem)
@@ -118,7 +118,7 @@ class Screen:
     def styled(self, text: str, style: str = "") -> None:
         """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
 
-        The text's line ends are kept: whoever calls sees to it that what is not ours is indented.
+        The text's line ends are kept: the caller indents what is not ours.
         """
         if not self.live:
             _write(sys.stdout, hostile.block(text) + "\n")
@@ -128,7 +128,7 @@ class Screen:
 
 
 def note(text: str) -> None:
-    """A line on stderr. If nobody takes that either, there is nobody to tell."""
+    """A line on stderr. Where that cannot be written either, it is lost."""
     with contextlib.suppress(OSError):
         print(hostile.line(text), file=sys.stderr, flush=True)
 

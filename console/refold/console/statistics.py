@@ -91,7 +91,7 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
         return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
-    uncounted = _unknown(total.uncounted, "answers that nobody counted, or not whole")
+    uncounted = _unknown(total.uncounted, "answers without a full count of tokens")
     unpriced = _unknown(total.unpriced, "answers without a known price")
     screen.pairs(
         [
@@ -194,7 +194,7 @@ def _by_number(counts: Mapping[str, int]) -> str:
 
 
 def _latency(latency: Latency) -> list[str]:
-    """Half within, nine in ten, the longest; `-` where nobody took the time."""
+    """Half within, nine in ten, the longest; `-` where no time was taken."""
     if not latency.count:
         return ["-", "-", "-"]
     return [figures.seconds(each) for each in (latency.quantile(50), latency.quantile(90), latency.longest)]

@@ -1,4 +1,4 @@
-"""A file that somebody may still write to, read as far as it reached when it was opened.
+"""A file that may still be written to, read as far as it reached when it was opened.
 
 Recorders write as they go, and an import reads a file more than once: to digest it, to tell its format, to make runs of
 it. All of these see the same bytes; what was added meanwhile is the next import's.
@@ -45,7 +45,7 @@ def opened(path: Path, name: str) -> Generator[BinaryIO]:
 
 
 def _patient(path: str, flags: int) -> int:
-    # A pipe that somebody put into the file's place since it was looked at would be waited for, maybe for ever.
+    # A pipe that took the file's place since it was looked at would be waited for, maybe for ever.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -1,4 +1,4 @@
-"""Looking through all runs of a store for what somebody should act on: in one pass, keeping only what is found."""
+"""Looking through all runs of a store for what needs a person: in one pass, keeping only what is found."""
 
 import heapq
 from collections.abc import Awaitable, Callable
@@ -44,7 +44,7 @@ async def sweep(
 ) -> Problem | None:
     """Look at each run that has not ended, or at all; the first error of a log that could not be read.
 
-    One that cannot be read keeps nobody from the others.
+    One that cannot be read does not keep the others from being looked at.
     """
     problem: Problem | None = None
     try:
@@ -63,7 +63,7 @@ async def sweep(
 async def _has_ended(store: Store, run: str, head: Head) -> bool:
     """Whether the last event says so: most runs of a store ended, and their logs need not be read for it.
 
-    False where only the whole log tells, as behind a note that somebody added after the end.
+    False where only the whole log tells, as behind a note that was added after the end.
     """
     async for chunk in store.read(run, after=head.seq - 1, upto=head.seq):
         for stored in chunk:

@@ -151,7 +151,7 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
 
 
 def _kind(kind: str) -> str:
-    return f" ({kind})" if kind else ""  # of an event that cannot be read, nobody knows it
+    return f" ({kind})" if kind else ""  # not known of an event that cannot be read
 
 
 def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:

@@ -136,7 +136,7 @@ class _Table:
         self._found += found if self._alone else ()
         if self._screen.json:
             for name, each in zip(self._names, found, strict=True):
-                # A state may be megabytes; of one run somebody may want it.
+                # A state may be megabytes; of one run it is told all the same.
                 shown = each if self._alone else replace(each, state="")
                 self._screen.document(Told(policy=name, whatif=_with_unknowns(shown)))
 
@@ -221,7 +221,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     more = len(found.fired) - 10 + found.more
     rows += [("", f"and {figures.count(more)} times more")] if more > 0 else []
     rows += [
-        ("  unseen" if not place else "", f"event {seq}: {why}; nobody was shown it by the end of the record")
+        ("  unseen" if not place else "", f"event {seq}: {why}; it was not shown before the record ends")
         for place, (seq, why) in enumerate(found.unseen[:10])
     ]
     if found.prices:

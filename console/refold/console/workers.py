@@ -47,7 +47,7 @@ class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Teller:
-    """Tells what a worker does, a line each. Once nobody takes the lines, `closed` is set and `stop` is cancelled."""
+    """Tells what a worker does, a line each. Once they cannot be written, `closed` is set and `stop` is cancelled."""
 
     def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
         self._screen, self._stop = screen, stop

@@ -51,7 +51,7 @@ async def json_lines(
 
 
 def line_of(stored: Stored, *, content: bool = True) -> str:
-    """The line of a record. What somebody made of its JSON that is none stands in it as a text."""
+    """The line of a record. What is no JSON, in a log that was tampered with, stands in it as a text."""
     fields = asdict(stored) | {"body": _raw(stored.body), "content": _NOTHING}
     fields |= {name: (fields[name] or b"").hex() for name in _HEX}
     if content and stored.content is not None:

@@ -304,7 +304,7 @@ def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
 
 def _clock(at: int) -> str:
     if not at:
-        return "at a time that nobody knows"  # a transcript without times
+        return "at an unknown time"  # a transcript without times
     try:
         return datetime.fromtimestamp(at // NANO, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

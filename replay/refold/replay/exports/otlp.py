@@ -239,7 +239,7 @@ class Spans:
             "spanId": self._id(seq),
             "name": name,
             "kind": kind,
-            # 0 means that nobody knows: a log of a transcript without times has it everywhere.
+            # 0 means that it is not known: a log of a transcript without times has it everywhere.
             "startTimeUnixNano": str(max(0, start)),
             "endTimeUnixNano": str(end),
             "attributes": _attributes(own),

@@ -68,7 +68,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, each None where nobody knows it; `code` None while it goes on."""
+    """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, each None where it is not known; `code` None while it goes on."""
 
     run: str
     events: int

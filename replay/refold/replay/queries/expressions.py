@@ -52,7 +52,7 @@ _WORDS = re.compile(
 _MOST_WORDS, _DEEPEST = (
     300,
     40,
-)  # a person's question has fewer; deeper ones are somebody's attempt at our stack
+)  # a person's question has fewer; deeper ones are an attempt at our stack
 
 
 class Expression:

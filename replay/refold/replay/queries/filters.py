@@ -9,7 +9,7 @@ r"""The one language of filters over events: `type:tool name:bash error:true tok
 Terms side by side must all fit; `or` binds less than that; `-` says the contrary. `:` compares words, ignoring case, and
 an unquoted `*` stands for anything; of numbers it compares a value or a range, `10..20`, `10..`, `..20`; of the text it
 looks for what stands there, ignoring case. `~` searches by a regular expression, line by line. A value without a field
-is looked for in the text, and has no `-`: whoever types `rm -rf` does not mean the contrary of `rf`. A field that an
+is looked for in the text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. A field that an
 event does not have fits nothing.
 """
 
@@ -145,7 +145,7 @@ def parse(text: str) -> Filter:
 def _after_space(text: str, place: int) -> int:
     match = _SPACE.match(text, place)
     end = match.end() if match else place
-    # What follows a value without a space would be another word than whoever typed it meant.
+    # What follows a value without a space would be another word than was meant.
     if 0 < place == end < len(text):
         raise BadQuestion(
             text, place + 1, 'a quotation mark inside of a word: quote the whole value, \\" for one in it'

@@ -80,7 +80,7 @@ def looked(stored: Stored, asked: Filter, place: LogPlace) -> tuple[LogPlace, Ma
 class Sieve:
     """Takes a run's records in order, and says of each whether a filter means it.
 
-    One that cannot be read, it means always: whoever looks at a log should see it.
+    One that cannot be read, it means always: it should be seen.
     """
 
     def __init__(self, asked: Filter) -> None:

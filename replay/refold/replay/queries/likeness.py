@@ -3,7 +3,7 @@
 What no second run can have in common with the first does not count: ids, instants, durations, salts and digests, what
 a provider charged, the numbers of other events. Nor does what has no effect: annotations, and digests of the state. A call
 is known by its tool and its place in the answer, for an id counts the calls before it. Where the words were erased on
-one side only, nobody knows whether they were the same.
+one side only, it is not known whether they were the same.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A field in which two events differ. Of either value, as it was said or as JSON text, what stands around `place`.
 
     `place` is the first character that differs, counted from 0; `start` how many characters were left out before.
-    `erased`: on one side it is gone, so that nobody knows.
+    `erased`: on one side it is gone, so that it is not known.
     """
 
     field: str

@@ -45,7 +45,7 @@ Side = Literal["fact", "decision", "note"]
 class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is enough.
 
-    `elapsed` and `duration` are nanoseconds, None where nobody took the time, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
+    `elapsed` and `duration` are nanoseconds, None where no time was taken, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
     `turn` the number of the last request up to it, 0 before the first. `text` is all that was said in it, the parts
     separated by newlines; "" also where it was erased, or was not read.
     """

@@ -159,7 +159,7 @@ _FLAGS = (
     ),
     FlagField(
         "in_doubt",
-        "nobody saw how an open call ended",
+        "how an open call ended is not known",
         lambda state: state.batch is not None and any(call.in_doubt for call in state.batch.calls),
     ),
 )

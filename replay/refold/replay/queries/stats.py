@@ -4,7 +4,7 @@ Counts of disjoint runs add up: `merge` is associative and commutative, and what
 counted at once. Latencies are kept as counts in buckets of about 3 % width, so that quantiles can be merged too (in the
 manner of DDSketch, Masson et al. 2019, in integers): a quantile is at most so much above the true one, and never below.
 
-A fork begins with events of its parent's log. Whoever counts both wants each event once: see `Counter`.
+A fork begins with events of its parent's log. To count both is to count each event once: see `Counter`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -103,7 +103,7 @@ class Stats(msgspec.Struct, kw_only=True):
 
     `ends` counts runs by state and code, `source_ends` imported ones by how their source ended them, `kinds` events, `failures` requests that failed by class, `trips` what limits and
     guards said as `guard: verdict`, `refusals` refused calls by guard, `prunes` by pass. Tokens and cost are None
-    where nobody counted any; `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known. `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
+    where none were counted; `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known. `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
     `elapsed` is how long runs took, each from the first event of its own.
     """
 
@@ -196,7 +196,7 @@ class Counter:
         self._stats.ends = {self._end: 1}
         self._stats.source_ends = {self._source_end.end: 1} if self._source_end.end else {}
         self._stats.elapsed = Latency()
-        if self._at > self._began > 0:  # else nobody knows how long it took
+        if self._at > self._began > 0:  # else it is not known how long it took
             self._stats.elapsed.add(self._at - self._began)
         return self._stats
 
