@@ -46,7 +46,7 @@ def test_sealing_again_prints_the_same_line(refold: Refold, store: Path, key: Pa
     assert (0, f"{line}\n") == (ran.code, ran.out)
     assert line.startswith("seal 3:")
     document = json.loads(refold("seal", "--key", key, "--store", store, "-o", "json").out)
-    assert (line, 0, 2, []) == tuple(document[name] for name in ("line", "added", "runs", "parted"))
+    assert (line, 0, 2, []) == tuple(document[name] for name in ("line", "added", "runs", "broken"))
 
 
 def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: str, waiting: str) -> None:

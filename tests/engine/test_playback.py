@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from refold.engine import Agent, Recorded, Recording, ScriptedModel, Tool, call, calls, fail, say, tool
-from refold.engine.playback import Parted
+from refold.engine.playback import Diverged
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ToolReturned
 from refold.reducers.machine import AgentState
@@ -199,5 +199,5 @@ async def test_the_first_other_decision_is_named() -> None:
         },
         model="another",
     )
-    with pytest.raises(Parted, match="event 1: run_started now"):
+    with pytest.raises(Diverged, match="event 1: run_started now"):
         await recording.play(MemoryStore())

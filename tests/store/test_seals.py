@@ -43,7 +43,7 @@ async def test_the_heads_of_all_runs_are_sealed() -> None:
     message = b"14:refold seal v1" + b"1:3" + b"19:1000000000000000000" + b"32:" + done.seal.root
     assert seal_message(3, 10**18, done.seal.root) == message
     assert signing_key().sign(message) == done.seal.signature
-    assert (2, 2, ()) == (done.added, done.runs, done.parted)
+    assert (2, 2, ()) == (done.added, done.runs, done.broken)
 
 
 async def test_only_what_is_new_is_added() -> None:
@@ -126,8 +126,8 @@ async def test_a_run_that_lost_what_was_sealed_is_left_out(edit: str, problem: s
         await append(store, "b", records(1))
         done = await sealed(store)
         assert ["b", "*"] == [entry.run for entry in (await entries(store))[3:]]
-    assert [("a", 3)] == [(each.run, each.seq) for each in done.parted]
-    assert problem in done.parted[0].problem
+    assert [("a", 3)] == [(each.run, each.seq) for each in done.broken]
+    assert problem in done.broken[0].problem
 
 
 async def test_the_id_of_the_last_entry_is_no_runs() -> None:
@@ -135,7 +135,7 @@ async def test_the_id_of_the_last_entry_is_no_runs() -> None:
     async with MemoryStore() as store:
         done = await sealed(store, "a", "*")
         assert ["a", "*"] == [entry.run for entry in await entries(store)]
-    assert [("*", 3)] == [(each.run, each.seq) for each in done.parted]
+    assert [("*", 3)] == [(each.run, each.seq) for each in done.broken]
 
 
 async def test_a_changed_log_of_heads_is_not_gone_on_with() -> None:

@@ -28,7 +28,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     added: int
     runs: int
-    parted: tuple[seals.Parted, ...]
+    broken: tuple[seals.BrokenRun, ...]
 
 
 @asynccontextmanager
@@ -62,11 +62,11 @@ async def seal_command(
         done = await seals.seal(store, signing, time.time_ns(), kept, before)
     line = seals.Kept(done.seal.size, done.seal.root).line
     id_ = key_id(done.seal.key)
-    sealed = Sealed(line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, parted=done.parted)
+    sealed = Sealed(line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken)
     screen.result(sealed, lambda: _tell_sealed(screen, sealed))
-    for each in done.parted:
+    for each in done.broken:
         note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
-    return Damaged.exit_code if done.parted else 0
+    return Damaged.exit_code if done.broken else 0
 
 
 def _tell_sealed(screen: Screen, sealed: Sealed) -> None:

@@ -14,7 +14,7 @@ from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.guards import installed_guards
-from refold.engine.playback import Parted
+from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit
 from refold.store import MemoryStore, packer
@@ -64,7 +64,7 @@ _PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
     "import Sq", "import MemoryStore, Sq"
 )
 _PLAY = """\
-        # And through the live engine: it raises `Parted` at the first event that is another one.
+        # And through the live engine: it raises `Diverged` at the first event that is another one.
         recording = await Recording.read(store, RUN, installed_guards())
         async with MemoryStore() as again:
             await recording.play(again)
@@ -127,14 +127,14 @@ async def _unplayable(store: Store, run: str) -> str:
         recording = await Recording.read(store, run, installed_guards())
         async with MemoryStore() as again:
             await recording.play(again)
-    except Parted as error:
+    except Diverged as error:
         return _parts(error)
     except RefoldError as error:
         return str(error)
     return ""
 
 
-def _parts(error: Parted) -> str:
+def _parts(error: Diverged) -> str:
     as_told = f"other {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
     return (
         f"an engine would record event {error.seq} otherwise ({error.played}, {as_told}), as is usual with runs "

@@ -50,7 +50,7 @@ Handle = int | str
 _FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockRead)
 
 
-class Parted(RefoldError):
+class Diverged(RefoldError):
     """A run that was played again went otherwise than it did when it was recorded, first at event `seq`.
 
     `fields` names what differs between two events of one kind.
@@ -106,7 +106,7 @@ class Recording:
     async def play(self, into: StoreSource) -> Run:
         """Play the run through the engine into a store of its own; the same facts give the same log, to the byte.
 
-        Raises `Parted` at the first event that is not the recorded one, `MissingFact` where the log ends before
+        Raises `Diverged` at the first event that is not the recorded one, `MissingFact` where the log ends before
         the run does.
         """
         score = _Score(self)
@@ -140,7 +140,7 @@ class Recording:
         recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
         if update.event != recorded:
             was = None if recorded is None else kind_of(recorded)
-            raise Parted(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
+            raise Diverged(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
 
     def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
         """Each answer with what was asked, one after the other: together they would be the square of the run."""

@@ -10,7 +10,7 @@ import sqlite3
 from refold.store import rows, schema
 from refold.store.connection import transaction
 from refold.store.protocol import Claim, DamagedStore, Held, Lease, LeaseLost, UnknownRun
-from refold.store.rows import Place
+from refold.store.rows import RunPlace
 
 LAST_TOKEN = 2**63 - 2
 """The largest token of a column of 63 bits that a lease and its release can follow: no clock gets that far."""
@@ -96,13 +96,13 @@ def _woken(connection: sqlite3.Connection, run: str) -> bool:
     return bool(row and row[1])
 
 
-def find(connection: sqlite3.Connection, path: str, run: str) -> Place | None:
+def find(connection: sqlite3.Connection, path: str, run: str) -> RunPlace | None:
     """Where the run stands; None if it has no number. Raises `DamagedStore`."""
     row = connection.execute(schema.PLACE, (run,)).fetchone()
     return rows.place(path, row) if row else None
 
 
-def _add(connection: sqlite3.Connection, path: str, run: str) -> Place:
+def _add(connection: sqlite3.Connection, path: str, run: str) -> RunPlace:
     connection.execute(schema.ADD_RUN, (run,))
     place = find(connection, path, run)
     if place is None:
@@ -110,7 +110,7 @@ def _add(connection: sqlite3.Connection, path: str, run: str) -> Place:
     return place
 
 
-def _fence(connection: sqlite3.Connection, path: str, run: str, place: Place) -> int:
+def _fence(connection: sqlite3.Connection, path: str, run: str, place: RunPlace) -> int:
     """Give the run another token: every lease before it is lost. Raises `DamagedStore` where there is none."""
     if place.token >= LAST_TOKEN:
         raise DamagedStore(path, f"run {run}: its token is {place.token}, and no lease can follow it")

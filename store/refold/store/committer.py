@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from refold.store.group_commit import Known, Outcome, commit
+from refold.store.group_commit import AppendRequest, Known, Outcome, commit
 from refold.store.protocol import Head, Lease, Record
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ GROUP_BYTES = 2 * 2**20
 class Append:
     """An append that waits, and how it ended."""
 
-    __slots__ = ("expected_seq", "lease", "outcome", "records", "run", "size", "taken")
+    __slots__ = ("outcome", "request", "size", "taken")
 
-    def __init__(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> None:
-        self.run, self.expected_seq, self.lease, self.records = run, expected_seq, lease, records
-        self.size = sum(len(each.body) + len(each.content or b"") for each in records)
+    def __init__(self, request: AppendRequest) -> None:
+        self.request = request
+        self.size = sum(len(each.body) + len(each.content or b"") for each in request.records)
         self.outcome: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
         self.taken: asyncio.Future[None] | None = None  # done when the group that took it is
 
@@ -47,7 +47,7 @@ class Committer:
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
         self._database.writer  # noqa: B018 - raises if there is none
-        append = Append(run, expected_seq, lease, records)
+        append = Append(AppendRequest(run, expected_seq, lease, records))
         self._waiting.append(append)
         if self._task is None:
             self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
@@ -86,7 +86,7 @@ class Committer:
         for append in self._waiting:
             if taken and (count >= GROUP_ROWS or size >= GROUP_BYTES):
                 break
-            count, size, taken = count + len(append.records), size + append.size, taken + 1
+            count, size, taken = count + len(append.request.records), size + append.size, taken + 1
         group, self._waiting = self._waiting[:taken], self._waiting[taken:]
         return group
 
@@ -97,7 +97,8 @@ class Committer:
         outcomes: Sequence[Outcome] = [asyncio.CancelledError()] * len(group)  # the loop ends, and we with it
         try:
             self._database.check_file()
-            outcomes = await self._database.writer.run(commit, self._database.path, group, self._known)
+            requests = [append.request for append in group]
+            outcomes = await self._database.writer.run(commit, self._database.path, requests, self._known)
         except asyncio.CancelledError:
             # It is run all the same, in its thread. That one works in order: once it has answered this, it is over.
             with anyio.CancelScope(shield=True):

@@ -10,7 +10,7 @@ import aiosqlite
 
 from refold.store import rows, schema
 from refold.store.pages import BYTES, ROWS
-from refold.store.rows import Row
+from refold.store.rows import SqlRow
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -33,9 +33,9 @@ class PagedCursor(sqlite3.Cursor):
     columns, which are bytes or NULL: see `schema`.
     """
 
-    def fetchall(self) -> list[Row]:
+    def fetchall(self) -> list[SqlRow]:
         """The first rows, until there are `ROWS` of them or `BYTES` bytes, or the next holds more than `MOST_BYTES`."""
-        page, size = list[Row](), 0
+        page, size = list[SqlRow](), 0
         try:
             for row in self:
                 page.append(row)
@@ -62,7 +62,7 @@ class PagedConnection(sqlite3.Connection):
 
     aiosqlite hands cursors to the event loop's thread, and a cursor that dies there resets its statement: one
     that the database's thread may be running again, out of the statement cache. So cursors are closed here, in
-    the thread where they were made. Ask for rows by `execute_fetchall` alone, or close their cursor.
+    the thread where they were made. Ask for rows by `row_page` alone, or close their cursor.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -156,12 +156,17 @@ def direct(path: Path, options: str) -> sqlite3.Connection:
     return connection
 
 
-def events(
+def row_page(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]) -> list[SqlRow]:
+    """The first page of a query."""
+    return connection.execute(sql, parameters).fetchall()
+
+
+def event_page(
     connection: sqlite3.Connection, path: str, run: str, sql: str, parameters: Sequence[Any]
-) -> list[Row]:
+) -> list[SqlRow]:
     """A page of the run's events, whose keys lie above the first parameter. Raises `DamagedStore` for one too large."""
     try:
-        return connection.execute(sql, parameters).fetchall()
+        return row_page(connection, sql, parameters)
     except sqlite3.DataError as error:
         with closing(connection.execute(schema.KEYS, (parameters[0],))) as keys:
             for (key,), column in ((row, name) for row in keys for name in ("body", "content")):
@@ -179,7 +184,7 @@ def _stored_size(connection: sqlite3.Connection, column: str, key: int) -> int:
         return 0
 
 
-async def one(connection: aiosqlite.Connection, sql: str) -> Row:
+async def one(connection: aiosqlite.Connection, sql: str) -> SqlRow:
     """The only row of a statement that always has one."""
     async with connection.execute(sql) as cursor:
         row = await cursor.fetchone()

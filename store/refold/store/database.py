@@ -5,7 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar, TypeVarTuple, cast
+from typing import Self, TypeVar, TypeVarTuple
 
 import anyio
 
@@ -13,10 +13,9 @@ from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.access import Durability, look, open_reader, open_writer
 from refold.store.committer import Committer
-from refold.store.connection import Connection, events
+from refold.store.connection import Connection
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
-from refold.store.rows import Row
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -108,16 +107,6 @@ class Database:
         self.check_file()
         with translated(self.path):
             return await self.reader.run(function, *args)
-
-    async def page(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """The first page of a query. It waits for no writer."""
-        self.check_file()
-        with translated(self.path):
-            return cast("list[Row]", await self.reader.execute_fetchall(sql, parameters))
-
-    async def events(self, run: str, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        """The first page of a query for events of a run. Raises `DamagedStore` for one that is too large."""
-        return await self.read(events, self.path, run, sql, parameters)
 
     async def close(self) -> None:
         """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""

@@ -20,7 +20,7 @@ from refold.store.protocol import (
     Snapshot,
     StoreUnavailable,
 )
-from refold.store.rows import Place, Row
+from refold.store.rows import RunPlace, SqlRow
 
 
 def erase(
@@ -46,10 +46,10 @@ def erase(
     return Head(seq=expected_seq + 1, hash=new[0][3]), marks
 
 
-def _erase(connection: sqlite3.Connection, path: str, run: str, place: Place, seq: int) -> bytes:
+def _erase(connection: sqlite3.Connection, path: str, run: str, place: RunPlace, seq: int) -> bytes:
     key = (place.number << schema.SEQ_BITS) + seq
     there = 0 < seq <= place.head.seq
-    row: Row | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
+    row: SqlRow | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
     if there and row is None and (owner := forks.owner(connection, path, run, seq)) != run:
         raise inherited(run, seq, owner)
     check_erase(run, place.head.seq, seq, row[1] if row else None)

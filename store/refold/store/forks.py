@@ -8,7 +8,7 @@ from refold.store import lineage, rows, schema
 from refold.store.claims import find
 from refold.store.lineage import Own, Piece
 from refold.store.protocol import Head, Origin, Record
-from refold.store.rows import Place
+from refold.store.rows import RunPlace
 
 
 def origins(connection: sqlite3.Connection, path: str, run: str) -> list[Origin]:
@@ -62,7 +62,7 @@ def _own(connection: sqlite3.Connection, path: str, run: str) -> Own | None:
     return _own_at(connection, place) if place else None
 
 
-def _own_at(connection: sqlite3.Connection, place: Place) -> Own | None:
+def _own_at(connection: sqlite3.Connection, place: RunPlace) -> Own | None:
     low = place.number << schema.SEQ_BITS
     row = connection.execute(schema.FIRST, (low,)).fetchone()
     if row is None:

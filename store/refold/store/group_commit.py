@@ -8,7 +8,7 @@ are computed in there too, after a head that nobody can move.
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from refold.reducers.errors import RefoldError
 from refold.store import forks, rows, schema
@@ -25,7 +25,7 @@ from refold.store.protocol import (
     StoreError,
     StoreUnavailable,
 )
-from refold.store.rows import Place, Row
+from refold.store.rows import RunPlace, SqlRow
 
 Outcome = Head | BaseException
 """The head after an append, or what it is to raise."""
@@ -33,7 +33,7 @@ Outcome = Head | BaseException
 _MOST_KNOWN = 4096
 
 
-class Asked(Protocol):
+class AppendRequest(NamedTuple):
     """What an append asks for."""
 
     run: str
@@ -50,11 +50,11 @@ class Known:
     """
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, RunPlace] = {}
         self._version = 0
         self._after: tuple[int, int] | None = None  # of the file, and rows changed by us
 
-    def recall(self, connection: sqlite3.Connection) -> dict[str, Place]:
+    def recall(self, connection: sqlite3.Connection) -> dict[str, RunPlace]:
         """Inside a transaction: the places that hold. They are forgotten unless `keep` follows."""
         (self._version,) = connection.execute("PRAGMA data_version").fetchone()
         if self._after != (self._version, connection.total_changes) or len(self._places) > _MOST_KNOWN:
@@ -67,7 +67,9 @@ class Known:
         self._after = self._version, connection.total_changes
 
 
-def commit(connection: sqlite3.Connection, path: str, group: Sequence[Asked], known: Known) -> list[Outcome]:
+def commit(
+    connection: sqlite3.Connection, path: str, group: Sequence[AppendRequest], known: Known
+) -> list[Outcome]:
     """Write what can be written of the group, in one transaction. The outcome of each, in order."""
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -92,7 +94,7 @@ def commit(connection: sqlite3.Connection, path: str, group: Sequence[Asked], kn
 def _failed(
     connection: sqlite3.Connection,
     path: str,
-    group: Sequence[Asked],
+    group: Sequence[AppendRequest],
     error: sqlite3.Error | UnicodeDecodeError | DamagedStore,
     known: Known,
     *,
@@ -108,13 +110,13 @@ def _failed(
 
 
 def _prepare(
-    connection: sqlite3.Connection, path: str, group: Sequence[Asked], places: dict[str, Place]
-) -> tuple[list[Outcome], list[Row]]:
+    connection: sqlite3.Connection, path: str, group: Sequence[AppendRequest], places: dict[str, RunPlace]
+) -> tuple[list[Outcome], list[SqlRow]]:
     """What will have become of each append once the rows are written, and the rows. Moves the places on."""
-    outcomes, events = list[Outcome](), list[Row]()
+    outcomes, events = list[Outcome](), list[SqlRow]()
     for append in group:
-        place: Place | RefoldError | None = places.get(append.run) or _find(connection, path, append.run)
-        if isinstance(place, Place) and append.expected_seq and not place.head.seq:
+        place: RunPlace | RefoldError | None = places.get(append.run) or _find(connection, path, append.run)
+        if isinstance(place, RunPlace) and append.expected_seq and not place.head.seq:
             place = _forked(connection, path, append, place)
         if isinstance(place, RefoldError):
             outcomes.append(place)
@@ -130,14 +132,16 @@ def _prepare(
     return outcomes, events
 
 
-def _find(connection: sqlite3.Connection, path: str, run: str) -> Place | DamagedStore | None:
+def _find(connection: sqlite3.Connection, path: str, run: str) -> RunPlace | DamagedStore | None:
     try:
         return find(connection, path, run)
     except DamagedStore as error:  # that of one run is no reason for another's to fail
         return error
 
 
-def _forked(connection: sqlite3.Connection, path: str, append: Asked, place: Place) -> Place | RefoldError:
+def _forked(
+    connection: sqlite3.Connection, path: str, append: AppendRequest, place: RunPlace
+) -> RunPlace | RefoldError:
     """The place of a run without events at which it is to begin as a fork; as it is, where that is not asked for."""
     if place.token != append.lease.token:
         return place
@@ -148,7 +152,7 @@ def _forked(connection: sqlite3.Connection, path: str, append: Asked, place: Pla
     return place if head is None else place._replace(head=head)
 
 
-def refusal(run: str, place: Place | None, expected_seq: int, lease: Lease) -> StoreError | None:
+def refusal(run: str, place: RunPlace | None, expected_seq: int, lease: Lease) -> StoreError | None:
     """Why the run takes no append there; None if it does."""
     token, seq = (place.token, place.head.seq) if place else (0, 0)
     # The lease first: who has lost it should stop, not read again.
@@ -157,7 +161,7 @@ def refusal(run: str, place: Place | None, expected_seq: int, lease: Lease) -> S
     return None if seq == expected_seq else Conflict(run, expected_seq, seq)
 
 
-def insert(connection: sqlite3.Connection, path: str, events: Sequence[Row]) -> None:
+def insert(connection: sqlite3.Connection, path: str, events: Sequence[SqlRow]) -> None:
     """Insert the rows of events. Raises `DamagedStore` if the table does not take them all."""
     if events and connection.executemany(schema.INSERT, events).rowcount != len(events):
         raise rows.changed_schema(path)

@@ -11,7 +11,7 @@ from refold.store.checks import can_name
 from refold.store.problems import RECOVER
 from refold.store.protocol import DamagedStore, Head, Record, Seal, SealedHead, Stored
 
-Row = tuple[Any, ...]
+SqlRow = tuple[Any, ...]
 
 FORKED = lineage.FORKED.encode()
 
@@ -28,7 +28,7 @@ _COLUMNS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """Where a run stands in the file: its number, the token of its lease, its head."""
 
     number: int
@@ -36,13 +36,13 @@ class Place(NamedTuple):
     head: Head
 
 
-def place(path: str, row: Row) -> Place:
+def place(path: str, row: SqlRow) -> RunPlace:
     """What `schema.PLACE` found. Raises `DamagedStore`."""
     number, token, key, _, digest = row
     end = head(number, key, digest)
     if end is None or not isinstance(token, int):
         raise damaged_run(path, number)
-    return Place(number, token, end)
+    return RunPlace(number, token, end)
 
 
 def head(number: int, key: int | None, digest: object) -> Head | None:
@@ -62,9 +62,9 @@ def run_id(name: object) -> str | None:
     return run if can_name(run) else None
 
 
-def from_records(run: str, place: Place, records: Sequence[Record]) -> list[Row]:
+def from_records(run: str, place: RunPlace, records: Sequence[Record]) -> list[SqlRow]:
     """The records as the rows of the events that follow the run's head. Their fourth column is the hash."""
-    first, made = (place.number << schema.SEQ_BITS) + place.head.seq + 1, list[Row]()
+    first, made = (place.number << schema.SEQ_BITS) + place.head.seq + 1, list[SqlRow]()
     chained = hashes(run, place.head, records)
     for key, (each, (hash_, digest)) in enumerate(zip(records, chained, strict=True), first):
         salt = None if each.content is None else each.salt or None
@@ -72,12 +72,12 @@ def from_records(run: str, place: Place, records: Sequence[Record]) -> list[Row]
     return made
 
 
-def to_events(path: str, run: str, rows: Sequence[Row]) -> list[Stored]:
+def to_events(path: str, run: str, rows: Sequence[SqlRow]) -> list[Stored]:
     """The events of these rows. Raises `DamagedStore`."""
     return [_event(path, run, row) for row in rows]
 
 
-def _event(path: str, run: str, row: Row) -> Stored:
+def _event(path: str, run: str, row: SqlRow) -> Stored:
     if not all(map(isinstance, row, _COLUMNS.values())):
         raise _damaged_event(path, run, row)
     key, at, kind, digest, content_digest, salt, body, content = row
@@ -94,7 +94,7 @@ def _event(path: str, run: str, row: Row) -> Stored:
     )
 
 
-def to_sealed_head(path: str, row: Row) -> SealedHead:
+def to_sealed_head(path: str, row: SqlRow) -> SealedHead:
     """An entry of the log of heads. Raises `DamagedStore`."""
     place, seq, run, digest = row
     name = run_id(run)
@@ -103,7 +103,7 @@ def to_sealed_head(path: str, row: Row) -> SealedHead:
     return SealedHead(place=place, run=name, seq=seq, hash=digest)
 
 
-def to_seal(path: str, row: Row) -> Seal:
+def to_seal(path: str, row: SqlRow) -> Seal:
     """A seal. Raises `DamagedStore`."""
     number, size, at, key, signature, root = row
     if not all(map(isinstance, row, (int, int, int, bytes, bytes, bytes))):
@@ -118,7 +118,7 @@ def damaged_run(path: str, number: object) -> DamagedStore:
     )
 
 
-def _damaged_event(path: str, run: str, row: Row) -> DamagedStore:
+def _damaged_event(path: str, run: str, row: SqlRow) -> DamagedStore:
     name, value = next(
         (name, value)
         for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)
@@ -152,7 +152,7 @@ def unread(path: str, run: str, first: int, last: int) -> DamagedStore:
     return DamagedStore(path, f"{which} of run {run} cannot be read: the file is damaged; {RECOVER}")
 
 
-def reached(path: str, run: str, page: Sequence[Row], after: int, last: int) -> int:
+def reached(path: str, run: str, page: Sequence[SqlRow], after: int, last: int) -> int:
     """The key of the page's last row: it was asked for what comes after a key, up to `last`, which is in the log.
 
     Raises `DamagedStore` where rows do not ascend, and where there are none any more.
@@ -166,7 +166,7 @@ def reached(path: str, run: str, page: Sequence[Row], after: int, last: int) -> 
     return after
 
 
-def check_end(path: str, run: str, last: int, end: Sequence[Row]) -> None:
+def check_end(path: str, run: str, last: int, end: Sequence[SqlRow]) -> None:
     """Raise `DamagedStore` unless a run's last row, and those after it, show that it is the last: see `schema.END`.
 
     The run may have gone on since; else the next row begins another log. SQLite looks for an end by halving, and a number

@@ -13,7 +13,7 @@ from typing import Self
 from refold.store import forks, rows, schema
 from refold.store.access import look
 from refold.store.bundles import is_bundle, reading, stored_of
-from refold.store.connection import direct, events
+from refold.store.connection import direct, event_page, row_page
 from refold.store.problems import translated
 from refold.store.protocol import Stored
 
@@ -52,13 +52,13 @@ class Scan:
     def _own(self, run: str, after: int, last: int) -> Iterator[Stored]:
         while after < last:
             with translated(self._path):
-                page = events(self._connection, self._path, run, schema.EVENTS, (after, last))
+                page = event_page(self._connection, self._path, run, schema.EVENTS, (after, last))
             after = rows.reached(self._path, run, page, after, last)
             yield from rows.to_events(self._path, run, page)
 
-    def _page(self, sql: str, *keys: int) -> list[rows.Row]:
+    def _page(self, sql: str, *keys: int) -> list[rows.SqlRow]:
         with translated(self._path):
-            return self._connection.execute(sql, keys).fetchall()
+            return row_page(self._connection, sql, keys)
 
 
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:

@@ -44,7 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
         return f"seal {self.size}:{self.root.hex()}"
 
 
-class Parted(msgspec.Struct, frozen=True, kw_only=True):
+class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run whose log no longer has what was sealed of it: event `seq`, with its hash in hex."""
 
     run: str
@@ -54,12 +54,12 @@ class Parted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
-    """What `seal` did: `added` new heads of `runs` runs in the store. `parted` runs were left out."""
+    """What `seal` did: `added` new heads of `runs` runs in the store. `broken` runs were left out."""
 
     seal: Seal
     added: int
     runs: int
-    parted: tuple[Parted, ...] = ()
+    broken: tuple[BrokenRun, ...] = ()
 
 
 def kept(line: str) -> Kept:
@@ -126,24 +126,24 @@ async def seal(
     """
     await store.check()
     tree, last, sealed = await _log_of_heads(store, Lines(lines), {key.public, *before})
-    new, parted, runs, rest = dict[str, Head](), list[Parted](), 0, dict(sealed)
+    new, broken, runs, rest = dict[str, Head](), list[BrokenRun](), 0, dict(sealed)
     async for chunk in store.runs():
         for run, head in chunk:
             was = rest.pop(run, None)
-            problem = await parting(store, run, head, was) if was else _reserved(run, head)
+            problem = await breakage(store, run, head, was) if was else _reserved(run, head)
             if problem is not None:
-                parted.append(problem)
+                broken.append(problem)
             elif head.seq and not (was and same_head(head, was)):
                 new[run] = head
             runs += head.seq > 0
-    parted += [_parted(run, head, "the store has no such run") for run, head in rest.items()]
+    broken += [_broken(run, head, "the store has no such run") for run, head in rest.items()]
     if new or last is None or last.key != key.public:
         entries = _entries(tree.size, new, sealed | new) if new else []
         for entry in entries:
             tree.add(leaf_of(entry))
         last = _sign(tree, key, max(now, last.at if last else now))
         await store.add_seal(entries, last)
-    return Sealing(seal=last, added=len(new), runs=runs, parted=tuple(parted))
+    return Sealing(seal=last, added=len(new), runs=runs, broken=tuple(broken))
 
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
@@ -163,24 +163,24 @@ def leaves_of(newest: Mapping[str, Head]) -> Iterator[bytes]:
     return (leaf_hash(run, newest[run].seq, newest[run].hash) for run in sorted(newest))
 
 
-def _reserved(run: str, head: Head) -> Parted | None:
-    return _parted(run, head, "no run may have this id: the log of heads needs it") if run == NEWEST else None
+def _reserved(run: str, head: Head) -> BrokenRun | None:
+    return _broken(run, head, "no run may have this id: the log of heads needs it") if run == NEWEST else None
 
 
-async def parting(store: Store, run: str, head: Head, sealed: Head) -> Parted | None:
+async def breakage(store: Store, run: str, head: Head, sealed: Head) -> BrokenRun | None:
     """How the log of a run, which ends at `head`, no longer has what was sealed of it; None: it has."""
     if head.seq < sealed.seq:
-        return _parted(run, sealed, f"its log ends at event {head.seq}")
+        return _broken(run, sealed, f"its log ends at event {head.seq}")
     if same_head(head, sealed):
         return None
     for event in await store.read_some(run, [sealed.seq]):
         same = event.hash == sealed.hash
-        return None if same else _parted(run, sealed, f"that event has the hash {event.hash.hex()} now")
-    return _parted(run, sealed, "that event is gone")
+        return None if same else _broken(run, sealed, f"that event has the hash {event.hash.hex()} now")
+    return _broken(run, sealed, "that event is gone")
 
 
-def _parted(run: str, sealed: Head, problem: str) -> Parted:
-    return Parted(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
+def _broken(run: str, sealed: Head, problem: str) -> BrokenRun:
+    return BrokenRun(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
 
 
 def _sign(tree: Tree, key: SigningKey, at: int) -> Seal:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from refold.store import schema
 from refold.store.protocol import DamagedStore, NotAStore
-from refold.store.rows import Row
+from refold.store.rows import SqlRow
 
 _STEPS = 1_000
 _MOST_LOOKS = 50
@@ -83,7 +83,7 @@ def _has_anything(connection: sqlite3.Connection) -> bool:
 
 
 @cache
-def _objects() -> tuple[Row, ...]:
+def _objects() -> tuple[SqlRow, ...]:
     """What is in the schema of a store."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.text_factory = bytes

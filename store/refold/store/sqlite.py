@@ -21,6 +21,7 @@ from refold.store.checks import (
     check_seal,
     milliseconds,
 )
+from refold.store.connection import event_page, row_page
 from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
@@ -36,7 +37,7 @@ from refold.store.protocol import (
     Snapshot,
     Stored,
 )
-from refold.store.rows import Place, Row
+from refold.store.rows import RunPlace, SqlRow
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -115,11 +116,11 @@ class SqliteStore:
             while left:
                 owner, low, last = left.pop(0)
                 if low < last:
-                    page = await self._events(owner, schema.EVENTS, (low, last))
+                    page = await self._read(event_page, self._path, owner, schema.EVENTS, (low, last))
                     left.insert(0, (owner, rows.reached(self._path, owner, page, low, last), last))
                     return rows.to_events(self._path, owner, page)
             if end:
-                found = await self._call(self._database.page, schema.END, (end,))
+                found = await self._read(row_page, schema.END, (end,))
                 rows.check_end(self._path, run, end, found)
             return ()
 
@@ -206,7 +207,7 @@ class SqliteStore:
     async def snapshot(self, run: str, version: str) -> Snapshot | None:
         """See `Store.snapshot`."""
         check_run(run)
-        found = await self._call(self._database.page, schema.SNAPSHOT, (run, version))
+        found = await self._read(row_page, schema.SNAPSHOT, (run, version))
         if not found or not all(map(isinstance, found[0], (int, bytes, bytes))):
             return None
         return Snapshot(seq=found[0][0], version=version, data=found[0][2])
@@ -235,7 +236,7 @@ class SqliteStore:
 
         async def following() -> Sequence[tuple[str, Head]]:
             nonlocal below, damaged
-            while page := await self._call(self._database.page, schema.RUNS, (below, prefix)):
+            while page := await self._read(row_page, schema.RUNS, (below, prefix)):
                 if page[-1][0] >= below:
                     raise rows.out_of_order(self._path)
                 below = page[-1][0]
@@ -285,12 +286,12 @@ class SqliteStore:
     ) -> None:
         await self.aclose()
 
-    def _pages(self, sql: str, after: int, made: Callable[[Row], T]) -> AsyncIterator[Sequence[T]]:
+    def _pages(self, sql: str, after: int, made: Callable[[SqlRow], T]) -> AsyncIterator[Sequence[T]]:
         """Rows in the order of their first column, above `after`."""
 
         async def following() -> Sequence[T]:
             nonlocal after
-            page = await self._call(self._database.page, sql, (after,))
+            page = await self._read(row_page, sql, (after,))
             if page and page[-1][0] <= after:
                 raise rows.out_of_order(self._path)
             after = page[-1][0] if page else after
@@ -298,7 +299,7 @@ class SqliteStore:
 
         return Pages(following)
 
-    async def _find(self, run: str) -> Place | None:
+    async def _find(self, run: str) -> RunPlace | None:
         check_run(run)
         return await self._read(claims.find, self._path, run)
 
@@ -314,13 +315,10 @@ class SqliteStore:
 
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
-        while page := await self._events(run, sql, (after, *which)):
+        while page := await self._read(event_page, self._path, run, sql, (after, *which)):
             after = rows.reached(self._path, run, page, after, after)
             events += rows.to_events(self._path, run, page)
         return events
-
-    async def _events(self, run: str, sql: str, parameters: tuple[int | str, ...]) -> list[Row]:
-        return await self._call(self._database.events, run, sql, parameters)
 
     async def _write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._database.write(function, *args))

@@ -36,14 +36,13 @@ def seal(size: int, at: int = 0) -> Seal:
 class EvidencePromises(Promises):
     """What may be taken away, what may be lost, and what is to be kept."""
 
-    async def test_erasing(self) -> None:
+    async def test_erasing(self, store: Store) -> None:
         """Content and salt are gone, everything else is as it was, the notice is the last event, the chain holds."""
-        async with self.open_store() as store:
-            await append(store, "r", records(6))
-            before = await events(store, "r")
-            head = await store.erase("r", 6, await take(store, "r"), [2, 4], NOTICE)
-            after = await events(store, "r")
-            some = await store.read_some("r", [4])
+        await append(store, "r", records(6))
+        before = await events(store, "r")
+        head = await store.erase("r", 6, await take(store, "r"), [2, 4], NOTICE)
+        after = await events(store, "r")
+        some = await store.read_some("r", [4])
         wanted = [replace(each, content=None, salt=b"") if each.seq in (2, 4) else each for each in before]
         assert wanted == after[:6]
         assert wanted[3:4] == list(some)
@@ -54,51 +53,47 @@ class EvidencePromises(Promises):
             assert check(event, previous) is None
             previous = event
 
-    async def test_erasing_again(self) -> None:
+    async def test_erasing_again(self, store: Store) -> None:
         """What is erased may be erased again, with a notice of its own; so may several at once, and one twice."""
-        async with self.open_store() as store:
-            await append(store, "r", records(6))
-            lease = await take(store, "r")
-            await store.erase("r", 6, lease, [2], NOTICE)
-            await store.erase("r", 7, lease, [2, 4, 4], NOTICE)
-            assert [None, None] == [each.content for each in await store.read_some("r", [2, 4])]
-            assert 8 == (await store.head("r")).seq
+        await append(store, "r", records(6))
+        lease = await take(store, "r")
+        await store.erase("r", 6, lease, [2], NOTICE)
+        await store.erase("r", 7, lease, [2, 4, 4], NOTICE)
+        assert [None, None] == [each.content for each in await store.read_some("r", [2, 4])]
+        assert 8 == (await store.head("r")).seq
 
     @pytest.mark.parametrize("bad", [0, 1, 7, -1, 2**40])
-    async def test_what_cannot_be_erased(self, bad: int) -> None:
+    async def test_what_cannot_be_erased(self, store: Store, bad: int) -> None:
         """A number that the run lacks, and an event that never had content, are `WrongUse`; nothing is erased then."""
-        async with self.open_store() as store:
-            await append(store, "r", records(6))
-            before = await events(store, "r")
-            with pytest.raises(WrongUse):
-                await store.erase("r", 6, await take(store, "r"), [2, bad], NOTICE)
-            assert before == await events(store, "r")
+        await append(store, "r", records(6))
+        before = await events(store, "r")
+        with pytest.raises(WrongUse):
+            await store.erase("r", 6, await take(store, "r"), [2, bad], NOTICE)
+        assert before == await events(store, "r")
 
-    async def test_erasing_is_an_append(self) -> None:
+    async def test_erasing_is_an_append(self, store: Store) -> None:
         """At another number, or under a lost lease, it is refused as an append is, and erases nothing."""
-        async with self.open_store() as store:
-            await append(store, "r", records(6))
-            old, before = await take(store, "r"), await events(store, "r")
-            lease = await take(store, "r")
-            with pytest.raises(LeaseLost):
-                await store.erase("r", 6, old, [2], NOTICE)
-            with pytest.raises(Conflict):
-                await store.erase("r", 5, lease, [2], NOTICE)
-            with pytest.raises(WrongUse):
-                await store.erase("other", 0, lease, [2], NOTICE)
-            with pytest.raises(WrongUse):
-                await store.erase("r", 6, lease, [], NOTICE)
-            assert before == await events(store, "r")
+        await append(store, "r", records(6))
+        old, before = await take(store, "r"), await events(store, "r")
+        lease = await take(store, "r")
+        with pytest.raises(LeaseLost):
+            await store.erase("r", 6, old, [2], NOTICE)
+        with pytest.raises(Conflict):
+            await store.erase("r", 5, lease, [2], NOTICE)
+        with pytest.raises(WrongUse):
+            await store.erase("other", 0, lease, [2], NOTICE)
+        with pytest.raises(WrongUse):
+            await store.erase("r", 6, lease, [], NOTICE)
+        assert before == await events(store, "r")
 
-    async def test_an_event_that_comes_erased(self) -> None:
+    async def test_an_event_that_comes_erased(self, store: Store) -> None:
         """A record with a digest for its content becomes the event that the whole one became, content and salt apart."""
         whole = record(1, b'"a secret"')
         (wanted,) = extend("r", START, [whole])
-        async with self.open_store() as store:
-            await append(
-                store, "r", [replace(whole, content=None, salt=b"", content_digest=wanted.content_digest)]
-            )
-            assert [replace(wanted, content=None, salt=b"")] == await events(store, "r")
+        await append(
+            store, "r", [replace(whole, content=None, salt=b"", content_digest=wanted.content_digest)]
+        )
+        assert [replace(wanted, content=None, salt=b"")] == await events(store, "r")
 
     @pytest.mark.parametrize(
         "bad",
@@ -114,76 +109,70 @@ class EvidencePromises(Promises):
             ),
         ],
     )
-    async def test_a_digest_that_cannot_be(self, bad: Record) -> None:
+    async def test_a_digest_that_cannot_be(self, store: Store, bad: Record) -> None:
         """A digest of another length, or of a content that is there, is `WrongUse`."""
-        async with self.open_store() as store:
-            with pytest.raises(WrongUse):
-                await append(store, "r", [bad])
+        with pytest.raises(WrongUse):
+            await append(store, "r", [bad])
 
-    async def test_snapshots(self) -> None:
+    async def test_snapshots(self, store: Store) -> None:
         """The last one is given to who reads its version; one of an earlier event, or of none, changes nothing."""
         old, new = (
             Snapshot(seq=3, version="1", data=b"\0old"),
             Snapshot(seq=5, version="1", data=b"new" * 9999),
         )
-        async with self.open_store() as store:
-            assert await store.snapshot("r", "1") is None
-            await store.save_snapshot("r", old)
-            await append(store, "r", records(6))
-            assert await store.snapshot("r", "1") is None
-            await store.save_snapshot("r", old)
-            assert old == await store.snapshot("r", "1")
-            await store.save_snapshot("r", new)
-            for useless in (
-                old,
-                Snapshot(seq=7, version="1", data=b""),
-                Snapshot(seq=0, version="1", data=b""),
-            ):
-                await store.save_snapshot("r", useless)
-            assert new == await store.snapshot("r", "1")
-            assert await store.snapshot("r", "2") is None
-            assert await store.snapshot("other", "1") is None
+        assert await store.snapshot("r", "1") is None
+        await store.save_snapshot("r", old)
+        await append(store, "r", records(6))
+        assert await store.snapshot("r", "1") is None
+        await store.save_snapshot("r", old)
+        assert old == await store.snapshot("r", "1")
+        await store.save_snapshot("r", new)
+        for useless in (
+            old,
+            Snapshot(seq=7, version="1", data=b""),
+            Snapshot(seq=0, version="1", data=b""),
+        ):
+            await store.save_snapshot("r", useless)
+        assert new == await store.snapshot("r", "1")
+        assert await store.snapshot("r", "2") is None
+        assert await store.snapshot("other", "1") is None
 
-    async def test_a_snapshot_of_another_version(self) -> None:
+    async def test_a_snapshot_of_another_version(self, store: Store) -> None:
         """A later one takes the place of the last one, whatever the versions."""
-        async with self.open_store() as store:
-            await append(store, "r", records(6))
-            await store.save_snapshot("r", Snapshot(seq=3, version="1", data=b"a"))
-            await store.save_snapshot("r", Snapshot(seq=4, version="2", data=b"b"))
-            assert await store.snapshot("r", "1") is None
-            assert Snapshot(seq=4, version="2", data=b"b") == await store.snapshot("r", "2")
+        await append(store, "r", records(6))
+        await store.save_snapshot("r", Snapshot(seq=3, version="1", data=b"a"))
+        await store.save_snapshot("r", Snapshot(seq=4, version="2", data=b"b"))
+        assert await store.snapshot("r", "1") is None
+        assert Snapshot(seq=4, version="2", data=b"b") == await store.snapshot("r", "2")
 
-    async def test_erasing_takes_the_snapshot_too(self) -> None:
+    async def test_erasing_takes_the_snapshot_too(self, store: Store) -> None:
         """It may say something of what was erased. Another run's stays."""
-        async with self.open_store() as store:
-            for run in ("r", "s"):
-                await append(store, run, records(6))
-                await store.save_snapshot(run, Snapshot(seq=3, version="1", data=b"a"))
-            await store.erase("r", 6, await take(store, "r"), [2], NOTICE)
-            assert await store.snapshot("r", "1") is None
-            assert await store.snapshot("s", "1") is not None
+        for run in ("r", "s"):
+            await append(store, run, records(6))
+            await store.save_snapshot(run, Snapshot(seq=3, version="1", data=b"a"))
+        await store.erase("r", 6, await take(store, "r"), [2], NOTICE)
+        assert await store.snapshot("r", "1") is None
+        assert await store.snapshot("s", "1") is not None
 
-    async def test_the_log_of_heads(self) -> None:
+    async def test_the_log_of_heads(self, store: Store) -> None:
         """Entries and seals come back as they were added, in order; a seal may come without entries."""
-        async with self.open_store() as store:
-            assert ([], []) == (await _heads(store), await _seals(store))
-            await store.add_seal(heads(1, 3), seal(3, 10))
-            await store.add_seal([], seal(3, 20))
-            await store.add_seal(heads(4, 1500), seal(1500, 15))
-            assert heads(1, 1500) == await _heads(store)
-            assert heads(1499, 1500) == await _heads(store, 1498)
-            assert [] == await _heads(store, 1500)
-            assert [seal(3, 10), seal(3, 20), seal(1500, 15)] == await _seals(store)
+        assert ([], []) == (await _heads(store), await _seals(store))
+        await store.add_seal(heads(1, 3), seal(3, 10))
+        await store.add_seal([], seal(3, 20))
+        await store.add_seal(heads(4, 1500), seal(1500, 15))
+        assert heads(1, 1500) == await _heads(store)
+        assert heads(1499, 1500) == await _heads(store, 1498)
+        assert [] == await _heads(store, 1500)
+        assert [seal(3, 10), seal(3, 20), seal(1500, 15)] == await _seals(store)
 
-    async def test_of_two_seals_one_wins(self) -> None:
+    async def test_of_two_seals_one_wins(self, store: Store) -> None:
         """A seal over another log of heads than there is raises `SealedElsewhere`, and adds nothing."""
-        async with self.open_store() as store:
-            await store.add_seal(heads(1, 3), seal(3))
-            for new, size in ((heads(3, 4), 4), (heads(5, 6), 6), ([], 2), ([], 4)):
-                with pytest.raises(SealedElsewhere) as caught:
-                    await store.add_seal(new, seal(size))
-                assert (size - len(new), 3) == (caught.value.expected, caught.value.size)
-            assert (heads(1, 3), [seal(3)]) == (await _heads(store), await _seals(store))
+        await store.add_seal(heads(1, 3), seal(3))
+        for new, size in ((heads(3, 4), 4), (heads(5, 6), 6), ([], 2), ([], 4)):
+            with pytest.raises(SealedElsewhere) as caught:
+                await store.add_seal(new, seal(size))
+            assert (size - len(new), 3) == (caught.value.expected, caught.value.size)
+        assert (heads(1, 3), [seal(3)]) == (await _heads(store), await _seals(store))
 
     @pytest.mark.parametrize(
         ("new", "over"),
@@ -200,12 +189,11 @@ class EvidencePromises(Promises):
             pytest.param(heads(1, 1), seal(1, 2**63), id="a time beyond 64 bits"),
         ],
     )
-    async def test_a_seal_that_no_log_can_hold(self, new: list[SealedHead], over: Seal) -> None:
+    async def test_a_seal_that_no_log_can_hold(self, store: Store, new: list[SealedHead], over: Seal) -> None:
         """Entries that do not count up to the seal's size, and fields of the wrong size, are `WrongUse`."""
-        async with self.open_store() as store:
-            with pytest.raises(WrongUse):
-                await store.add_seal(new, over)
-            assert ([], []) == (await _heads(store), await _seals(store))
+        with pytest.raises(WrongUse):
+            await store.add_seal(new, over)
+        assert ([], []) == (await _heads(store), await _seals(store))
 
 
 async def _heads(store: Store, after: int = 0) -> list[SealedHead]:

@@ -28,15 +28,14 @@ async def fork(store: Store, parent: str, seq: int, run: str, more: int = 2) -> 
 class ForkPromises(Promises):
     """Beginning, reading, erasing, and what cannot be forked."""
 
-    async def test_a_fork_is_read_from_event_1(self) -> None:
+    async def test_a_fork_is_read_from_event_1(self, store: Store) -> None:
         """It has its parent's events up to the cut, under the parent's name, then its own; and its chain holds."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            head = await fork(store, "r", 3, "f")
-            await append(store, "r", records(1, 90))
-            whole, parent = await events(store, "f"), await events(store, "r")
-            assert 6 == head.seq
-            assert head == await store.head("f")
+        await append(store, "r", records(5))
+        head = await fork(store, "r", 3, "f")
+        await append(store, "r", records(1, 90))
+        whole, parent = await events(store, "f"), await events(store, "r")
+        assert 6 == head.seq
+        assert head == await store.head("f")
         assert parent[:3] == whole[:3]
         assert [("r", 1), ("r", 2), ("r", 3), ("f", 4), ("f", 5), ("f", 6)] == [(e.run, e.seq) for e in whole]
         previous = START
@@ -44,61 +43,56 @@ class ForkPromises(Promises):
             assert check(event, previous) is None
             previous = event
 
-    async def test_the_parent_does_not_notice(self) -> None:
+    async def test_the_parent_does_not_notice(self, store: Store) -> None:
         """Its log is as it was, and grows on; of the fork it shows nothing."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            before = await events(store, "r")
-            await fork(store, "r", 3, "f")
-            assert before == await events(store, "r")
-            assert 6 == (await append(store, "r", records(1))).seq
-            assert [("f", 6), ("r", 6)] == [(run, head.seq) async for c in store.runs() for run, head in c]
+        await append(store, "r", records(5))
+        before = await events(store, "r")
+        await fork(store, "r", 3, "f")
+        assert before == await events(store, "r")
+        assert 6 == (await append(store, "r", records(1))).seq
+        assert [("f", 6), ("r", 6)] == [(run, head.seq) async for c in store.runs() for run, head in c]
 
-    async def test_reading_a_part(self) -> None:
+    async def test_reading_a_part(self, store: Store) -> None:
         """`after` and `upto`, and single events, are counted through the prefix and on."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 3, "f")
-            whole = await events(store, "f")
-            for after in range(-1, 8):
-                for upto in (*range(8), None):
-                    wanted = whole[max(after, 0) : upto]
-                    assert wanted == await events(store, "f", after, upto), (after, upto)
-            assert [whole[1], whole[3], whole[5]] == list(await store.read_some("f", [6, 2, 0, 4, 7, 4]))
+        await append(store, "r", records(5))
+        await fork(store, "r", 3, "f")
+        whole = await events(store, "f")
+        for after in range(-1, 8):
+            for upto in (*range(8), None):
+                wanted = whole[max(after, 0) : upto]
+                assert wanted == await events(store, "f", after, upto), (after, upto)
+        assert [whole[1], whole[3], whole[5]] == list(await store.read_some("f", [6, 2, 0, 4, 7, 4]))
 
-    async def test_reading_kinds(self) -> None:
+    async def test_reading_kinds(self, store: Store) -> None:
         """Events of a kind are those of the prefix, too, and none that came after it there."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 3, "f")
-            whole = await events(store, "f")
-            assert whole == list(await store.read_kinds("f", {event.kind for event in whole}))
-            assert [whole[3]] == list(await store.read_kinds("f", [whole[3].kind]))
+        await append(store, "r", records(5))
+        await fork(store, "r", 3, "f")
+        whole = await events(store, "f")
+        assert whole == list(await store.read_kinds("f", {event.kind for event in whole}))
+        assert [whole[3]] == list(await store.read_kinds("f", [whole[3].kind]))
 
-    async def test_a_fork_of_a_fork(self) -> None:
+    async def test_a_fork_of_a_fork(self, store: Store) -> None:
         """Each run behind it gives its part; `lineage` says where each was left, the oldest first."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 3, "f")
-            await fork(store, "f", 5, "g", more=0)
-            await append(store, "g", records(2))
-            whole = await events(store, "g")
-            hashes = {event.seq: event.hash for event in whole}
-            assert ["r"] * 3 + ["f"] * 2 + ["g"] * 3 == [event.run for event in whole]
-            assert list(range(1, 9)) == [event.seq for event in whole]
-            wanted = [Origin(run="r", seq=3, hash=hashes[3]), Origin(run="f", seq=5, hash=hashes[5])]
-            assert wanted == list(await store.lineage("g"))
-            assert [] == list(await store.lineage("r"))
-            assert [] == list(await store.lineage("no such run"))
+        await append(store, "r", records(5))
+        await fork(store, "r", 3, "f")
+        await fork(store, "f", 5, "g", more=0)
+        await append(store, "g", records(2))
+        whole = await events(store, "g")
+        hashes = {event.seq: event.hash for event in whole}
+        assert ["r"] * 3 + ["f"] * 2 + ["g"] * 3 == [event.run for event in whole]
+        assert list(range(1, 9)) == [event.seq for event in whole]
+        wanted = [Origin(run="r", seq=3, hash=hashes[3]), Origin(run="f", seq=5, hash=hashes[5])]
+        assert wanted == list(await store.lineage("g"))
+        assert [] == list(await store.lineage("r"))
+        assert [] == list(await store.lineage("no such run"))
 
-    async def test_a_long_prefix(self) -> None:
+    async def test_a_long_prefix(self, store: Store) -> None:
         """A prefix larger than a chunk is read whole, in chunks of bounded size."""
-        async with self.open_store() as store:
-            await append(store, "r", records(1200))
-            await append(store, "r", [record(content=MEGABYTE) for _ in range(5)])
-            await fork(store, "r", 1203, "f")
-            sizes = [sum(len(e.content or b"") for e in chunk) async for chunk in store.read("f")]
-            assert 1206 == len(await events(store, "f"))
+        await append(store, "r", records(1200))
+        await append(store, "r", [record(content=MEGABYTE) for _ in range(5)])
+        await fork(store, "r", 1203, "f")
+        sizes = [sum(len(e.content or b"") for e in chunk) async for chunk in store.read("f")]
+        assert 1206 == len(await events(store, "f"))
         assert max(sizes) < 5 * len(MEGABYTE)
 
     @pytest.mark.parametrize(
@@ -111,17 +105,22 @@ class ForkPromises(Promises):
             pytest.param("r", 3, True, id="another hash"),
         ],
     )
-    async def test_a_fork_of_what_is_not_there(self, parent: str, seq: int, wrong: bool) -> None:  # noqa: FBT001
+    async def test_a_fork_of_what_is_not_there(
+        self,
+        store: Store,
+        parent: str,
+        seq: int,
+        wrong: bool,  # noqa: FBT001
+    ) -> None:
         """It is `WrongUse`, and nothing is written."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 3, "f")
-            cut = await store.read_some("r", [seq])
-            hashed = bytes(32) if wrong or not cut else cut[0].hash
-            with pytest.raises(WrongUse):
-                await store.append("x", seq, await take(store, "x"), [forked(parent, seq, hashed)])
-            assert 0 == (await store.head("x")).seq
-            assert [] == await events(store, "x")
+        await append(store, "r", records(5))
+        await fork(store, "r", 3, "f")
+        cut = await store.read_some("r", [seq])
+        hashed = bytes(32) if wrong or not cut else cut[0].hash
+        with pytest.raises(WrongUse):
+            await store.append("x", seq, await take(store, "x"), [forked(parent, seq, hashed)])
+        assert 0 == (await store.head("x")).seq
+        assert [] == await events(store, "x")
 
     @pytest.mark.parametrize(
         "first",
@@ -132,83 +131,74 @@ class ForkPromises(Promises):
             pytest.param(forked("\n", 3, bytes(32)), id="of no run"),
         ],
     )
-    async def test_beginning_anywhere(self, first: Record) -> None:
+    async def test_beginning_anywhere(self, store: Store, first: Record) -> None:
         """A new run begins at event 1, or where its first record says that it was forked: else it is a conflict."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            with pytest.raises(Conflict):
-                await store.append("x", 3, await take(store, "x"), [first])
+        await append(store, "r", records(5))
+        with pytest.raises(Conflict):
+            await store.append("x", 3, await take(store, "x"), [first])
 
-    async def test_forking_a_run_that_has_begun(self) -> None:
+    async def test_forking_a_run_that_has_begun(self, store: Store) -> None:
         """A run that has events is no fork any more: `Conflict`; under a lost lease it is `LeaseLost`."""
-        async with self.open_store() as store:
-            head = await append(store, "r", records(5))
-            await append(store, "x", records(2))
-            with pytest.raises(Conflict):
-                await store.append("x", 5, await take(store, "x"), [forked("r", 5, head.hash)])
-            lost = await take(store, "y")
-            await take(store, "y")
-            with pytest.raises(LeaseLost):
-                await store.append("y", 5, lost, [forked("r", 5, head.hash)])
+        head = await append(store, "r", records(5))
+        await append(store, "x", records(2))
+        with pytest.raises(Conflict):
+            await store.append("x", 5, await take(store, "x"), [forked("r", 5, head.hash)])
+        lost = await take(store, "y")
+        await take(store, "y")
+        with pytest.raises(LeaseLost):
+            await store.append("y", 5, lost, [forked("r", 5, head.hash)])
 
-    async def test_how_deep_a_lineage_may_be(self) -> None:
+    async def test_how_deep_a_lineage_may_be(self, store: Store) -> None:
         """So many runs may stand behind a fork and no more."""
-        async with self.open_store() as store:
-            await append(store, "r0", records(1))
-            for n in range(MOST_ANCESTORS):
-                await fork(store, f"r{n}", n + 1, f"r{n + 1}", more=0)
-            assert MOST_ANCESTORS == len(await store.lineage(f"r{MOST_ANCESTORS}"))
-            assert MOST_ANCESTORS + 1 == len(await events(store, f"r{MOST_ANCESTORS}"))
-            with pytest.raises(WrongUse):
-                await fork(store, f"r{MOST_ANCESTORS}", MOST_ANCESTORS + 1, "x")
+        await append(store, "r0", records(1))
+        for n in range(MOST_ANCESTORS):
+            await fork(store, f"r{n}", n + 1, f"r{n + 1}", more=0)
+        assert MOST_ANCESTORS == len(await store.lineage(f"r{MOST_ANCESTORS}"))
+        assert MOST_ANCESTORS + 1 == len(await events(store, f"r{MOST_ANCESTORS}"))
+        with pytest.raises(WrongUse):
+            await fork(store, f"r{MOST_ANCESTORS}", MOST_ANCESTORS + 1, "x")
 
-    async def test_erasing_in_a_parent(self) -> None:
+    async def test_erasing_in_a_parent(self, store: Store) -> None:
         """What is erased in the parent is erased in the fork, whose chain holds; its snapshots go with the parent's."""
-        async with self.open_store() as store:
-            await append(store, "r", [record(content=b'"secret"'), *records(4)])
-            await fork(store, "r", 3, "f")
-            await store.save_snapshot("f", Snapshot(seq=5, version="v", data=b'"secret"'))
-            assert await store.snapshot("f", "v") is not None
-            lease = await take(store, "r")
-            await store.erase("r", 5, lease, [1], Record(at=9, kind="content_erased", body=b'{"seqs":[1]}'))
-            assert await store.snapshot("f", "v") is None
-            whole, previous = await events(store, "f"), START
-            assert whole[0].content is None
-            for event in whole:
-                assert check(event, previous) is None
-                previous = event
+        await append(store, "r", [record(content=b'"secret"'), *records(4)])
+        await fork(store, "r", 3, "f")
+        await store.save_snapshot("f", Snapshot(seq=5, version="v", data=b'"secret"'))
+        assert await store.snapshot("f", "v") is not None
+        lease = await take(store, "r")
+        await store.erase("r", 5, lease, [1], Record(at=9, kind="content_erased", body=b'{"seqs":[1]}'))
+        assert await store.snapshot("f", "v") is None
+        whole, previous = await events(store, "f"), START
+        assert whole[0].content is None
+        for event in whole:
+            assert check(event, previous) is None
+            previous = event
 
-    async def test_erasing_through_a_fork(self) -> None:
+    async def test_erasing_through_a_fork(self, store: Store) -> None:
         """A fork cannot have erased what is its parent's, and can what is its own."""
-        async with self.open_store() as store:
-            await append(store, "r", [record(content=b'"a"'), *records(4)])
-            await fork(store, "r", 3, "f")
-            before, lease = await events(store, "f"), await take(store, "f")
-            with pytest.raises(WrongUse, match="run r"):
-                await store.erase("f", 6, lease, [1], record())
-            assert before == await events(store, "f")
-            await store.erase("f", 6, lease, [6], record())
-            assert [None, "f"] == [
-                (await events(store, "f"))[5].content,
-                (await store.read_some("f", [7]))[0].run,
-            ]
+        await append(store, "r", [record(content=b'"a"'), *records(4)])
+        await fork(store, "r", 3, "f")
+        before, lease = await events(store, "f"), await take(store, "f")
+        with pytest.raises(WrongUse, match="run r"):
+            await store.erase("f", 6, lease, [1], record())
+        assert before == await events(store, "f")
+        await store.erase("f", 6, lease, [6], record())
+        assert [None, "f"] == [
+            (await events(store, "f"))[5].content,
+            (await store.read_some("f", [7]))[0].run,
+        ]
 
-    async def test_snapshots_of_a_fork(self) -> None:
+    async def test_snapshots_of_a_fork(self, store: Store) -> None:
         """A fork keeps snapshots of its own events alone."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 3, "f")
-            for seq, kept in ((3, None), (9, None), (5, 5)):
-                await store.save_snapshot("f", Snapshot(seq=seq, version="v", data=b"x"))
-                found = await store.snapshot("f", "v")
-                assert kept == (found and found.seq)
+        await append(store, "r", records(5))
+        await fork(store, "r", 3, "f")
+        for seq, kept in ((3, None), (9, None), (5, 5)):
+            await store.save_snapshot("f", Snapshot(seq=seq, version="v", data=b"x"))
+            found = await store.snapshot("f", "v")
+            assert kept == (found and found.seq)
 
-    async def test_what_was_appended_to_a_fork(self) -> None:
+    async def test_what_was_appended_to_a_fork(self, store: Store) -> None:
         """A fork grows as any run does."""
-        async with self.open_store() as store:
-            await append(store, "r", records(5))
-            await fork(store, "r", 5, "f")
-            await append(store, "f", records(3, 70))
-            assert [said(each) for each in records(3, 70)] == [
-                said(e) for e in (await events(store, "f"))[8:]
-            ]
+        await append(store, "r", records(5))
+        await fork(store, "r", 5, "f")
+        await append(store, "f", records(3, 70))
+        assert [said(each) for each in records(3, 70)] == [said(e) for e in (await events(store, "f"))[8:]]

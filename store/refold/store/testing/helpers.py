@@ -1,6 +1,6 @@
 """What tests of a store need to say: small records, and appends without fuss."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -49,6 +49,12 @@ class Promises:
     def open_store(self) -> AbstractAsyncContextManager[Store]:
         """An empty store, closed at the end. Called anew by each test."""
         raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self) -> AsyncGenerator[Store]:
+        """The store of a test."""
+        async with self.open_store() as opened:
+            yield opened
 
     def pass_time(self, seconds: float) -> None:
         """Let so much time pass for the open store; if negative, its clock is set back. May edit what it keeps."""
