@@ -103,9 +103,9 @@ def test_approve(refold: Refold, scripted: Scripted, store: Path, asking: str) -
     ran = refold("approve", asking, "c1", "c2", "--by", "ann", "--note", f"Fine {EVIL}", "--store", store)
     assert 0 == ran.code, ran.err
     assert "Planned." in ran.out
-    answer = last(refold, store, "input_received")
+    answer = last(refold, store, "approval_answered")
     assert ("ann", f"Fine {EVIL}") == (answer["by"], answer["content"]["note"])
-    assert ["approve", "approve"] == [each["decision"] for each in answer["approvals"]]
+    assert ["approve", "approve"] == [each["decision"] for each in answer["answers"]]
     assert set() == dangerous(ran.out + ran.err)
     assert (0, 0) == (
         refold("verify", "@last", "--store", store).code,
@@ -130,8 +130,8 @@ def test_all_at_once(refold: Refold, scripted: Scripted, store: Path, asking: st
     """`--all` means every call that waits; who said so is the login name."""
     scripted([say("Planned.")])
     assert 0 == refold("reject", asking, "--all", "--store", store).code
-    answer = last(refold, store, "input_received")
-    assert ["c1", "c2"] == [each["call"] for each in answer["approvals"]]
+    answer = last(refold, store, "approval_answered")
+    assert ["c1", "c2"] == [each["call"] for each in answer["answers"]]
     assert answer["by"]
 
 
@@ -142,7 +142,7 @@ def test_edit(refold: Refold, scripted: Scripted, store: Path, asking: str) -> N
     new = '{"items": []}'
     ran = refold("edit", asking, "c1", "--arguments", new, "--by", "ann", "--store", store)
     assert 0 == ran.code, ran.err
-    assert {"c1": new} == last(refold, store, "input_received")["content"]["arguments"]
+    assert {"c1": new} == last(refold, store, "approval_answered")["content"]["arguments"]
     shown = refold("show", asking, "--raw", "--store", store).out.splitlines()
     said = next(each for each in map(json.loads, shown) if each["kind"] == "model_responded")
     assert TODOS == json.loads(said["content"]["arguments"][0])

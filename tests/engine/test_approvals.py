@@ -7,7 +7,7 @@ import pytest
 from refold.engine import Agent, NotWaiting, Recording, ScriptedModel, Tool, calls, say, tool
 from refold.engine.models.script import Line
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import CallRefused, InputReceived, RunResumed
+from refold.reducers.events import ApprovalAnswered, CallRefused, RunResumed
 from refold.reducers.vocabulary import Role
 from refold.store import MemoryStore
 from support.clocks import VirtualClock
@@ -81,7 +81,7 @@ async def test_another_process_answers_days_later() -> None:
     assert "COMPLETED" == (await run.result()).state
     assert ["act paint", "look a"] == sorted(world.done)
     log = await events_of(world.store, "r")
-    (answer,) = (event for event in log if isinstance(event, InputReceived))
+    (answer,) = (event for event in log if isinstance(event, ApprovalAnswered))
     assert answer.content is not None
     assert ("ann", "go ahead") == (answer.by, answer.content.note)
     assert 1 == sum(isinstance(event, RunResumed) for event in log)

@@ -16,6 +16,7 @@ from refold.reducers.errors import PolicyError, UnexpectedEvent, WrongUse
 from refold.reducers.events import (
     Answer,
     ApprovalAnswer,
+    ApprovalAnswered,
     ApprovalRequested,
     Call,
     CallRefused,
@@ -82,9 +83,9 @@ def shown(judgements: list[Judgement]) -> list[str]:
     return told
 
 
-def people(answers: dict[str, str], at: int = 2) -> InputReceived:
+def people(answers: dict[str, str], at: int = 2) -> ApprovalAnswered:
     given = [{"call": call, "decision": word} for call, word in answers.items()]
-    return InputReceived(at=at, approvals=tuple(msgspec.convert(given, list[ApprovalAnswer])))
+    return ApprovalAnswered(at=at, answers=tuple(msgspec.convert(given, list[ApprovalAnswer])))
 
 
 ENDED = ["c1 terminated", "stop approval_terminated"]
@@ -344,9 +345,9 @@ WAITING = RunState(
 
 def test_an_answer_becomes_a_fact() -> None:
     """In the order of the question; new arguments, the note and who said it are kept, the body holds no text."""
-    fact = InputReceived(at=5, by="ann\n")
+    fact = ApprovalAnswered(at=5, by="ann\n")
     made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky")
-    assert [("c1", "edit"), ("c2", "reject")] == [(each.call, each.decision) for each in made.approvals]
+    assert [("c1", "edit"), ("c2", "reject")] == [(each.call, each.decision) for each in made.answers]
     assert made.content is not None
     assert ("ann", {"c1": '{"a": 1}'}, "too risky") == (made.by, made.content.arguments, made.content.note)
     body = msgspec.json.encode(msgspec.structs.replace(made, content=None))
@@ -370,13 +371,13 @@ def test_an_answer_becomes_a_fact() -> None:
 def test_answers_that_are_none(answers: Any, arguments: dict[str, str], says: str) -> None:
     """What nobody asked, and what cannot run, is refused before anything is recorded."""
     with pytest.raises(WrongUse, match=says):
-        approved(WAITING, InputReceived(at=5), answers, arguments, "")
+        approved(WAITING, ApprovalAnswered(at=5), answers, arguments, "")
 
 
 def test_an_answer_when_nobody_asked() -> None:
     """A run that asks nobody takes no approval."""
     with pytest.raises(WrongUse, match="what does: none"):
-        approved(RunState(), InputReceived(at=5), {"c1": "approve"}, {}, "")
+        approved(RunState(), ApprovalAnswered(at=5), {"c1": "approve"}, {}, "")
 
 
 def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
@@ -385,7 +386,7 @@ def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
 
 def answer(run: Scenario, answers: dict[str, Any], *, after: float = 0, **arguments: str) -> list[str]:
     run.now += after
-    return run.feed(approved(run.state, InputReceived(at=run.at), answers, arguments, "a note"))
+    return run.feed(approved(run.state, ApprovalAnswered(at=run.at), answers, arguments, "a note"))
 
 
 LOOK, ACT = ("look", "{}"), ("act", '{"what": "paint"}')
@@ -441,7 +442,7 @@ def test_an_edited_call_runs_with_the_new_arguments() -> None:
     (effect,) = next_effects(run.state)
     assert isinstance(effect, RunTool)
     edited = run.log[find(run.state, "", effect.call).edited - 1]
-    assert isinstance(edited, InputReceived)
+    assert isinstance(edited, ApprovalAnswered)
     assert edited.content is not None
     assert {"c1": '{"what": "clean"}'} == edited.content.arguments
     assert run.state.batch is not None
@@ -513,7 +514,7 @@ def test_an_answer_about_calls_and_a_message_are_not_the_same() -> None:
     run = scenario(ASK)
     run.answer("", ACT)
     before = run.state
-    with pytest.raises(UnexpectedEvent, match="whether calls may run"):
+    with pytest.raises(UnexpectedEvent, match="an answer about calls"):
         run.say("go on")
     assert before == run.state
 

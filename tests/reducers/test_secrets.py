@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.reducers import composing
 from refold.reducers.composing_approvals import approved
 from refold.reducers.errors import PolicyError
-from refold.reducers.events import CancelRequested, InputReceived, Manifest, RunStarted
+from refold.reducers.events import ApprovalAnswered, CancelRequested, InputReceived, Manifest, RunStarted
 from refold.reducers.key_shapes import SHAPES, Shape
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.parsing import parse
@@ -335,6 +335,6 @@ def test_what_people_say() -> None:
     assert not leaks(composing.cancelled(CancelRequested(at=START, by=SAID), SAID, ALL))
     scenario.answer("", ("look", "{}"))
     edited = approved(
-        scenario.state, InputReceived(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, ALL
+        scenario.state, ApprovalAnswered(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, ALL
     )  # fmt: skip
     assert not leaks(edited)

@@ -3,10 +3,12 @@
 import msgspec
 
 from refold.reducers import composing
+from refold.reducers.composing_approvals import approved
 from refold.reducers.composing_forks import forked
 from refold.reducers.composing_observed import observed
 from refold.reducers.events import (
     FACTS,
+    ApprovalAnswered,
     ContextObserved,
     DoubtResolved,
     Fact,
@@ -53,6 +55,12 @@ def _said_of_a_summary() -> SummaryReturned:
     return composing.summarised(scenario.state, SummaryReturned(at=START, request=2), LONG, SALT)
 
 
+def _said_of_a_call() -> ApprovalAnswered:
+    scenario = Scenario({"approvals": {"chain": [{"approver": "human", "tools": ["*"]}]}})
+    scenario.answer("", ("act", "{}"))
+    return approved(scenario.state, ApprovalAnswered(at=START), {"c1": "approve"}, {}, LONG)
+
+
 def _said_to_a_fork() -> RunForked:
     scenario = Scenario({"end_of_turn": "wait"})
     fact = RunForked(at=START, run="r2", rules=1, parent="r1", parent_seq=2, parent_hash="00")
@@ -74,7 +82,7 @@ def _every_fact_that_says_something() -> list[Fact]:
     scenario.say(LONG)
     scenario.cancel()
     amended = PolicyAmended(at=START, policy=Policy(), content=Reason(reason=LONG))
-    others = [_said_of_context(), _said_of_a_summary(), _said_to_a_fork(), failed, amended]
+    others = [_said_of_context(), _said_of_a_call(), _said_of_a_summary(), _said_to_a_fork(), failed, amended]
     return [*others, *(each for each in scenario.log if isinstance(each, Fact))]
 
 

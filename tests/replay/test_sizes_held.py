@@ -23,7 +23,6 @@ from refold.reducers.events import (
     ContentErased,
     Event,
     Fact,
-    InputReceived,
     ModelResponded,
     Output,
     RunForked,
@@ -122,8 +121,6 @@ def planted(fact: Fact) -> Iterator[tuple[str, Event]]:
 
 def measured(event: Event) -> bool:
     """Whether it is a fact with sizes and words."""
-    if isinstance(event, InputReceived) and event.approvals:
-        return False
     return kind_of(event) in SIZES and getattr(event, "content", None) is not None
 
 

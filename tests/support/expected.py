@@ -270,11 +270,11 @@ EXPECTED: dict[str, list[str]] = {
         "approval_requested calls=[c2 c3] approver=chain[1] deadline=+259201s",
         ASKS,
         # Two days later: one call is edited; the other is asked about again.
-        "input_received",
+        "approval_answered",
         ANSWERED,
         "approval_requested calls=[c3] approver=chain[1] deadline=+432001s",
         ASKS,
-        "input_received",
+        "approval_answered",
         ANSWERED,
         "call_refused call=c3 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:1}",
         "tools_dispatched calls=[c1 c2]",

@@ -160,8 +160,9 @@ class Ledger:
 
 
 def _begins(scope: Scope, event: Event) -> bool:
-    turn = isinstance(event, InputReceived) and not event.approvals
-    return (scope == "turn" and turn) or (scope != "lineage" and isinstance(event, RunForked))
+    return (scope == "turn" and isinstance(event, InputReceived)) or (
+        scope != "lineage" and isinstance(event, RunForked)
+    )
 
 
 def overshot(log: Sequence[Event], states: Sequence[RunState]) -> Iterator[str]:

@@ -79,7 +79,7 @@ class Transcript:
                 self._result(call, output.output)
             case CallRefused(call=call, content=said) if said is not None:
                 self._result(call, None if event.hidden else said.texts[0])
-            case InputReceived(approvals=(), content=said) if said is not None:
+            case InputReceived(content=said) if said is not None:
                 self._append(Message(role=Role.USER, text=said.text))
             case ContextObserved(content=said, after=after) if said is not None:
                 self.joining += list(zip(said.messages, after or [None] * len(said.messages), strict=True))

@@ -12,6 +12,7 @@ from refold.reducers import codec, composing
 from refold.reducers.events import (
     Answer,
     ApprovalAnswer,
+    ApprovalAnswered,
     CancelRequested,
     ClockRead,
     DoubtResolved,
@@ -177,7 +178,7 @@ class Scenario:
         """A person decides about calls: `approve(c1="reject")`."""
         self.now += after
         answers = tuple(ApprovalAnswer(call=call, decision=said) for call, said in decisions.items())
-        return self.feed(InputReceived(at=self.at, by="ann", approvals=answers))
+        return self.feed(ApprovalAnswered(at=self.at, by="ann", answers=answers))
 
     def step(self, *tools: str, text: str = "", output: str = "ok") -> list[str]:
         """An answer with calls of these tools (`look`), all of which return: on to the next request."""

@@ -27,6 +27,7 @@ from refold.reducers.effects import (
 )
 from refold.reducers.events import (
     Answer,
+    ApprovalAnswered,
     CancelRequested,
     ChildEnded,
     ClockRead,
@@ -368,10 +369,11 @@ class Life:
         if self.state.batch is not None and approval is None:
             self._resolve(next(call.id for call in underway(self.state) if call.in_doubt), chance, by="ann")
             return
-        fact = InputReceived(at=self.at, by="ann")
         if approval is None:
-            self._feed(composing.received(self.state, fact, chance.choice(_TEXTS), SALT))
+            message = InputReceived(at=self.at, by="ann")
+            self._feed(composing.received(self.state, message, chance.choice(_TEXTS), SALT))
             return
+        fact = ApprovalAnswered(at=self.at, by="ann")
         said: Any = {call: chance.choice(_WORDS) for call in approval.event.calls}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
         self._feed(approved(self.state, fact, said, edits, "zqx notes"))

@@ -19,6 +19,7 @@ from refold.reducers.effects import CallModel, Reconcile, RunTool, Settle, WaitU
 from refold.reducers.events import (
     KINDS,
     Answer,
+    ApprovalAnswered,
     CallRefused,
     CancelRequested,
     ClockRead,
@@ -319,13 +320,13 @@ class Driver:
         )
         return composing.resolved(self.state, fact, MARKER)
 
-    def _input(self, choice: int) -> InputReceived:
+    def _input(self, choice: int) -> InputReceived | ApprovalAnswered:
         asked = self.state.approval
         if asked is None:
             return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 7], self.salt)
         answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.event.calls)}
         edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
-        fact = InputReceived(at=self.at, by="ann")
+        fact = ApprovalAnswered(at=self.at, by="ann")
         return approved(self.state, fact, answers, edited, MARKER)
 
 

@@ -13,6 +13,7 @@ from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.effects import Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     Answer,
+    ApprovalAnswered,
     CancelRequested,
     ChildEnded,
     ClockRead,
@@ -294,10 +295,11 @@ class World:
             call = data.draw(st.sampled_from(self.doubted))
             self._resolve(call, data.draw(st.sampled_from(self.may_say(call))), by="ann")
             return
-        fact = InputReceived(at=self.at, by="ann")
         if self.state.approval is None:
-            self.feed(composing.received(self.state, fact, data.draw(_TEXT), SALT))
+            message = InputReceived(at=self.at, by="ann")
+            self.feed(composing.received(self.state, message, data.draw(_TEXT), SALT))
             return
+        fact = ApprovalAnswered(at=self.at, by="ann")
         asked = self.state.approval.event.calls
         about = data.draw(st.lists(st.sampled_from(asked), unique=True, min_size=1))
         words = st.sampled_from([*["approve"] * 5, "reject", "edit", "escalate", "terminate"])

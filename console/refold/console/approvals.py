@@ -18,7 +18,7 @@ from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of
 from refold.reducers.composing_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import InputReceived
+from refold.reducers.events import ApprovalAnswered
 from refold.reducers.state import RunState
 
 Calls = Annotated[
@@ -116,7 +116,7 @@ async def _answer(
     """Record the answer, and go on with the run or leave it to a worker. What cannot be is refused before anything is written."""
     state, _ = await look(place, typed, decides=True)
     answers: Answers = dict.fromkeys(_meant(state, calls, everything=everything), answer)
-    approved(state, InputReceived(at=state.at), *words_of(answers), remark.note)
+    approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note)
 
     def say(run: Run) -> None:
         run.answer(answers, by=remark.by, note=remark.note)

@@ -2,6 +2,7 @@
 
 from refold.console import figures, hostile
 from refold.reducers.events import (
+    ApprovalAnswered,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
@@ -62,7 +63,7 @@ def described(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return ", ".join(calls)
         case CallRefused():
             return f"{event.call}: {event.why} by {by(event.cause, event.name)}"
-        case InputReceived(approvals=answers) if answers:
+        case ApprovalAnswered(answers=answers):
             said = event.content.note if event.content else None
             told = ", ".join(f"{each.decision} {each.call}" for each in answers)
             return f"{event.by}: {told}{f': {short(said)}' if said != '' else ''}"

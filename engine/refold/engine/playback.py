@@ -27,10 +27,10 @@ from refold.engine.world import Publish, World, request_for
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, RefoldError
 from refold.reducers.events import (
+    ApprovalAnswered,
     ClockRead,
     Event,
     Fact,
-    InputReceived,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -161,7 +161,7 @@ class Recording:
             if isinstance(fact, ModelResponded) and fact.content is not None:
                 ids = (call.id for call in fact.calls)
                 asked.update(zip(ids, fact.content.arguments, strict=True))
-            elif isinstance(fact, InputReceived) and fact.content is not None:
+            elif isinstance(fact, ApprovalAnswered) and fact.content is not None:
                 asked.update(fact.content.arguments)  # a person's, in the place of the model's
         return asked
 

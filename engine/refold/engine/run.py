@@ -31,6 +31,7 @@ from refold.reducers.composing_approvals import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
+    ApprovalAnswered,
     CancelRequested,
     DoubtResolved,
     Fact,
@@ -203,7 +204,7 @@ class Run:
         words, arguments = words_of(answers)
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-            said = InputReceived(at=at, by=by)
+            said = ApprovalAnswered(at=at, by=by)
             return approved(state, said, words, arguments, note, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:

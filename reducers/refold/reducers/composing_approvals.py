@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ApprovalAnswer, Input, InputReceived
+from refold.reducers.events import ApprovalAnswer, ApprovalAnswered, Edits
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import label
@@ -18,13 +18,13 @@ ANSWERS: tuple[str, ...] = get_args(Answer)
 
 def approved(
     state: RunState,
-    fact: InputReceived,
+    fact: ApprovalAnswered,
     answers: Mapping[str, Answer],
     arguments: Mapping[str, str],
     note: str,
     redactor: Redactor = PLAIN,
-) -> InputReceived:
-    """`input_received` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
+) -> ApprovalAnswered:
+    """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
 
     The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is asked
     about, and for new arguments that are no JSON object, or belong to a call that is not edited.
@@ -40,8 +40,8 @@ def approved(
             raise WrongUse(f"call {call}: expected new arguments as one JSON object, got {text[:80]!r}")
     edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
     ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
-    said = Input(arguments=edits, note=redactor.text(note))
-    return replace(fact, by=label(redactor.text(fact.by)), approvals=ordered, content=said)
+    said = Edits(arguments=edits, note=redactor.text(note))
+    return replace(fact, by=label(redactor.text(fact.by)), answers=ordered, content=said)
 
 
 def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:

@@ -141,7 +141,7 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
             return {"messages": _heads(policy, said, fact.messages, salt)}
         case ModelFailed(content=Failure() as failure):
             return _failure(fact, failure, policy, salt)
-        case InputReceived(content=Input() as said, approvals=()):
+        case InputReceived(content=Input() as said):
             return {"size": _size(policy, Role.USER, said.text, said, fact.size, salt)}
         case RunForked(content=Input() as said):
             return {"size": _size(fact.policy or policy, Role.USER, said.text, said, fact.size, salt)}

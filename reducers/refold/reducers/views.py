@@ -8,10 +8,11 @@ from refold.reducers.batches import find
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import (
     Answer,
+    ApprovalAnswered,
     CallRefused,
     ContextObserved,
+    Edits,
     Event,
-    Input,
     InputReceived,
     MessageInjected,
     ModelFailed,
@@ -113,7 +114,7 @@ def arguments_of(state: RunState, call: str, contents: Mapping[int, Event]) -> s
     match contents.get(seq):
         case ModelResponded(content=Answer(arguments=arguments)):
             return arguments[found.position]
-        case InputReceived(content=Input(arguments=edits)) if call in edits:
+        case ApprovalAnswered(content=Edits(arguments=edits)) if call in edits:
             return edits[call]
         case _:
             raise MissingContent(state.setup.run, seq)

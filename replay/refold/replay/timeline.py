@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import (
     AnswerDiscarded,
+    ApprovalAnswered,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
@@ -158,7 +159,7 @@ class Teller:
                 | ContextObserved()
             ):
                 self._pending.append(remark(event))
-            case InputReceived(approvals=()):
+            case InputReceived():
                 self._pending.append(remark(event))
             case RunStarted():
                 pass
@@ -232,10 +233,10 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
             return f"trimmed message {event.message} ({event.name})"
         case MessageInjected():
             return f"told {event.text} (by {by(event.cause, event.name)})"
-        case InputReceived(approvals=()):
-            return f"message from {event.by}"
         case InputReceived():
-            said = ", ".join(f"{answer.decision} {answer.call}" for answer in event.approvals)
+            return f"message from {event.by}"
+        case ApprovalAnswered():
+            said = ", ".join(f"{answer.decision} {answer.call}" for answer in event.answers)
             return f"{event.by}: {said}"
         case ApprovalRequested():
             return f"asked a person about {', '.join(event.calls)}"

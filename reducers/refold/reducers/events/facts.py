@@ -259,21 +259,33 @@ class ApprovalAnswer(Part, frozen=True, kw_only=True):
 
 
 class Input(Content, frozen=True, kw_only=True):
-    """What a person said; for edited calls, the new arguments by call id."""
+    """What a person said."""
 
     text: str = ""
+
+
+class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
+    """A person's message, which begins a turn. `unasked`: as in `run_started`."""
+
+    by: str = "user"
+    size: Size = Size()
+    unasked: bool = False
+    content: Input | None = None
+
+
+class Edits(Content, frozen=True, kw_only=True):
+    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about it."""
+
     arguments: dict[str, str] = {}
     note: str = ""
 
 
-class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
-    """A person answered: with a message, or about calls that wait for approval. `unasked`: as in `run_started`."""
+class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered"):
+    """A person decided about calls that wait for approval: `answers`, at most one a call."""
 
     by: str = "user"
-    approvals: tuple[ApprovalAnswer, ...] = ()
-    size: Size = Size()
-    unasked: bool = False
-    content: Input | None = None
+    answers: tuple[ApprovalAnswer, ...] = ()
+    content: Edits | None = None
 
 
 class Summary(Content, frozen=True, kw_only=True):

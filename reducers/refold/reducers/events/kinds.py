@@ -30,6 +30,7 @@ from refold.reducers.events.decisions import (
     ToolsDispatched,
 )
 from refold.reducers.events.facts import (
+    ApprovalAnswered,
     CancelRequested,
     ChildEnded,
     ClockRead,
@@ -54,6 +55,7 @@ FACTS: tuple[type[Fact], ...] = (
     ToolReturned,
     DoubtResolved,
     InputReceived,
+    ApprovalAnswered,
     ContextObserved,
     SummaryReturned,
     ChildEnded,

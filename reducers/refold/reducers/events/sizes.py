@@ -18,14 +18,14 @@ from refold.reducers.messages import Size
 def sizes_of(event: Event) -> tuple[Size, ...]:
     """The size of each message that the event becomes, or may become; none of an event that is no message."""
     match event:
-        case ModelResponded() | ToolReturned() | SummaryReturned() | CallRefused() | MessageInjected():
+        case ModelResponded() | ToolReturned() | InputReceived() | SummaryReturned():
+            return (event.size,)
+        case CallRefused() | MessageInjected():
             return (event.size,)
         case RunStarted() | ContextObserved():
             return tuple([head.size for head in event.messages])
         case ModelFailed(partial=size) | RunForked(size=size) if size is not None:
             return (size,)
-        case InputReceived(approvals=()):
-            return (event.size,)
         case _:
             return ()
 

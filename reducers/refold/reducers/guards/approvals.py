@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.reducers.approvals import SENSITIVE, Approve, Approver, Gate, Human, Reject, Rules
 from refold.reducers.arguments import is_object
-from refold.reducers.events import ApprovalRequested, ClockRead, Event, InputReceived, ModelResponded
+from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
@@ -53,7 +53,7 @@ class Approval(
     version: ClassVar[int] = 1
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_APPROVAL})
     observes: ClassVar[frozenset[type[Event]]] = frozenset(
-        {ModelResponded, InputReceived, ApprovalRequested, ClockRead}
+        {ModelResponded, ApprovalAnswered, ApprovalRequested, ClockRead}
     )
     reads_content: ClassVar[bool] = True
 
@@ -69,12 +69,12 @@ class Approval(
                 return Asked({call.id: self._said(call.name, text) for call, text in made})
             case ApprovalRequested(calls=asked, deadline=deadline):
                 return replace(own, calls=asked, deadline=deadline)
-            case InputReceived(approvals=()):
-                return own
-            case InputReceived(at=at) | ClockRead(at=at) if own.deadline is not None and at >= own.deadline:
+            case ApprovalAnswered(at=at) | ClockRead(at=at) if (
+                own.deadline is not None and at >= own.deadline
+            ):
                 # An answer that comes too late is none, whether or not an engine was there to read the clock.
                 return _decided(own, {call: self._silence(own.said.get(call, ())) for call in own.calls})
-            case InputReceived(approvals=answers):
+            case ApprovalAnswered(answers=answers):
                 return _decided(own, {answer.call: answer.decision for answer in answers})
             case _:
                 return own

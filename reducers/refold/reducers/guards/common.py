@@ -46,7 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def begins(scope: Scope, event: Event) -> bool:
     """Whether the scope begins anew: `turn` with a person's message or a fork, `run` with a fork, `lineage` never."""
     if isinstance(event, InputReceived):
-        return scope == "turn" and not event.approvals
+        return scope == "turn"
     return scope != "lineage" and isinstance(event, RunForked)
 
 

@@ -90,7 +90,7 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
                 return self._with(replace(own, count=own.count + mine), "")
             case RetryScheduled(keeps=True):
                 return self._with(own, "")
-            case InputReceived(approvals=()):
+            case InputReceived():
                 return self._with(Recent(own.messages) if begins(self.scope, event) else own, "")
             case _:
                 return Recent(own.messages) if begins(self.scope, event) else own

@@ -9,6 +9,7 @@ from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
+    ApprovalAnswered,
     CancelRequested,
     ChildEnded,
     ClockRead,
@@ -171,33 +172,40 @@ def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
 
 
 def input_received(state: RunState, event: InputReceived) -> RunState:
-    """A person answered. A message joins the window and begins a turn; an approval does neither."""
-    if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
-        raise UnexpectedEvent("input_received", f"the run is {state.agent_state}, not waiting for a person")
-    if state.batch is not None and state.approval is None:
-        raise UnexpectedEvent("input_received", "what was asked for is how calls ended")
-    if (state.approval is not None) != bool(event.approvals):
-        asked = "whether calls may run" if state.approval else "a message"
-        raise UnexpectedEvent("input_received", f"what was asked for is {asked}")
-    pending = state.approval
-    asked_about = pending.event.calls if pending else ()
-    # What comes after its time counts as nothing said, here and for the chain.
-    late = pending is not None and pending.until is not None and state.at >= pending.until
-    state = no_longer_asked(state)
-    for answer in event.approvals:
-        if answer.call not in asked_about:
-            raise UnexpectedEvent("input_received", f"nobody was asked about call {answer.call}")
-        call = find(state, "input_received", answer.call)
-        if answer.decision == "edit" and not late:
-            state = with_call(state, replace(call, edited=state.seq))
-        elif answer.decision in ("reject", "terminate"):
-            state = with_call(state, replace(call, rejected=True))
-    if event.approvals:
-        return state
+    """A person's message joins the window and begins a turn."""
+    state = no_longer_asked(_waiting(state, "input_received", "a message"))
     state = said(state, Role.USER, event.size)
     last = replace(state.answer, empties=0) if state.answer else None
     mark = Mark(at=state.at, spent=state.spent)
     return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)
+
+
+def approval_answered(state: RunState, event: ApprovalAnswered) -> RunState:
+    """A person decided about calls. What comes after its time counts as nothing said, here and for the chain."""
+    asked = _waiting(state, "approval_answered", "an answer about calls").approval
+    if asked is None or not event.answers:
+        raise UnexpectedEvent("approval_answered", "nobody was asked about calls, or it answers about none")
+    late = asked.until is not None and state.at >= asked.until
+    state = no_longer_asked(state)
+    for answer in event.answers:
+        if answer.call not in asked.event.calls:
+            raise UnexpectedEvent("approval_answered", f"nobody was asked about call {answer.call}")
+        call = find(state, "approval_answered", answer.call)
+        if answer.decision == "edit" and not late:
+            state = with_call(state, replace(call, edited=state.seq))
+        elif answer.decision in ("reject", "terminate"):
+            state = with_call(state, replace(call, rejected=True))
+    return state
+
+
+def _waiting(state: RunState, kind: str, given: str) -> RunState:
+    """The state, if it waits for what a person has `given`."""
+    if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
+        raise UnexpectedEvent(kind, f"the run is {state.agent_state}, not waiting for a person")
+    wanted = "an answer about calls" if state.approval else "how calls ended" if state.batch else "a message"
+    if given != wanted:
+        raise UnexpectedEvent(kind, f"what was asked for is {wanted}")
+    return state
 
 
 def summary_returned(state: RunState, event: SummaryReturned) -> RunState:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from refold.reducers.events import (
     AnswerDiscarded,
+    ApprovalAnswered,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
@@ -62,6 +63,7 @@ MEANINGS: Mapping[type[Event], Meaning] = MappingProxyType(
             _of(ToolReturned, facts.tool_returned),
             _of(DoubtResolved, facts.doubt_resolved),
             _of(InputReceived, facts.input_received),
+            _of(ApprovalAnswered, facts.approval_answered),
             _of(ContextObserved, context_observed),
             _of(SummaryReturned, facts.summary_returned),
             _of(ChildEnded, facts.child_ended),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.doubts import doubted
 from refold.reducers.events import (
+    ApprovalAnswered,
     CancelRequested,
     ClockRead,
     ContextObserved,
@@ -186,6 +187,8 @@ _ENTRY: Mapping[type[Event], Phase] = MappingProxyType(
     {
         RunStarted: Phase.REQUEST,
         RunForked: Phase.REQUEST,
+        InputReceived: Phase.REQUEST,
+        ApprovalAnswered: Phase.APPROVAL,
         ModelResponded: Phase.RESPONSE,
         SummaryReturned: Phase.SUMMARY,
         CancelRequested: Phase.ASIDE,
@@ -251,8 +254,6 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
             return _after_a_wait(state)
         case ContextObserved():
             return Phase.REQUEST if fact.goes_on else Phase.ASIDE
-        case InputReceived():
-            return Phase.APPROVAL if state.batch else Phase.REQUEST
         case ModelFailed():
             return Phase.SUMMARY if state.summary else Phase.FAILURE
         case _:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from refold.reducers.events import (
+    ApprovalAnswered,
     CallRefused,
     ContextObserved,
     DoubtResolved,
@@ -47,7 +48,7 @@ MOST = 100
 """How many differences are kept; further ones are counted."""
 
 _SPEAK: frozenset[type[Event]] = frozenset(
-    {RunStarted, ModelResponded, ToolReturned, CallRefused, InputReceived, MessageInjected, MessageTrimmed, HistoryPruned,
+    {RunStarted, ModelResponded, ToolReturned, CallRefused, InputReceived, ApprovalAnswered, MessageInjected, MessageTrimmed, HistoryPruned,
      ContextObserved}
 )  # fmt: skip
 

@@ -151,7 +151,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return calls.get(value.id, value.name) + ("" if value.complete else " (incomplete)")
         case ApprovalAnswer():
             return replace(value, call=calls.get(value.call, value.call))
-        case tuple() if name in ("calls", "in_doubt", "approvals", "messages"):
+        case tuple() if name in ("calls", "in_doubt", "answers", "messages"):
             return tuple(_comparable(each, calls, "call") for each in cast("tuple[object, ...]", value))
         case _:
             return value

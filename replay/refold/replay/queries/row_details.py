@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers.events import (
+    ApprovalAnswered,
     ApprovalRequested,
     CallRefused,
     CancelRequested,
@@ -92,7 +93,9 @@ def details_of(event: Event, tools: Mapping[str, str]) -> EventDetails:  # noqa:
         case ChildEnded():
             return _child(event, tools)
         case InputReceived():
-            return _input(event, tools)
+            return EventDetails(by=event.by, tokens=event.size.tokens)
+        case ApprovalAnswered():
+            return _approval(event, tools)
         case GuardTripped() | LimitReached() | LimitNeared():
             return _spoken(event)
         case StepFreed():
@@ -172,14 +175,13 @@ def _spoken(event: GuardTripped | LimitReached | LimitNeared) -> EventDetails:
     return EventDetails(name=(name,), verdict=(said.said,), reason=_words(said.code)) if said else _NOTHING
 
 
-def _input(event: InputReceived, tools: Mapping[str, str]) -> EventDetails:
-    calls = tuple(answer.call for answer in event.approvals)
+def _approval(event: ApprovalAnswered, tools: Mapping[str, str]) -> EventDetails:
+    calls = tuple(answer.call for answer in event.answers)
     return EventDetails(
         by=event.by,
         call=calls,
         name=_names(calls, tools),
-        verdict=_once(answer.decision for answer in event.approvals),
-        tokens=None if calls else event.size.tokens,
+        verdict=_once(answer.decision for answer in event.answers),
     )
 
 

@@ -17,6 +17,7 @@ from refold.reducers.events import (
     Answer,
     ContentErased,
     Diagnosed,
+    Edits,
     Event,
     Failure,
     Input,
@@ -78,7 +79,13 @@ TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "run": ("run_started", "run_forked", "run_resumed", "policy_amended", "child_ended"),
         "model": ("model_requested", "model_responded", "model_failed", "answer_discarded"),
         "tool": ("tools_dispatched", "tool_returned", "call_refused"),
-        "person": ("input_received", "approval_requested", "doubt_resolved", "cancel_requested"),
+        "person": (
+            "input_received",
+            "approval_answered",
+            "approval_requested",
+            "doubt_resolved",
+            "cancel_requested",
+        ),
         "history": (
             "history_pruned",
             "message_trimmed",
@@ -219,10 +226,11 @@ def texts_of(event: Event) -> Iterator[str]:
             yield from (said.text, said.reasoning, *said.arguments)
         case Failure() as failure:
             yield from (failure.message, failure.partial_text)
-        case Input() as said:
-            yield from (said.text, *said.arguments.values(), said.note)
+        case Edits() as edits:
+            yield from (*edits.arguments.values(), edits.note)
         case (
             Output(output=text)
+            | Input(text=text)
             | Note(note=text)
             | Summary(text=text)
             | Remark(text=text)

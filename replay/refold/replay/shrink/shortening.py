@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.composing import told
 from refold.reducers.events import (
+    ApprovalAnswered,
     CancelRequested,
     ContextObserved,
     DoubtResolved,
@@ -49,9 +50,11 @@ def _cut(policy: Policy, fact: Fact, salt: bytes) -> Fact:
             shown = replace(output, output=_first(output.output), sha256="")
             return told(replace(fact, cut=False), shown, salt, policy)
         case InputReceived(content=said) if said is not None:
-            return told(fact, replace(said, text=_first(said.text), note=""), salt, policy)
+            return told(fact, replace(said, text=_first(said.text)), salt, policy)
+        case ApprovalAnswered(content=edits) if edits is not None:
+            return told(fact, replace(edits, note=""), salt, policy)
         case RunForked(content=said) if said is not None:
-            less = replace(said, text=_first(said.text) or said.text[:1], note="")
+            less = replace(said, text=_first(said.text) or said.text[:1])
             return told(fact, less, salt, policy)
         case SummaryReturned(content=summary) if summary is not None:
             return told(fact, replace(summary, text=_first(summary.text)), salt, policy)

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import (
     Answer,
+    ApprovalAnswered,
     ContextObserved,
+    Edits,
     Fact,
     Failure,
     Input,
@@ -146,7 +148,9 @@ def _texts(fact: Fact) -> Iterator[str]:
         case ToolReturned(content=Output() as output):
             yield output.output
         case InputReceived(content=Input() as put) | RunForked(content=Input() as put):
-            yield from (put.text, *put.arguments.values())
+            yield put.text
+        case ApprovalAnswered(content=Edits() as edits):
+            yield from edits.arguments.values()
         case SummaryReturned(content=Summary() as summary):
             yield summary.text
         case _:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    ApprovalAnswered,
     Diagnosed,
     Event,
     Fact,
@@ -202,7 +203,7 @@ class Unsaid:
             return
         if isinstance(fact, ModelResponded | ModelFailed) and fact.at == before.lineage.at:
             self._untimed("rests" if self._by_first_response() else "stops")
-        if isinstance(fact, InputReceived) and before.asked_at is not None:
+        if isinstance(fact, InputReceived | ApprovalAnswered) and before.asked_at is not None:
             # A wait that seems too short makes the agent's own time too long, one that seems too long makes it a least.
             if fact.at == before.asked_at and seq != self._timed:
                 self._untimed("rests")

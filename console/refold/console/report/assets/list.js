@@ -45,7 +45,7 @@
   R.speaker = ({ kind }) =>
     ({
       run_started: "task", model_responded: "model", model_failed: "model failed", tool_returned: "tool",
-      call_refused: "refused", message_injected: "harness", input_received: "person", summary_returned: "summary",
+      call_refused: "refused", message_injected: "harness", input_received: "person", approval_answered: "person", summary_returned: "summary",
       late_result: "late", note_added: "note", context_observed: "harness",
     })[kind] || kind;
 

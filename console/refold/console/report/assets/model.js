@@ -7,7 +7,7 @@
   const ROUTINE = new Set(["tools_dispatched", "state_digested", "clock_read"]);
   const CONVERSATION = new Set([
     "run_started", "context_observed", "model_responded", "model_failed", "tool_returned", "call_refused",
-    "message_injected", "input_received", "summary_returned", "late_result", "note_added",
+    "message_injected", "input_received", "approval_answered", "summary_returned", "late_result", "note_added",
   ]);
 
   const parsed = text => {
