@@ -79,7 +79,8 @@ def misfit(state: RunState, fact: Fact) -> str:
     except WrongUse as error:
         return f"its content cannot be measured: {error}"
     for name, size in sizes.items():
-        parting = _parting(name, getattr(fact, name), size)
+        recorded = getattr(fact, name)
+        parting = None if recorded == size else _parting(name, recorded, size)
         if parting is not None:
             path, recorded, derived = parting
             return f"a size in its body is not that of its content: {path} is {recorded}, and was measured as {derived}"

@@ -70,7 +70,7 @@ def cut_output(
 
 def without_thinking(text: str) -> str:
     """The text without what stands from each `<think>` to the next `</think>`, or to the end if none follows."""
-    return _THINKING.sub("", text)
+    return _THINKING.sub("", text) if "<think>" in text else text
 
 
 def hollow(text: str) -> bool:
