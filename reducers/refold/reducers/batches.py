@@ -20,13 +20,13 @@ def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
     """The batch of an answer that is message `number`; None if it has no calls."""
     if not calls:
         return None
-    states = tuple(
+    states = [
         CallState(
             id=call.id, name=call.name, number=number + 1 + place, position=place, complete=call.complete
         )
         for place, call in enumerate(calls)
-    )
-    return Batch(seq=seq, calls=states, open=len(states))
+    ]
+    return Batch(seq=seq, calls=tuple(states), open=len(states))
 
 
 def find(state: RunState, kind: str, call: str) -> CallState:

@@ -7,7 +7,6 @@ and nano-dollars.
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Literal
 
@@ -182,15 +181,11 @@ def type_of(limit: Limit) -> str:
     return str(type(limit).__struct_config__.tag)
 
 
-# A policy has a handful of values, and each is compared at every step: decimal arithmetic would be a fifth of a step.
-_nano = lru_cache(maxsize=256)(nano)
-
-
 def threshold(limit: Limit) -> int | None:
     """The limit's value as the integer it is compared with; None is unlimited."""
     if limit.value is None:
         return None
-    return _nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
+    return nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
 
 
 def trips(limit: Limit, used: int) -> bool:

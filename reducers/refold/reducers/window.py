@@ -10,6 +10,7 @@ others again. It tells views apart; it is not what protects a log from an advers
 """
 
 from collections.abc import Iterable, Sequence, Set
+from itertools import chain
 
 import msgspec
 
@@ -92,7 +93,7 @@ class Window(
 
 def refs(window: Window) -> list[MessageRef]:
     """The references in order."""
-    return [ref for chunk in window.chunks for ref in chunk]
+    return list(chain.from_iterable(window.chunks))
 
 
 def append(window: Window, ref: MessageRef) -> Window:
@@ -107,7 +108,7 @@ def extend(window: Window, added: Iterable[MessageRef]) -> Window:
     total, ranges, digest = window.sum, window.ranges, int.from_bytes(window.digest)
     last: list[MessageRef] = []
     for new in added:
-        ref = _pin(new, system_pinned=system, task_pinned=task)
+        ref = new if system and task else _pin(new, system_pinned=system, task_pinned=task)
         system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
         total += estimator.part(ref.role, ref.size)
         ranges, digest = _extend(ranges, ref.number), digest + _leaf(ref)

@@ -23,7 +23,7 @@ def planned(scene: Scene, step: Pass) -> Plan | None:
 def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
     messages = refs(scene.window)
     if step.pins:
-        wanted |= numbers(ref for ref in messages if ref.pinned)
+        wanted |= numbers([ref for ref in messages if ref.pinned])
     keep = whole_units(messages, wanted, extend=step.pair_cut == "extend")
     dropped = [ref for ref in messages if ref.number not in keep]
     # To replace markers by another is no progress, and two passes could do it in turns for ever.

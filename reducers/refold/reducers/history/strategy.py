@@ -74,8 +74,7 @@ def weight(window: Window, messages: Sequence[MessageRef]) -> int:
     return estimator.total(sum(parts), len(parts))
 
 
-def whole_units(messages: Iterable[MessageRef], kept: frozenset[int], *, extend: bool) -> frozenset[int]:
+def whole_units(messages: Sequence[MessageRef], kept: frozenset[int], *, extend: bool) -> frozenset[int]:
     """No unit in halves: one that is cut goes, or with `extend` stays."""
-    messages = list(messages)
     cut = {ref.unit for ref in messages if (ref.number in kept) is extend}
-    return numbers(ref for ref in messages if (ref.unit in cut) is extend)
+    return numbers([ref for ref in messages if (ref.unit in cut) is extend])

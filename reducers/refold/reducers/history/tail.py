@@ -33,7 +33,7 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
             return None
         messages = refs(scene.window)
         every_system = self.systems == "all"
-        kept = numbers(ref for ref in messages if ref.pinned or (every_system and ref.role is Role.SYSTEM))
+        kept = numbers([ref for ref in messages if ref.pinned or (every_system and ref.role is Role.SYSTEM)])
         kept |= numbers(newest([ref for ref in messages if ref.number not in kept], max(1, self.last)))
         return Plan(keep=kept | self._salvaged(messages, kept) if self.salvage else kept)
 

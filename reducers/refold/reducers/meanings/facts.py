@@ -93,7 +93,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     grace = request.purpose == "grace"
     # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
     empty = not calls and (event.blank or (grace and event.hollow))
-    silent, told = empty and event.usage == _NOTHING, any(text.tier for text in request.request_only)
+    silent, told = empty and event.usage == _NOTHING, [text for text in request.request_only if text.tier]
     before = state.answer
     answer = LastAnswer(
         seq=state.seq,
@@ -105,7 +105,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         tokens=event.size.tokens,
         stop_raw=event.stop_raw,
         hollow=event.hollow,
-        incomplete=sum(not call.complete for call in event.calls),
+        incomplete=len([call for call in event.calls if not call.complete]),
         silent=silent,
         empties=before.empties if empty and before else 0,
         graces=1 + (before.graces if before else 0) if grace else 0,
