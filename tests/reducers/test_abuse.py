@@ -192,7 +192,7 @@ def test_where_a_run_was_that_waited_for_an_approval() -> None:
     scenario.answer("", ("act", "{}"))
     scenario.cancel()
     assert scenario.state.outcome is not None
-    assert "waiting" == scenario.state.outcome.where
+    assert "waiting" == scenario.state.outcome.event.where
 
 
 def test_an_empty_answer_is_asked_again_after_a_cut_one() -> None:

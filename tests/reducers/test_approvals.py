@@ -56,7 +56,7 @@ def state_of(event: ModelResponded, *closed: str) -> RunState:
         for place, call in enumerate(event.calls)
     )
     tools = tuple(Manifest(name=name) for name in dict.fromkeys(call.name for call in event.calls))
-    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, calls=calls, open=len(calls)))
+    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, calls=calls))
 
 
 def said(guard: Approval, event: ModelResponded, *then: Event) -> list[Judgement]:

@@ -19,7 +19,7 @@ from support.setups import setup_of
 
 
 def parent(*limits: Limit, spent: Spent | None = None, deadline: int | None = None) -> RunState:
-    batch = Batch(seq=3, calls=(), open=1, until=deadline)
+    batch = Batch(seq=3, calls=(), until=deadline)
     return RunState(
         setup=setup_of(policy=Policy(limits=limits)), at=1000 * SECOND, spent=spent or Spent(), batch=batch
     )
@@ -127,6 +127,6 @@ def test_open_children_are_those_of_calls_in_flight_that_start_runs() -> None:
         CallState(id="c4", name="look", number=6, position=3, dispatched=5),
     )
     tools = (Manifest(name="transfer", schema="{}", agent="writer"), Manifest(name="look", schema="{}"))
-    state = RunState(setup=setup_of(run="p", tools=tools), batch=Batch(seq=4, calls=calls, open=3))
+    state = RunState(setup=setup_of(run="p", tools=tools), batch=Batch(seq=4, calls=calls))
     assert (child_run_id("p", "c1"),) == open_children(state)
     assert () == open_children(RunState(setup=setup_of(run="p", tools=tools)))

@@ -193,7 +193,7 @@ def test_a_cancellation_while_it_is_pending() -> None:
     assert ("CANCELLED", "cancelled", "model") == (
         scenario.state.agent_state,
         scenario.state.outcome.code,
-        scenario.state.outcome.where,
+        scenario.state.outcome.event.where,
     )
 
 

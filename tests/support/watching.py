@@ -15,6 +15,7 @@ from refold.reducers.events import (
     Event,
     InputReceived,
     MessageInjected,
+    ModelRequested,
     ModelResponded,
     Output,
     RunForked,
@@ -59,11 +60,12 @@ class Watching:
             CallState(id=call.id, name=call.name, number=place + 1, position=place)
             for place, call in enumerate(listed)
         )
-        answer = LastAnswer(seq=1, step=1, stop=stop, blank=not text.strip(), calls=len(calls))
-        batch = Batch(seq=1, calls=states, open=len(states)) if states else None
-        self.state = replace(self.state, answer=answer, batch=batch)
-        said = Answer(text=text, arguments=tuple(written for _, written in calls))
-        self.see(ModelResponded(at=1, request=1, stop=stop, calls=listed, blank=answer.blank, content=said))
+        said = ModelResponded(at=1, request=1, stop=stop, calls=listed, blank=not text.strip())
+        asked = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
+        batch = Batch(seq=1, calls=states) if states else None
+        self.state = replace(self.state, answer=LastAnswer(seq=1, event=said, asked=asked), batch=batch)
+        content = Answer(text=text, arguments=tuple(written for _, written in calls))
+        self.see(replace(said, content=content))
         return ids
 
     def result(self, call: str, output: str = "ok", error: ToolError | None = None) -> None:
@@ -85,7 +87,7 @@ class Watching:
         )
         calls = tuple(replace(each, result=ref) if each.id == call else each for each in batch.calls)
         left = sum(each.result is None for each in calls)
-        batch = replace(batch, calls=calls, open=left) if left else None
+        batch = replace(batch, calls=calls) if left else None
         self.state = replace(self.state, batch=batch, window=append(self.state.window, ref))
 
     def round(

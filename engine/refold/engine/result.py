@@ -102,7 +102,7 @@ def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
             source=ended.source,
             step=ended.step,
             seq=ended.seq,
-            where=ended.where,
+            where=ended.event.where,
         )
     return RunOutcome(
         code="waiting",

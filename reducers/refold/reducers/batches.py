@@ -26,7 +26,7 @@ def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
         )
         for place, call in enumerate(calls)
     ]
-    return Batch(seq=seq, calls=tuple(states), open=len(states))
+    return Batch(seq=seq, calls=tuple(states))
 
 
 def find(state: RunState, kind: str, call: str) -> CallState:
@@ -57,8 +57,8 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
     batch = state.batch
     assert batch is not None
     calls = _placed(batch.calls, replace(call, result=result))
-    if batch.open > 1:
-        return replace(state, batch=replace(batch, calls=calls, open=batch.open - 1))
+    if any(other.result is None for other in calls):
+        return replace(state, batch=replace(batch, calls=calls))
     results = [finished.result for finished in calls if finished.result and not finished.hidden]
     window = extend(state.window, results)
     if not results and state.answer is not None and state.answer.blank:

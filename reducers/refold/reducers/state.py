@@ -15,18 +15,22 @@ from refold.reducers.events import (
     Fact,
     ModelFailed,
     ModelRequested,
+    ModelResponded,
     RetryScheduled,
     RunStarted,
+    StateChanged,
     SummaryRequested,
     SummaryReturned,
 )
 from refold.reducers.limits import LimitHit, Scope
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
-from refold.reducers.messages import Size, Usage
+from refold.reducers.messages import Usage
 from refold.reducers.offers import offer_digest, weight
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import Cause, Doubt, FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import Cause, Doubt, ToolError
 from refold.reducers.window import MessageRef, Window
+
+_NO_USAGE = Usage()
 
 
 class _Value(
@@ -141,7 +145,6 @@ class Batch(_Value, frozen=True, kw_only=True):
 
     seq: int
     calls: tuple[CallState, ...]
-    open: int
     until: int | None = None
 
 
@@ -173,58 +176,62 @@ class Stopping(_Value, frozen=True, kw_only=True):
 
 
 class LastAnswer(_Value, frozen=True, kw_only=True):
-    """What the machine remembers of the model's latest answer, and of the request that it answers.
+    """The model's latest answer, event `seq`, to the request `asked`; both without their contents.
 
-    `incomplete` counts its calls that were never finished; `ran` says that one of its calls was dispatched;
-    `silent` that it had neither text, calls nor usage; `empties` how often an empty answer was asked for
-    again in a row, `graces`
-    answers to a grace request in a row, this one included. `ignored`: the last answer to a tier had calls and no text.
+    `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for again, `graces`
+    how many answers to a grace request came in a row, this one included. `ignored`: the last answer to a tier of
+    pressure had calls and no text.
     """
 
     seq: int
-    step: int
-    stop: StopReason
-    chars: int = 0
-    blank: bool = False
-    calls: int = 0
-    tokens: int = 0
-    stop_raw: str = ""
-    hollow: bool = False
-    incomplete: int = 0
-    silent: bool = False
+    event: ModelResponded
+    asked: ModelRequested
     ran: bool = False
     empties: int = 0
     graces: int = 0
-    purpose: str = "step"
-    offered: tuple[str, ...] | None = None
     ignored: bool = False
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing of its text is shown: a last word of nothing but thoughts is none."""
+        return self.event.blank or (self.asked.purpose == "grace" and self.event.hollow)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it had neither text, calls nor usage."""
+        return self.blank and not self.event.calls and self.event.usage == _NO_USAGE
 
 
 class LastFailure(_Value, frozen=True, kw_only=True):
-    """What the machine remembers of a request that failed: the step is not answered yet."""
+    """A request that failed at event `seq`, and what it had asked: the step is not answered yet."""
 
     seq: int
-    step: int
-    attempt: int
-    failure: FailureClass
-    retry_after: int | None = None
-    single: bool = False
-    partial: Size | None = None
-    partial_calls: int = 0
-    request: Pending[ModelRequested] | None = None
+    event: ModelFailed
+    asked: Pending[ModelRequested]
 
 
 class Outcome(_Value, frozen=True, kw_only=True):
-    """How the run ended. The text, if there is one, is in the content of event `answer`, after those of `parts`."""
+    """How the run ended, at event `seq` in step `step`; `source` is where its text is from.
 
-    code: str
-    reason: str
-    source: str
-    step: int
+    The text, if there is one, is in the content of event `answer`, after those of `parts`.
+    """
+
     seq: int
+    event: StateChanged
+    step: int
+    source: str
     answer: int | None = None
-    where: str | None = None
     parts: tuple[int, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The stable name of why it ended."""
+        return self.event.code
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, as a sentence."""
+        return self.event.reason
 
 
 class Watch(_Value, frozen=True, kw_only=True):

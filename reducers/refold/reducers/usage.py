@@ -81,7 +81,7 @@ def promised(state: RunState) -> int:
     """
     if state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
-    asked = state.request or (state.failure.request if state.failure else None)
+    asked = state.request or (state.failure.asked if state.failure else None)
     waiting = asked or state.batch
     return (waiting.until if waiting else None) or 0
 

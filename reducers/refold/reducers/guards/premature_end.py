@@ -104,7 +104,12 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
     def judge(self, own: Recent, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
         """Send it back while there is a failure to see, and it was not sent back as often as may be."""
         answer = state.answer
-        if answer is None or answer.calls or not answer.blank or answer.stop is not StopReason.END_TURN:
+        if (
+            answer is None
+            or answer.event.calls
+            or not answer.blank
+            or answer.event.stop is not StopReason.END_TURN
+        ):
             return
         if own.count < self.max and _BAD in own.messages:
             saw: dict[str, str | int] = {"failures": own.messages.count(_BAD), "before": own.count}

@@ -55,7 +55,7 @@ class Repetition(Config, frozen=True, kw_only=True, tag="repetition"):
 
     def judge(self, own: Repeats, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
         """Stop at the count, before the batch runs."""
-        if state.answer is None or not state.answer.calls or own.count < self.repeats:
+        if state.answer is None or not state.answer.event.calls or own.count < self.repeats:
             return
         yield Stop(
             code="repetition",

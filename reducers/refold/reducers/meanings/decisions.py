@@ -233,10 +233,12 @@ def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     failed = state.failure
     backoff = pending(state, event, event.until)
     state = replace(state, backoff=backoff, spent=spent, model=event.model)
-    if not event.keeps or failed is None or failed.partial is None:
+    if not event.keeps or failed is None or failed.event.partial is None:
         return state
     number = state.messages + 1
-    ref = MessageRef(number=number, role=Role.ASSISTANT, seq=failed.seq, unit=number, size=failed.partial)
+    ref = MessageRef(
+        number=number, role=Role.ASSISTANT, seq=failed.seq, unit=number, size=failed.event.partial
+    )
     window = append(state.window, ref)
     return replace(state, window=window, messages=number, parts=(*state.parts, failed.seq))
 
@@ -275,12 +277,10 @@ def _outcome(state: RunState, event: StateChanged) -> Outcome:
     said_so_far = text or (bool(state.parts) and event.outcome != "fallback")
     source = event.outcome or (("answer" if completed else "partial") if said_so_far else "none")
     return Outcome(
-        code=event.code,
-        reason=event.reason,
-        source=source,
-        step=state.spent.steps,
         seq=state.seq,
+        event=event,
+        step=state.spent.steps,
+        source=source,
         answer=answer.seq if answer is not None and text else None,
-        where=event.where,
         parts=tuple(seq for seq in state.parts if answer is None or seq != answer.seq) if said_so_far else (),
     )

@@ -87,31 +87,18 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request).event
     number = state.messages + 1
-    calls = len(event.calls)
-    spent = _charged(state.spent, event.usage, event.cost_nanousd, calls)
+    spent = _charged(state.spent, event.usage, event.cost_nanousd, len(event.calls))
     state = _succeeded(replace(state, spent=spent))
-    grace = request.purpose == "grace"
+    grace, before = request.purpose == "grace", state.answer
+    answer = LastAnswer(seq=state.seq, event=bare(event), asked=request)
     # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
-    empty = not calls and (event.blank or (grace and event.hollow))
-    silent, told = empty and event.usage == _NOTHING, [text for text in request.request_only if text.tier]
-    before = state.answer
-    answer = LastAnswer(
-        seq=state.seq,
-        step=request.step,
-        stop=event.stop,
-        chars=event.size.chars,
-        blank=event.blank or (grace and event.hollow),
-        calls=calls,
-        tokens=event.size.tokens,
-        stop_raw=event.stop_raw,
-        hollow=event.hollow,
-        incomplete=len([call for call in event.calls if not call.complete]),
-        silent=silent,
+    empty = answer.blank and not event.calls
+    told = [text for text in request.request_only if text.tier]
+    answer = replace(
+        answer,
         empties=before.empties if empty and before else 0,
         graces=1 + (before.graces if before else 0) if grace else 0,
-        purpose=request.purpose,
-        offered=request.tools,
-        ignored=calls > 0 and event.blank if told else before is not None and before.ignored,
+        ignored=bool(event.calls) and event.blank if told else before is not None and before.ignored,
     )
     state = replace(state, request=None, answer=answer, parts=() if grace else state.parts)
     if empty:
@@ -120,7 +107,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     return replace(
         state,
         window=append(state.window, ref),
-        messages=number + calls,
+        messages=number + len(event.calls),
         batch=opened(state.seq, number, event.calls),
     )
 
@@ -133,17 +120,7 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
         return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)))
     request = _open_request(state, "model_failed", event.request)
     state = tallied(state, Cause.FAILED, failure_of(event.failure, request.event.model))
-    failure = LastFailure(
-        seq=state.seq,
-        step=request.event.step,
-        attempt=request.event.attempt,
-        failure=event.failure,
-        retry_after=event.retry_after,
-        single=event.single,
-        partial=event.partial,
-        partial_calls=event.partial_calls,
-        request=request,
-    )
+    failure = LastFailure(seq=state.seq, event=bare(event), asked=request)
     failed_at = state.at if state.failed_at is None else state.failed_at
     return replace(state, request=None, failure=failure, failed_at=failed_at)
 

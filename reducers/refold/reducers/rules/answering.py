@@ -27,7 +27,14 @@ def dispatch_next(state: RunState, fact: Fact) -> Flow | None:
 
 def _dispatched(state: RunState, batch: Batch) -> Flow:
     state = yield _next_calls(state, batch)
-    return (yield move(state, Trigger.CALL_TOOLS, "tool_use", f"{batch.open} tool calls to run"))
+    return (
+        yield move(
+            state,
+            Trigger.CALL_TOOLS,
+            "tool_use",
+            f"{sum(call.result is None for call in batch.calls)} tool calls to run",
+        )
+    )
 
 
 def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
@@ -40,7 +47,11 @@ def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
 
 def provider_refusal(state: RunState, fact: Fact) -> Flow | None:
     """R13: the provider's filter stopped the answer."""
-    if state.answer is None or state.answer.stop is not StopReason.CONTENT_FILTER or state.answer.calls:
+    if (
+        state.answer is None
+        or state.answer.event.stop is not StopReason.CONTENT_FILTER
+        or state.answer.event.calls
+    ):
         return None
     if state.policy.refusal == "wait":
         return None  # a finished turn like any other
@@ -53,7 +64,7 @@ def provider_refusal(state: RunState, fact: Fact) -> Flow | None:
 def not_offered(state: RunState, fact: Fact) -> Flow | None:
     """R6: a call of a tool that its request did not offer is refused."""
     answer = state.answer
-    return None if answer is None or answer.offered is None else _refuse_others(state, answer.offered)
+    return None if answer is None or answer.asked.tools is None else _refuse_others(state, answer.asked.tools)
 
 
 def _refuse_others(state: RunState, names: tuple[str, ...]) -> Flow:
@@ -80,29 +91,29 @@ def _turned_down(state: RunState, calls: list[str]) -> Flow:
 def graced(state: RunState, fact: Fact) -> Flow | None:
     """The answer to the one request that a limit granted: kept, its calls refused; then the limit ends the run."""
     answer = state.answer
-    return _last_word(state, answer) if answer is not None and answer.purpose == "grace" else None
+    return _last_word(state, answer) if answer is not None and answer.asked.purpose == "grace" else None
 
 
 def _last_word(state: RunState, answer: LastAnswer) -> Flow:
     state = yield from refuse_open(state, "refused:limit", Cause.GRACE)
     grace = state.policy.grace
-    again = answer.hollow and grace is not None and answer.graces <= grace.again_if_empty
+    again = answer.event.hollow and grace is not None and answer.graces <= grace.again_if_empty
     if again and SPENT.first(state) is None:  # what was spent is looked at here as after any answer
         return (yield request_grace(state))
-    return (yield limit_move(state, "" if answer.hollow else "grace"))
+    return (yield limit_move(state, "" if answer.event.hollow else "grace"))
 
 
 def end_of_turn(state: RunState, fact: Fact) -> Flow | None:
     """R17: an answer without calls is a finished turn; the policy says what follows."""
     answer = state.answer
-    if answer is None or answer.calls:
+    if answer is None or answer.event.calls:
         return None
     if state.policy.end_of_turn == "continue":
         return _go_on(state)
     if state.policy.end_of_turn == "wait":
         return one(move(state, Trigger.ASK, "end_turn", "the turn is over; a person's message comes next"))
     code, reason = "end_turn", "the model finished its turn"
-    if answer.stop is StopReason.MAX_TOKENS:
+    if answer.event.stop is StopReason.MAX_TOKENS:
         code, reason = "truncated", "the model's answer was cut at the output limit"
     elif answer.blank:
         code, reason = "empty", "the model answered with nothing"

@@ -16,27 +16,35 @@ def retry(state: RunState, fact: Fact) -> Flow | None:
     if failed is None:
         return None
     number = _number(state, failed)
-    wait = delay(policy, number, chance(state.setup.seed, failed.seq), failed.retry_after, failed.failure)
+    wait = delay(
+        policy, number, chance(state.setup.seed, failed.seq), failed.event.retry_after, failed.event.failure
+    )
     elapsed = state.at - (state.at if state.failed_at is None else state.failed_at)
-    again = allows(policy, number, elapsed, wait, failed.failure)
-    retryable = failed.failure in policy.classes
-    other = _next_model(state, failed.attempt, retryable=retryable, exhausted=retryable and not again)
+    again = allows(policy, number, elapsed, wait, failed.event.failure)
+    retryable = failed.event.failure in policy.classes
+    other = _next_model(
+        state, failed.asked.event.attempt, retryable=retryable, exhausted=retryable and not again
+    )
     if other is not None and in_window(policy, elapsed, wait):
         # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
         # attempt was going to be asked again, and the attempts go on.
-        number, pause = (failed.attempt + 1, wait) if again else (1, 0)
+        number, pause = (failed.asked.event.attempt + 1, wait) if again else (1, 0)
         return one(_scheduled(state, failed, number, pause, other, "fallback"))
-    return one(_scheduled(state, failed, failed.attempt + 1, wait, state.model, "retry")) if again else None
+    return (
+        one(_scheduled(state, failed, failed.asked.event.attempt + 1, wait, state.model, "retry"))
+        if again
+        else None
+    )
 
 
 def _number(state: RunState, failed: LastFailure) -> int:
     """How many failures of its kind this model has had in this step: a class with numbers of its own has a count."""
     own = state.policy.retry.by_class
     if not own:
-        return failed.attempt
-    if failed.failure in own:
-        return _count(state, failed.failure)
-    return max(1, failed.attempt - sum(_count(state, failure) for failure in own))
+        return failed.asked.event.attempt
+    if failed.event.failure in own:
+        return _count(state, failed.event.failure)
+    return max(1, failed.asked.event.attempt - sum(_count(state, failure) for failure in own))
 
 
 def _count(state: RunState, failure: FailureClass) -> int:
@@ -68,7 +76,7 @@ def _scheduled(
         attempt=attempt,
         delay=wait,
         until=state.at + wait,
-        failure=failed.failure,
+        failure=failed.event.failure,
         model=model,
         cause="fallback" if cause == "fallback" else "retry",
     )
@@ -80,7 +88,7 @@ def give_up(state: RunState, fact: Fact) -> Flow:
     assert failed is not None
     if state.limit is not None:
         return one(limit_move(state))
-    overflow = failed.failure is FailureClass.CONTEXT_OVERFLOW
-    code = "context_overflow" if overflow else f"provider:{failed.failure}"
-    reason = f"the model request failed ({failed.failure}) at attempt {failed.attempt} of step {failed.step}"
+    overflow = failed.event.failure is FailureClass.CONTEXT_OVERFLOW
+    code = "context_overflow" if overflow else f"provider:{failed.event.failure}"
+    reason = f"the model request failed ({failed.event.failure}) at attempt {failed.asked.event.attempt} of step {failed.asked.event.step}"
     return one(move(state, Trigger.FAIL, code, reason))

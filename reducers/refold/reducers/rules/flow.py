@@ -39,7 +39,7 @@ class WithoutCalls(msgspec.Struct, frozen=True):
 
     def __call__(self, state: RunState, fact: Fact) -> Flow | None:
         """What this check decides, if anything."""
-        return None if state.answer is None or state.answer.calls else self.checks[0](state, fact)
+        return None if state.answer is None or state.answer.event.calls else self.checks[0](state, fact)
 
 
 def settled(state: RunState) -> bool:

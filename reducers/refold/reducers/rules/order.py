@@ -272,7 +272,7 @@ def _next(phase: Phase, state: RunState) -> Phase | None:
     """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on, ask."""
     if phase is Phase.RESPONSE and not state.overflowed:
         return Phase.ANSWER
-    if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.calls:
+    if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.event.calls:
         return Phase.RESULTS
     goes_on = (Phase.RESPONSE, Phase.ANSWER, Phase.RESULTS, Phase.FAILURE, Phase.SUMMARY)
     return Phase.REQUEST if phase in goes_on else None

@@ -106,7 +106,7 @@ def scene_of(state: RunState, *, forced: bool) -> Scene:
         forced=forced,
         upto=0 if state.observed is None else state.observed.upto,
         kept=None if state.observed is None else state.observed.kept,
-        single=state.failure is not None and state.failure.single,
+        single=state.failure is not None and state.failure.event.single,
         texts=state.policy.texts,
     )
 

@@ -18,10 +18,10 @@ from refold.reducers.vocabulary import Cause, FailureClass, StopReason
 def broken_calls(state: RunState, fact: Fact) -> Flow | None:
     """R6: an answer cut inside a call. What is incomplete is refused and not shown; so are the calls beside it."""
     cut = _cut(state)
-    if cut is None or not cut[1].incomplete:
+    if cut is None or not _incomplete(cut[1]):
         return None
     knob, answer = cut
-    whole = knob.when == "no_calls" and answer.incomplete < answer.calls
+    whole = knob.when == "no_calls" and _incomplete(answer) < len(answer.event.calls)
     return None if whole else _broken(state, knob, answer)
 
 
@@ -33,15 +33,20 @@ def _broken(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
     return (yield from _go_on(state, knob, answer))
 
 
+def _incomplete(answer: LastAnswer) -> int:
+    """How many of its calls were never finished."""
+    return sum(not call.complete for call in answer.event.calls)
+
+
 def truncation(state: RunState, fact: Fact) -> Flow | None:
     """R14: an answer without calls that was cut at the output limit: the model is asked to go on from there."""
     cut = _cut(state)
-    return None if cut is None or cut[1].calls or cut[0].when == "broken_calls" else _go_on(state, *cut)
+    return None if cut is None or cut[1].event.calls or cut[0].when == "broken_calls" else _go_on(state, *cut)
 
 
 def _cut(state: RunState) -> tuple[Truncation, LastAnswer] | None:
     knob, answer = state.policy.truncation, state.answer
-    if knob is None or not knob.max or answer is None or answer.stop is not StopReason.MAX_TOKENS:
+    if knob is None or not knob.max or answer is None or answer.event.stop is not StopReason.MAX_TOKENS:
         return None
     return knob, answer
 
@@ -56,7 +61,7 @@ def _go_on(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
 
 
 def _given_up(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
-    fails = knob.exhausted == "fail" or (knob.exhausted == "fail_if_broken" and answer.incomplete > 0)
+    fails = knob.exhausted == "fail" or (knob.exhausted == "fail_if_broken" and _incomplete(answer) > 0)
     trigger = Trigger.FAIL if fails else Trigger.COMPLETE
     return (yield move(state, trigger, "truncated", "the model's answer was cut at the output limit"))
 
@@ -64,7 +69,7 @@ def _given_up(state: RunState, knob: Truncation, answer: LastAnswer) -> Flow:
 def empty(state: RunState, fact: Fact) -> Flow | None:
     """R16: an answer of nothing is asked for again, some times. Nothing of it is kept."""
     knob, answer = state.policy.empty, state.answer
-    if knob is None or answer is None or answer.calls or not answer.blank:
+    if knob is None or answer is None or answer.event.calls or not answer.blank:
         return None
     if state.policy.end_of_turn == "continue":
         return None
@@ -78,9 +83,14 @@ def empty(state: RunState, fact: Fact) -> Flow | None:
 def broken_stream(state: RunState, fact: Fact) -> Flow | None:
     """F3: a stream that broke is asked for again as a new step; text that had arrived is kept and gone on from."""
     knob, failed = state.policy.stream, state.failure
-    if knob is None or not knob.max or failed is None or failed.failure is not FailureClass.STREAM_BROKEN:
+    if (
+        knob is None
+        or not knob.max
+        or failed is None
+        or failed.event.failure is not FailureClass.STREAM_BROKEN
+    ):
         return None
-    if failed.failure not in state.policy.retry.classes:
+    if failed.event.failure not in state.policy.retry.classes:
         return None
     if state.limit is not None:
         return None  # the one request that a limit grants is no step: it is tried again as any other
@@ -106,12 +116,12 @@ def _again(state: RunState, knob: Stream, failed: LastFailure | None) -> Flow | 
 
 def _reconnected(state: RunState, count: int, failed: LastFailure | None) -> Flow:
     seq = state.seq if failed is None else failed.seq
-    keeps = failed is not None and failed.partial is not None and not failed.partial_calls
+    keeps = failed is not None and failed.event.partial is not None and not failed.event.partial_calls
     wait = delay(
         state.policy.retry,
         count,
         chance(state.setup.seed, seq),
-        failed.retry_after if failed else None,
+        failed.event.retry_after if failed else None,
         FailureClass.STREAM_BROKEN,
     )
     state = yield RetryScheduled(
@@ -131,7 +141,7 @@ def _reconnected(state: RunState, count: int, failed: LastFailure | None) -> Flo
 def overflow(state: RunState, fact: Fact) -> Flow | None:
     """F2: the context was too long. The passes of the policy run before the next request, if there is one."""
     knob, failed = state.policy.overflow, state.failure
-    if failed is None or failed.failure is not FailureClass.CONTEXT_OVERFLOW or state.limit is not None:
+    if failed is None or failed.event.failure is not FailureClass.CONTEXT_OVERFLOW or state.limit is not None:
         return None
     return None if knob is None or knob.do is None else _overflowed(state, knob, now=True)
 
@@ -139,7 +149,7 @@ def overflow(state: RunState, fact: Fact) -> Flow | None:
 def overflow_stop(state: RunState, fact: Fact) -> Flow | None:
     """R2: the provider said so by the word with which it stopped. The answer is kept, its calls are refused."""
     knob, answer = state.policy.overflow, state.answer
-    if knob is None or answer is None or answer.stop_raw not in knob.stops:
+    if knob is None or answer is None or answer.event.stop_raw not in knob.stops:
         return None
     return _overflowed(state, knob, now=False)
 

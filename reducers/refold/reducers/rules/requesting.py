@@ -25,7 +25,7 @@ def request(state: RunState, fact: Fact) -> Flow:
 def request_again(state: RunState, fact: Fact) -> Flow:
     """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts."""
     assert state.backoff is not None
-    before = state.failure.request if state.failure else None
+    before = state.failure.asked if state.failure else None
     asked = before.event if before else None
     return one(
         _requested(

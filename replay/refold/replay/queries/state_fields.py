@@ -113,7 +113,9 @@ _NUMBERS = (
         "context", "the model's context in tokens, 0 if unknown", lambda state: state.setup.context or 0
     ),
     NumberField(
-        "open_calls", "calls without a result yet", lambda state: state.batch.open if state.batch else 0
+        "open_calls",
+        "calls without a result yet",
+        lambda state: sum(call.result is None for call in state.batch.calls) if state.batch else 0,
     ),
     NumberField(
         "attempt",
@@ -136,12 +138,14 @@ _TEXTS = (
         lambda state: state.stopping.code if state.stopping else "",
     ),
     TextField(
-        "stop", "why the model stopped last", lambda state: str(state.answer.stop) if state.answer else ""
+        "stop",
+        "why the model stopped last",
+        lambda state: str(state.answer.event.stop) if state.answer else "",
     ),
     TextField(
         "failure",
         "the class of the failure that is not recovered from yet",
-        lambda state: str(state.failure.failure) if state.failure else "",
+        lambda state: str(state.failure.event.failure) if state.failure else "",
     ),
     TextField(
         "pruned_by", "the pass whose summary came since the last request", lambda state: state.pruned_by
