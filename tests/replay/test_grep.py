@@ -11,7 +11,7 @@ from refold.reducers import codec
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import KINDS, Event, UnknownAnnotation
 from refold.replay.queries.filters import parse
-from refold.replay.queries.grep import EXCERPT, excerpt, grep, looked
+from refold.replay.queries.grep import EXCERPT, Sieve, excerpt, grep
 from refold.replay.queries.rows import FIELDS, START, TYPES, FlatEvent, LogPlace, moved, row_of
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
@@ -146,10 +146,10 @@ def test_what_was_said_is_in_the_text(driver: Driver) -> None:
 def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
     """What is found does not depend on whether contents were read for it."""
     asked = parse(typed)
-    fast, slow, place = list[int](), list[int](), START
+    fast, slow, sieve = list[int](), list[int](), Sieve(asked)
     other: LogPlace = START
     for stored in kept(driver.log):
-        place, found = looked(stored, asked, place)
+        found = sieve.take(stored)
         fast += [found.row.seq] if found else []
         event = codec.decode(stored.kind, stored.body, stored.content)
         other = moved(other, stored.at, event)

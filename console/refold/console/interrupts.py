@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import anyio.abc
@@ -66,21 +66,34 @@ async def drive(run: Run, watcher: Watcher, place: StorePlace) -> tuple[RunResul
     `StoppedHalfway`, which says how to go on.
     """
     interrupts = Interrupts(run, watcher)
+
+    async def watch() -> None:
+        async for update in run.updates():
+            watcher.take(update, run.state)
+
+    try:
+        await while_heard(watch, interrupts, signal.SIGINT)
+    except WorldFailed as failure:
+        watcher.close()
+        raise _halfway(run, failure, place) from failure
+    watcher.close()
+    return await run.result(), interrupts.count > 0
+
+
+async def while_heard(
+    work: Callable[[], Awaitable[None]], heard: Callable[[signal.Signals], None], *awaited: signal.Signals
+) -> None:
+    """Do `work`, and meanwhile call `heard` for each of these signals. Raises what it raises."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        await tasks.start(listen, interrupts, signal.SIGINT)
+        await tasks.start(_listen, heard, awaited)
         try:
-            async for update in run.updates():
-                watcher.take(update, run.state)
+            await work()
         except Exception as error:  # raised below, for the group would wrap it
             failure = error
         tasks.cancel_scope.cancel()
-    watcher.close()
-    if isinstance(failure, WorldFailed):
-        raise _halfway(run, failure, place) from failure
     if failure is not None:
         raise failure
-    return await run.result(), interrupts.count > 0
 
 
 def _halfway(run: Run, failure: WorldFailed, place: StorePlace) -> WorldFailed:
@@ -88,12 +101,12 @@ def _halfway(run: Run, failure: WorldFailed, place: StorePlace) -> WorldFailed:
     return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
 
 
-async def listen(
+async def _listen(
     heard: Callable[[signal.Signals], None],
-    *awaited: signal.Signals,
+    awaited: Sequence[signal.Signals],
+    *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
-    """Call `heard` for each of these signals, until cancelled."""
     try:
         with anyio.open_signal_receiver(*awaited) as signals:
             task_status.started()

@@ -12,7 +12,7 @@ import typer
 
 from refold.console import figures, places
 from refold.console.evidence import changing
-from refold.console.interrupts import INTERRUPTED, listen
+from refold.console.interrupts import INTERRUPTED, while_heard
 from refold.console.log_lines import follow
 from refold.console.next_steps import standing_of
 from refold.console.options import Means
@@ -120,24 +120,15 @@ async def worker_command(
             store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
         note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
-        await _work(worker, stop, signals, until_idle=until_idle)
+
+        async def work() -> None:
+            with stop:
+                await worker.run(until_idle=until_idle)
+
+        await while_heard(work, signals, signal.SIGINT, signal.SIGTERM)
     if teller.closed is not None:
         raise teller.closed
     return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)
-
-
-async def _work(worker: Worker, stop: anyio.CancelScope, signals: Signals, *, until_idle: bool) -> None:
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(listen, signals, signal.SIGINT, signal.SIGTERM)
-        try:
-            with stop:
-                await worker.run(until_idle=until_idle)
-        except Exception as error:  # raised below, for the group would wrap it
-            failure = error
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 def _agent(state: RunState, models: Models, means: Means) -> Agent:

@@ -11,7 +11,6 @@ from refold.console import descriptions, figures
 from refold.console.report.data import (
     Bytes,
     Figures,
-    Imported,
     PackedOpinion,
     PageEvent,
     PageMessage,
@@ -63,7 +62,7 @@ class Builder:
         self._summing = Summing(run, excerpt=None)
         self._views, self._packer = Views(), Packer()
         self._state: RunState = NEW
-        self._imported: Imported | None = None
+        self._imported: SourceRecorded | None = None
         self._whole, self._damaged = True, ""
         self._place = START
         self._turn = self._fact = 0
@@ -134,7 +133,7 @@ class Builder:
 
     def _note(self, stored: Stored, event: Event) -> None:
         if isinstance(event, SourceRecorded) and self._imported is None:
-            self._imported = Imported(format=event.format, source=event.source, position=event.position)
+            self._imported = replace(event, content=None)
         self._summing.take(stored, event)
         if stored.content is not None:
             self._said[stored.seq] = event

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
 from refold.replay.queries.rows import RowField, Side
@@ -91,14 +92,6 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
     own: str = ""
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an imported run came from: the format, and the SHA-256 of the file."""
-
-    format: str
-    source: str
-    position: str
-
-
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did."""
 
@@ -112,14 +105,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `fields` are those that filters know.
+    why it does not go to the end. `imported` is where an imported run came from. `fields` are those that filters know.
     """
 
     refold: str
     partial: bool
     about: Summary
     figures: Figures
-    imported: Imported | None
+    imported: SourceRecorded | None
     checked: Verification
     judged: Audit
     refused: str

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import asdict
 
 from refold.console.report.data import PageCall, PageMessage, Pointer, Words
 from refold.reducers.events import Event
@@ -30,21 +31,14 @@ class Places:
 
     def row(self, shown: ShownMessage, event: Event | None) -> PageMessage:
         """The message, with pointers for what stands in its event."""
-        seq, message = shown.seq, shown.message
-        row = PageMessage(number=shown.number, seq=seq, tokens=shown.tokens, cut=shown.cut, cause=shown.cause)
-        if message is None:
-            return row
-        return msgspec.structs.replace(
-            row,
-            role=str(message.role),
-            text=self.of(seq, event, message.text),
-            reasoning=self.of(seq, event, message.reasoning),
-            calls=tuple(
-                PageCall(call.id, call.name, self.of(seq, event, call.arguments)) for call in message.calls
-            ),
-            call=message.call,
-            name=message.name,
-        )
+        seq, message, said = shown.seq, shown.message, asdict(shown)
+        del said["message"]
+        if message is not None:
+            said |= {name: getattr(message, name) for name in ("call", "name")} | {"role": str(message.role)}
+            said |= {name: self.of(seq, event, getattr(message, name)) for name in ("text", "reasoning")}
+            calls = ((call.id, call.name, self.of(seq, event, call.arguments)) for call in message.calls)
+            said["calls"] = tuple(PageCall(*call) for call in calls)
+        return PageMessage(**said)
 
 
 def _texts(path: tuple[str | int, ...], value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:

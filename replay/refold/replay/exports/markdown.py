@@ -65,7 +65,7 @@ Harmless = Callable[[str], str]
 
 _TICKS = re.compile("`+")
 _RECORDED = frozenset(
-    {
+    [
         "approval",
         "cancelled",
         "compaction",
@@ -76,8 +76,13 @@ _RECORDED = frozenset(
         "hook",
         "interrupt",
         "limit",
-    }
-    | {"microcompaction", "refusal", "retry", "rewind", "rollback", "trim"}
+        "microcompaction",
+        "refusal",
+        "retry",
+        "rewind",
+        "rollback",
+        "trim",
+    ]
 )
 _DECISIVE = (
     AnswerDiscarded, CallRefused, CancelRequested, ContextObserved, ContextOverflowed, Diagnosed, GuardTripped,

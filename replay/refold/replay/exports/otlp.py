@@ -8,7 +8,7 @@ Source: opentelemetry-proto `trace.proto` in its JSON encoding (ids in hex, 64-b
 """
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -181,14 +181,10 @@ class Spans:
             "gen_ai.response.finish_reasons": (event.stop_raw or str(event.stop),),
         }
         if self._content and said is not None:
-            parts: list[dict[str, Any]] = (
-                [{"type": "reasoning", "content": said.reasoning}] if said.reasoning else []
-            )
-            parts += [{"type": "text", "content": said.text}] if said.text else []
-            parts += [
-                {"type": "tool_call", "id": call.id, "name": call.name, "arguments": given}
-                for call, given in zip(event.calls, said.arguments, strict=True)
+            calls = [
+                (call.id, call.name, given) for call, given in zip(event.calls, said.arguments, strict=True)
             ]
+            parts = _parts(said.reasoning, said.text or None, calls)
             own["gen_ai.output.messages"] = _json(
                 [{"role": "assistant", "parts": parts, "finish_reason": str(event.stop)}]
             )
@@ -270,15 +266,17 @@ def of_message(message: Message) -> dict[str, Any]:
     if message.role is Role.TOOL:
         part = {"type": "tool_call_response", "id": message.call or "", "response": message.text}
         return {"role": "tool", "parts": [part]}
-    parts: list[dict[str, Any]] = (
-        [{"type": "reasoning", "content": message.reasoning}] if message.reasoning else []
-    )
-    parts += [{"type": "text", "content": message.text}] if message.text or not message.calls else []
-    parts += [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.calls
+    calls = [(call.id, call.name, call.arguments) for call in message.calls]
+    text = message.text if message.text or not calls else None
+    return {"role": str(message.role), "parts": _parts(message.reasoning, text, calls)}
+
+
+def _parts(reasoning: str, text: str | None, calls: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    parts += [{"type": "text", "content": text}] if text is not None else []
+    return parts + [
+        {"type": "tool_call", "id": id_, "name": name, "arguments": given} for id_, name, given in calls
     ]
-    return {"role": str(message.role), "parts": parts}
 
 
 def _attributes(own: Attributes) -> list[dict[str, Any]]:

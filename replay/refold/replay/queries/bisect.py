@@ -5,6 +5,7 @@ that stays true once it is, most answers are known all the same: it is asked onc
 stretch in which it became true by halving. Of any other, each state is asked.
 """
 
+from bisect import bisect_left
 from typing import Literal
 
 import msgspec
@@ -95,22 +96,11 @@ class Seeker:
     def _look(self) -> None:
         states = self._states
         if self._is_so(states[-1][0]):
-            place = self._first()
+            place = bisect_left(states, x=True, hi=len(states) - 1, key=lambda each: self._is_so(each[0]))
             before = states[place - 1][0] if place else self._last
             self._found = before, *states[place]
         self._last = states[-1][0]
         self._states = []
-
-    def _first(self) -> int:
-        """The first of the states for which it is so: it is for the last."""
-        low, high = 0, len(self._states) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_so(self._states[middle][0]):
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
     def _is_so(self, state: RunState) -> bool:
         self._asked += 1

@@ -19,7 +19,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.changes import key_of, members, steps
 from refold.replay.queries.questions import BadQuestion, unknown
-from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS, NumberField
+from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS, StateField
 from refold.replay.reading import event_of, folded, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -142,7 +142,7 @@ def look_of(field: str) -> Look:
     return Look(lambda state: _at(state, path), _written)
 
 
-def _number(field: NumberField) -> Look:
+def _number(field: StateField[int]) -> Look:
     digits = field.digits
 
     def text(value: int) -> str:

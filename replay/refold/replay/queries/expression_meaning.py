@@ -14,7 +14,7 @@ import msgspec
 
 from refold.reducers.state import RunState
 from refold.replay.queries.expression_nodes import Field, Flag, Minus, Node, Not, Number, Pair, Sign, Text
-from refold.replay.queries.state_fields import FIELDS, NumberField, TextField
+from refold.replay.queries.state_fields import FIELDS
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -83,8 +83,8 @@ def meaning(node: Node) -> Meaning:
 
 def _of_field(name: str) -> Meaning:
     field = FIELDS[name]
-    trend = Trend(falls=isinstance(field, TextField) or not field.rises)
-    if not isinstance(field, NumberField) or not field.digits:
+    trend = Trend(falls=not field.rises)
+    if not field.digits:
         return Meaning(field.of, trend)
     of, units = field.of, 10**field.digits
     return Meaning(lambda state: Fraction(of(state), units), trend)

@@ -14,12 +14,12 @@ equality, each with its like. Numbers are exact: integers, with as many digits a
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from refold.reducers.state import RunState
 from refold.replay.queries.expression_meaning import meaning
 from refold.replay.queries.expression_nodes import (
-    ARITHMETIC,
     EQUALITY,
     ORDER,
     Field,
@@ -111,12 +111,11 @@ class _Parser:
             raise self._wrong(word, problem)
 
     def _flags(self, sign: Sign, depth: int) -> Node:
-        first = self._next
-        left = self._flags("and", depth) if sign == "or" else self._negation(depth)
+        operand = partial(self._flags, "and") if sign == "or" else self._negation
+        first, left = self._next, operand(depth)
         while self._next.text == sign:
             self._take()
-            word = self._next
-            right = self._flags("and", depth) if sign == "or" else self._negation(depth)
+            word, right = self._next, operand(depth)
             for node, begin in ((left, first), (right, word)):
                 self.must_be(
                     "flag", node, begin, f"{sign} stands between two questions; this is a {kind_of(node)}"
@@ -151,24 +150,19 @@ class _Parser:
         return Pair(cast("Sign", word.text), left, right)
 
     def _sum(self, depth: int) -> Node:
-        left = self._product(depth)
-        while self._next.text in ("+", "-"):
-            left = self._arithmetic(left, self._take(), self._product(depth))
-        return left
+        return self._arithmetic(("+", "-"), lambda: self._arithmetic(("*",), lambda: self._factor(depth)))
 
-    def _product(self, depth: int) -> Node:
-        left = self._factor(depth)
-        while self._next.text == "*":
-            left = self._arithmetic(left, self._take(), self._factor(depth))
+    def _arithmetic(self, signs: tuple[Sign, ...], operand: Callable[[], Node]) -> Node:
+        left = operand()
+        while (word := self._next).text in signs:
+            self._take()
+            right = operand()
+            for node in (left, right):
+                self.must_be(
+                    "number", node, word, f"{word.text} stands between numbers; there is a {kind_of(node)}"
+                )
+            left = Pair(word.text, left, right)
         return left
-
-    def _arithmetic(self, left: Node, word: Word, right: Node) -> Node:
-        for node in (left, right):
-            self.must_be(
-                "number", node, word, f"{word.text} stands between numbers; there is a {kind_of(node)}"
-            )
-        assert word.text in ARITHMETIC
-        return Pair(cast("Sign", word.text), left, right)
 
     def _factor(self, depth: int) -> Node:
         word = self._take()

@@ -8,7 +8,7 @@ import msgspec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Event
 from refold.replay.queries.filters import Filter, Fits, Holds, found
-from refold.replay.queries.rows import START, FlatEvent, LogPlace, moved, row_of
+from refold.replay.queries.rows import START, FlatEvent, moved, row_of
 from refold.replay.reading import Records, event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -40,59 +40,48 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     after: bool = False
 
 
-class Matches(AsyncIterator[Match]):
-    """The events of a run that a filter means, in order. No generator, as `Records` is none."""
-
-    def __init__(self, records: Records, asked: Filter) -> None:
-        self._records, self._asked, self._place = records, asked, START
-
-    async def __anext__(self) -> Match:
-        while True:
-            self._place, found_ = looked(await anext(self._records), self._asked, self._place)
-            if found_ is not None:
-                return found_
-
-
-def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
-    """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
-
-    What was said is read only where the filter asks for it, or fits.
-    """
-    return Matches(stored_events(store, run, upto), asked)
-
-
-def looked(stored: Stored, asked: Filter, place: LogPlace) -> tuple[LogPlace, Match | None]:
-    """The place of the record, whose predecessors led to `place`, and what it says if the filter means it.
-
-    Raises `DamagedLog` and `NewerLog`.
-    """
-    event = event_of(stored, content=asked.reads_text)
-    place = moved(place, stored.at, event)
-    row = row_of(stored, event, place, text=asked.reads_text)
-    if not asked.matches(row):
-        return place, None
-    if not asked.reads_text:
-        event = event_of(stored)
-        row = row_of(stored, event, place)
-    return place, Match(stored, event, row)
-
-
 class Sieve:
-    """Takes a run's records in order, and says of each whether a filter means it.
-
-    One that cannot be read, it means always: it should be seen.
-    """
+    """Takes a run's records in order, and says of each what it says if a filter means it."""
 
     def __init__(self, asked: Filter) -> None:
         self._asked, self._place = asked, START
 
+    def take(self, stored: Stored) -> Match | None:
+        """Take one record. What was said is read only where the filter asks for it, or fits. Raises `DamagedLog`, `NewerLog`."""
+        asks = self._asked.reads_text
+        event = event_of(stored, content=asks)
+        self._place = moved(self._place, stored.at, event)
+        row = row_of(stored, event, self._place, text=asks)
+        if not self._asked.matches(row):
+            return None
+        if not asks:
+            event = event_of(stored)
+            row = row_of(stored, event, self._place)
+        return Match(stored, event, row)
+
     def means(self, stored: Stored) -> bool:
-        """Take one record."""
+        """Take one record; one that cannot be read is always meant: it should be seen."""
         try:
-            self._place, found_ = looked(stored, self._asked, self._place)
+            return self.take(stored) is not None
         except (Damaged, CannotJudge):
             return True
-        return found_ is not None
+
+
+class Matches(AsyncIterator[Match]):
+    """The events of a run that a filter means, in order. No generator, as `Records` is none."""
+
+    def __init__(self, records: Records, asked: Filter) -> None:
+        self._records, self._sieve = records, Sieve(asked)
+
+    async def __anext__(self) -> Match:
+        while (found_ := self._sieve.take(await anext(self._records))) is None:
+            pass
+        return found_
+
+
+def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
+    """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
+    return Matches(stored_events(store, run, upto), asked)
 
 
 def excerpt(asked: Filter, text: str) -> Excerpt | None:

@@ -6,6 +6,7 @@ is known by its tool and its place in the answer, for an id counts the calls bef
 one side only, it is not known whether they were the same.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
@@ -181,11 +182,5 @@ def _text(value: object) -> str:
 
 def _common(one: str, other: str) -> int:
     """How many characters two texts begin with in common, by halving: comparing slices is C's work."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    lengths = range(1, min(len(one), len(other)) + 1)
+    return bisect_left(lengths, x=True, key=lambda length: one[:length] != other[:length])

@@ -80,16 +80,12 @@ def details_of(event: Event, tools: Mapping[str, str]) -> EventDetails:  # noqa:
             return _from_model(event)
         case ModelRequested():
             return EventDetails(model=event.model, tokens=event.input_tokens, reason=_words(event.purpose))
-        case ToolsDispatched() | ApprovalRequested():
-            return EventDetails(call=event.calls, name=_names(event.calls, tools))
+        case ToolsDispatched(calls=calls) | ApprovalRequested(calls=calls) | RunResumed(in_doubt=calls):
+            return EventDetails(call=calls, name=_names(calls, tools))
         case RunStarted():
             return EventDetails(model=event.model, tokens=sum(size.tokens for size in sizes_of(event)))
-        case RunForked():
-            return EventDetails(model=event.model or "")
-        case RunResumed():
-            return EventDetails(call=event.in_doubt, name=_names(event.in_doubt, tools))
-        case PolicyAmended() | CancelRequested():
-            return EventDetails(by=event.by)
+        case RunForked(model=model):
+            return EventDetails(model=model or "")
         case ChildEnded():
             return _child(event, tools)
         case InputReceived():
@@ -119,8 +115,8 @@ def details_of(event: Event, tools: Mapping[str, str]) -> EventDetails:  # noqa:
             return EventDetails(model=event.model, reason=reason, duration=event.delay)
         case LateResult():
             return _late(event, tools)
-        case NoteAdded() | ContentErased():
-            return EventDetails(by=event.by)
+        case PolicyAmended(by=who) | CancelRequested(by=who) | NoteAdded(by=who) | ContentErased(by=who):
+            return EventDetails(by=who)
         case Diagnosed():
             return EventDetails(reason=_words(event.code))
         case SourceRecorded():
