@@ -7,7 +7,16 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from refold.engine.clock import Stopwatch
-from refold.engine.models.protocol import CallDelta, Delta, ModelFailed, Reply, TextDelta
+from refold.engine.models.protocol import (
+    REPLIED,
+    SPENT,
+    CallDelta,
+    Delta,
+    ModelFailed,
+    Reply,
+    TextDelta,
+    shared,
+)
 from refold.engine.sent import SentHash
 from refold.engine.tools.protocol import ToolAnswer
 from refold.reducers import composing
@@ -57,19 +66,7 @@ def abandoned(request: int) -> Maker:
 
 def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: Stopwatch) -> Maker:
     """The model answered."""
-    fact = ModelResponded(
-        at=0,
-        request=effect.seq,
-        stop=reply.stop,
-        stop_raw=reply.stop_raw,
-        usage=reply.usage,
-        cost_nanousd=reply.cost_nanousd,
-        model=reply.model,
-        adapter=reply.adapter,
-        adapter_version=reply.adapter_version,
-        response_id=reply.response_id,
-        duration=stopwatch(),
-    )
+    fact = ModelResponded(at=0, request=effect.seq, duration=stopwatch(), **shared(reply, REPLIED))
     answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
 
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
@@ -80,14 +77,7 @@ def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: 
 
 def summary_returned(effect: CallModel, reply: Reply, stopwatch: Stopwatch) -> Maker:
     """The model wrote a summary."""
-    fact = SummaryReturned(
-        at=0,
-        request=effect.seq,
-        usage=reply.usage,
-        cost_nanousd=reply.cost_nanousd,
-        model=reply.model,
-        duration=stopwatch(),
-    )
+    fact = SummaryReturned(at=0, request=effect.seq, duration=stopwatch(), **shared(reply, SPENT))
     return maker(fact, lambda state, fact, salt: composing.summarised(state, fact, reply.text, salt))
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
@@ -262,9 +261,7 @@ class MemoryStore:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _turn(self) -> None:

@@ -7,7 +7,6 @@ itself is opened. Nothing is ever written.
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from refold.store import forks, rows, schema
@@ -31,9 +30,7 @@ class Scan:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def records(self, run: str) -> Iterator[Stored]:

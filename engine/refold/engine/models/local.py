@@ -64,25 +64,9 @@ class LocalModel:
                 raise WrongUse(f"{what}: expected at least 1, got {number}")
         self._path = _located(path_or_name)
         gguf.check(self._path)
-        self._name = f"{ADAPTER}:{path_or_name}"
+        self.name, self.priced, self.context = f"{ADAPTER}:{path_or_name}", True, context
         self._optional = optional_arguments
-        self._context = context
         self._server = LocalServer(self._path, context, threads or _cores())
-
-    @property
-    def name(self) -> str:
-        """`local:` and what was asked for."""
-        return self._name
-
-    @property
-    def priced(self) -> bool:
-        """True: an answer of one's own machine costs nothing."""
-        return True
-
-    @property
-    def context(self) -> int:
-        """The tokens that prompt and answer share."""
-        return self._context
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or cancelled."""

@@ -1,7 +1,7 @@
 """What a model is to the engine: one streaming method, one final `Reply`, one kind of failure."""
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -63,6 +63,16 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     adapter_version: str = ""
     response_id: str = ""
     provider_data: str = ""
+
+
+SPENT = ("usage", "cost_nanousd", "model")
+REPLIED = ("stop", "stop_raw", *SPENT, "adapter", "adapter_version", "response_id")
+"""What a log says of an answer as the reply does, under the same names; `SPENT` of a summary, too."""
+
+
+def shared(source: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
+    """These fields, for a struct that has them under the same names."""
+    return {name: getattr(source, name) for name in names}
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta

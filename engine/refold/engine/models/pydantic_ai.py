@@ -153,7 +153,7 @@ class PydanticAIModel:
         http_client: "httpx2.AsyncClient | None" = None,
         context: int | None = None,
     ) -> None:
-        self._name, self._context = name, context
+        self.name, self._context = name, context
         self._vendor = _vendor(name)
         if base_url is not None:
             _check_address(name, base_url, "base_url", OTHER_KEY)
@@ -168,12 +168,7 @@ class PydanticAIModel:
         self._strict = base_url is None or not self._vendor.lenient
 
     def __repr__(self) -> str:
-        return f"PydanticAIModel({self._name!r})"
-
-    @property
-    def name(self) -> str:
-        """The name that was asked for, vendor and all."""
-        return self._name
+        return f"PydanticAIModel({self.name!r})"
 
     @property
     def address(self) -> str:

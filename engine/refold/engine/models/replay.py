@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.models.protocol import REPLIED, Delta, ModelFailed, ModelRequest, Reply, TextDelta, shared
 from refold.engine.models.script import deltas
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ModelFailed as Failed
@@ -82,19 +82,6 @@ def _reply(run: str, fact: ModelResponded) -> Reply:
     if said is None:
         raise MissingFact(run, "the content of a recorded answer was erased")
     made = zip(fact.calls, said.arguments, strict=True)
-    return Reply(
-        text=said.text,
-        reasoning=said.reasoning,
-        calls=tuple(
-            ReplyCall(provider_id=call.provider_id, name=call.name, arguments=text) for call, text in made
-        ),
-        stop=fact.stop,
-        stop_raw=fact.stop_raw,
-        usage=fact.usage,
-        cost_nanousd=fact.cost_nanousd,
-        model=fact.model,
-        adapter=fact.adapter,
-        adapter_version=fact.adapter_version,
-        response_id=fact.response_id,
-        provider_data=said.provider_data,
-    )
+    calls = tuple(ReplyCall(arguments=text, **shared(call, ("name", "provider_id"))) for call, text in made)
+    words = shared(said, ("text", "reasoning", "provider_data"))
+    return Reply(calls=calls, **words, **shared(fact, REPLIED))
