@@ -85,7 +85,7 @@ def test_an_engine_that_was_fenced_out_stops_and_says_so() -> None:
             result = await second.resume("r", take_over=True).result()
         assert result.state is AgentState.COMPLETED
         assert len(lost) == 1
-        assert "another engine has it" in lost[0]
+        assert "another engine took the run over" in lost[0]
         assert await sound(store, "r")
 
     virtual.in_no_time(main)

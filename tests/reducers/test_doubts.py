@@ -195,7 +195,7 @@ def test_that_a_call_happened_is_final(later: Doubt) -> None:
     """What is known to have happened cannot be said not to have: it would run a second time."""
     run = crashed("act", "act", **ASK)
     run.resolve("c1", HAPPENED)
-    with pytest.raises(WrongUse, match="call 'c1' is not in doubt; what is: c2"):
+    with pytest.raises(WrongUse, match=r"call 'c1' is not in doubt \(calls in doubt: c2\)"):
         composing.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "")
     with pytest.raises(UnexpectedEvent, match="call c1 is known to have happened"):
         run.feed(DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"))
@@ -317,14 +317,14 @@ def test_the_fact_of_what_was_said() -> None:
 @pytest.mark.parametrize(
     ("run", "call", "named"),
     [
-        pytest.param(crashed("act", "book"), "c7", "what is: c1, c2", id="no such call"),
-        pytest.param(crashed("look", "act"), "c1", "what is: c2", id="one that runs again"),
-        pytest.param(begun("act"), "c1", "what is: none", id="one that runs"),
+        pytest.param(crashed("act", "book"), "c7", "calls in doubt: c1, c2", id="no such call"),
+        pytest.param(crashed("look", "act"), "c1", "calls in doubt: c2", id="one that runs again"),
+        pytest.param(begun("act"), "c1", "calls in doubt: none", id="one that runs"),
     ],
 )
 def test_only_a_doubt_is_resolved(run: Scenario, call: str, named: str) -> None:
     """To resolve what is not in doubt is wrong use, and the error names what is."""
-    with pytest.raises(WrongUse, match=f"'{call}' is not in doubt; {named}"):
+    with pytest.raises(WrongUse, match=rf"'{call}' is not in doubt \({named}"):
         composing.resolved(run.state, DoubtResolved(at=run.at, call=call, doubt=HAPPENED, by="ann"), "")
 
 

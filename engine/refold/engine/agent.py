@@ -315,7 +315,7 @@ class Agent:
         )
 
     def _child(self, errand: Errand) -> Run:
-        """A run of this agent for a call of another. It has no labels: whoever sums up by them counts it once."""
+        """A run of this agent for a call of another. It has no labels: sums over labels count it once."""
         fact = msgspec.structs.replace(
             self._opening(errand.run, child_seed(errand.parent.setup.seed, errand.call)),
             policy=bounded(self.policy, errand.parent),

@@ -18,7 +18,7 @@ AnnotationMaker = Callable[[RunState, int, bytes], Annotation]
 async def annotate(
     store: Store, run: str, make: AnnotationMaker, *, registry: Registry = BUILTIN
 ) -> RunState:
-    """Append an annotation, and leave the run as it was: to whoever was to take it up, or to nobody. The state after it.
+    """Append an annotation, and leave the run as it was, waiting for an engine or not. The state after it.
 
     Raises `UnknownRun`, `Damaged`, `Held` while an engine has the run, `Overtaken` if one wrote just now, and what a
     store raises.

@@ -2,7 +2,7 @@
 
 A run is awaited in one place and watched in another, and may be left in the middle of an `async for`. A task
 group held open across a generator's `yield` would break there (PEP 789), so the driver is a task of its own,
-and everything that it starts lives in a task group inside it. Whoever cancels a waiting `join` stops it.
+and everything that it starts lives in a task group inside it. Cancelling a waiting `join` stops it.
 """
 
 import asyncio
@@ -60,12 +60,12 @@ class Background:
             self._over.set()
 
 
-# An event loop holds its tasks weakly: one that nobody joins would be collected in the middle of its work.
+# An event loop holds its tasks weakly: one that is not joined would be collected in the middle of its work.
 _ASIDE: set[Awaitable[None]] = set()
 
 
 def aside(work: Work) -> None:
-    """Start work that nobody waits for, and that raises nothing; also from a callback, where no task runs."""
+    """Start work that is not waited for, and that raises nothing; also from a callback, where no task runs."""
     task = _spawn(work)
     if isinstance(task, asyncio.Task):
         _ASIDE.add(task)
@@ -97,7 +97,7 @@ def _spawn(work: Work) -> Awaitable[None] | None:
     except RuntimeError:
         import trio
 
-        # As a task of asyncio's would: with the context of whoever starts it.
+        # As a task of asyncio's would: with the context of its starter.
         trio.lowlevel.spawn_system_task(work, context=copy_context())
         return None
     return loop.create_task(work())

@@ -96,14 +96,14 @@ def takes_task(tool: str) -> Accepts:
 
 
 async def never_alone(arguments: str, context: CallContext) -> ToolAnswer:  # noqa: ARG001
-    """The `run` of a tool whose calls are runs: an engine sees those through, nobody else can."""
+    """The `run` of a tool whose calls are runs: only an engine can see those through."""
     raise AssertionError(f"call {context.call} starts a run, and was run as a function")
 
 
 class Delegation:
     """One call that starts a child run, from its beginning to its end.
 
-    `scope` is cancelled by whoever wants the call settled; `aside` is called when the child waits for a person, and
+    `scope` is cancelled to settle the call; `aside` is called when the child waits for a person, and
     nothing more can be done for now; `live` has the child's run under its id while it goes on; `tell` tells who watches;
     `tenure` is the engine's hold on the parent: the child's is alike.
     """
@@ -170,19 +170,21 @@ class Delegation:
         return result
 
     async def _had(self, errand: Errand, had: "Callable[..., Run]") -> RunResult:
-        """Drive the child. While another engine has it, wait: whoever has a run has the right to its children, not at once.
+        """Drive the child. While another engine has it, wait: who has a run has the right to its children, not at once.
 
         Only one that took its run over by force takes them over too.
         """
-        await self._tenure.confirm()  # or the child of a run that was cancelled elsewhere would be nobody's
+        await (
+            self._tenure.confirm()
+        )  # or the child of a run that was cancelled elsewhere would have no parent
         while True:
             try:
                 return await self._driven(errand, had)
             except Held as error:
-                if self._tenure.take_over or self._cut.is_set():  # to be stopped, whoever has it
+                if self._tenure.take_over or self._cut.is_set():  # to be stopped, even if it is held
                     return await self._driven(errand, partial(self._tool.take_up, take_over=True))
                 wait = min(error.seconds, LOOK)
-            except (LeaseLost, Overtaken):  # somebody has taken it over, or ended it
+            except (LeaseLost, Overtaken):  # it was taken over, or ended
                 wait = 0.0
             with anyio.move_on_after(wait):
                 await self._cut.wait()

@@ -36,12 +36,12 @@ def refuse_unpriced(policy: Policy, models: Iterable[Model]) -> None:
 
 
 def refuse_unmeasured(policy: Policy, model: Model) -> None:
-    """Raise `PolicyError` for a pass that waits for a share of a context that nobody knows."""
+    """Raise `PolicyError` for a pass that waits for a share of a context whose size is unknown."""
     for place, step in enumerate(policy.history):
         if isinstance(step.when.tokens, Share) and context_of(model) is None:
             raise PolicyError(
                 f"history[{place}].when.tokens",
-                f"a share of the model's context, and nobody knows that of {model.name}; write a number of "
+                f"a share of the model's context, but the context of {model.name} is not known; write a number of "
                 "tokens instead, or give the model its context",
             )
 

@@ -1,7 +1,7 @@
-"""A run in the hands of somebody who has nothing but its log: no model, no tool, no guard.
+"""A run of which nothing is at hand but its log: no model, no tool, no guard.
 
 It can be told something, and stopped. An engine that drives it is fenced out when it is stopped: that can write
-nothing more, and ends when it notices. What was in flight is settled honestly: nobody saw how it ended.
+nothing more, and ends when it notices. What was in flight is settled honestly: how it ended is unknown.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
 async def halt(
     store: Store, run: str, reason: str = "", *, by: str = "user", registry: Registry = BUILTIN
 ) -> RunResult:
-    """Cancel a run, and the child runs that it waits for, whoever drives them now. A run that has ended stays so.
+    """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has ended stays so.
 
     Raises `UnknownRun`, `ImportedRun`, `Damaged`, and what a store raises.
     """
@@ -49,7 +49,7 @@ async def halt(
     await refuse_imported(store, run)
     tenure = Tenure(store, run, LEASE_SECONDS, take_over=True)
     try:
-        await tenure.hold()  # first: what its engine begins from here on is nobody's
+        await tenure.hold()  # first: what its engine begins from here on is lost
         state = await Journal(store, run, tenure).load(registry)
         for child in () if state.ended else open_children(state):
             if (await store.head(child)).seq:

@@ -23,7 +23,7 @@ def seed() -> int:
 def salts(chosen: int | None) -> Salts:
     """Random salts; for a chosen seed, salts that follow from it, so that a test's log is the same every time.
 
-    A log whose seed was chosen protects erased content less: whoever knows the seed can guess at it.
+    A log whose seed was chosen protects erased content less: with the seed it can be guessed.
     """
     if chosen is None:
         return lambda seq: secrets.token_bytes(_SALT_BYTES)  # noqa: ARG005

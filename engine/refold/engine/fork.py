@@ -22,7 +22,7 @@ from refold.reducers.state import RunState
 from refold.store.protocol import UnknownRun
 
 MADE_UP = "a person"
-"""Who made up results and messages, where nobody is named."""
+"""Who made up results and messages, where no name is given."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
-        # Where an imported run's source ends nobody is asked: the fork asks the model, and the message goes with it.
+        # Where an imported run's source ends no person is asked: the fork asks the model, and the message goes with it.
         waits = state.agent_state is AgentState.WAITING_FOR_INPUT and not state.unasked
         if waits and self.say:
             _refuse_message(state)

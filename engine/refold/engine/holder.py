@@ -1,6 +1,6 @@
 """Who holds a lease: a name that tells engines apart, and by which a dead one's can be told on the same machine.
 
-A lease runs out by itself. But whoever restarts what was killed should not have to wait for that, and a machine
+A lease runs out by itself. But a restart of what was killed should not have to wait for that, and a machine
 knows which of its processes are gone: by process id and the instant it was started, in one boot and one namespace
 of process ids. Where that cannot be known (another machine or container, another system than Linux), nobody is
 taken for dead.
@@ -47,7 +47,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # another user's
     return True
 
 
@@ -57,7 +57,7 @@ def _host() -> str:
 
 
 def _birth(pid: int) -> str | None:
-    """When a process was started, within its era; "" if it is over, None if nobody can tell."""
+    """When a process was started, within its era; "" if it is over, None if that cannot be known."""
     era = _era()
     try:
         # The name of the program stands in brackets, and may hold anything: what follows the last one is fields.

@@ -1,6 +1,6 @@
-"""Runs that were imported: evidence of what somebody else's agent did, in which nothing is ever decided here.
+"""Runs that were imported: evidence of what another program's agent did, in which nothing is ever decided here.
 
-Their agent is not ours, and neither are its tools: whoever answered, stopped or drove such a run would write into the log
+Their agent is not ours, and neither are its tools: to answer, stop or drive such a run would write into the log
 what never happened. A fork of one is ours, and begins with an event of its own.
 """
 

@@ -104,7 +104,7 @@ class Journal:
             await self.store.append(self._run, before.seq, await self.tenure.hold(), records)
         except (Conflict, Held) as error:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
-                raise  # somebody is about to begin it, or died before
+                raise  # another engine is about to begin it, or died before
             if before.setup.run != self._run:
                 raise RunExists(self._run) from error
             raise Overtaken(self._run) from error

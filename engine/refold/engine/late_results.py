@@ -35,5 +35,5 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
                 await journal.annotate(state, make(state, max(state.at, now()), salt), salt, runtime.registry)
             finally:
                 await tenure.let_go(due)
-    except Exception as error:  # nobody waits for this: it must not bring down the event loop
+    except Exception as error:  # no task waits for this: it must not bring down the event loop
         _LOGGER.warning("run %s: a result that came late could not be kept: %s", run, error)

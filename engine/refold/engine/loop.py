@@ -45,7 +45,7 @@ AGAIN = (0.05, 0.2, 1.0)
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """A fact to be, and the effect that it belongs to (None: nobody asked for it, a person or an engine brings it).
+    """A fact to be, and the effect that it belongs to (None: a person or an engine brings it unasked).
 
     `ends`: the effect ends with it. Of the two facts that tell what a tool knows of a call in doubt only the last does.
     `late`: an annotation to be, for which nothing waits; the only thing that is recorded after the end.
@@ -88,14 +88,14 @@ class Loop:
         self._arrived.set()
 
     def resume(self) -> None:
-        """Record first that an engine took the run up: calls whose end nobody saw are in doubt then."""
+        """Record first that an engine took the run up: calls whose end is unknown are in doubt then."""
         if self._resumed is not None and not self.state.ended:
             self._queue.appendleft(Queued(self._resumed))
             self.introduced = True
 
     @property
     def waiting(self) -> bool:
-        """Whether facts are queued that nobody has taken yet."""
+        """Whether facts are queued."""
         return bool(self._queue)
 
     async def drive(self) -> None:
@@ -134,13 +134,13 @@ class Loop:
                     tasks.start_soon(self.journal.snapshot, self.state)
 
     async def leave(self) -> None:
-        """Record what is queued, and start nothing: whoever takes the run up goes on."""
+        """Record what is queued, and start nothing: the next engine goes on."""
         while self._queue:
             await self._record(self._queue.popleft())
 
     @property
     def due(self) -> float | None:
-        """In how many seconds the run wants an engine, now that this one stops; None: when somebody acts."""
+        """In how many seconds the run wants an engine, now that this one stops; None: not before a person acts."""
         return self._rings_in() if self._rests else 0.0
 
     def _rings_in(self) -> float | None:
@@ -182,7 +182,7 @@ class Loop:
         return effect in self._in_flight
 
     def _settle(self, effect: Settle, tasks: anyio.abc.TaskGroup) -> None:
-        """Settle what nobody holds. If it is a call that started a child run, that is there, and is to end first."""
+        """Settle what no task holds. If it is a call that started a child run, that is there, and is to end first."""
         if effect.call is None:
             self.put(abandoned(effect.seq), effect)
             return
@@ -216,7 +216,7 @@ class Loop:
         return any(not self._keeps_nobody(effect) for effect in self._in_flight if effect not in self._aside)
 
     def _keeps_nobody(self, effect: Effect) -> bool:
-        # A person may take days: a clock beside them keeps nobody here, but for the last minute. Whoever takes the run
+        # A person may take days: a clock beside them keeps no engine here, but for the last minute. Who takes the run
         # up after the deadline applies what the policy says of silence.
         waits = bool(self._aside) or self.state.asked_at is not None
         return (
@@ -235,7 +235,7 @@ class Loop:
     async def _next(self) -> Queued | None:
         """The next fact; None where nothing came, but a call was put aside."""
         if not self._queue and self.state.asked_at is not None:
-            # Only a clock runs here: whoever answers from elsewhere must find the run free.
+            # Only a clock runs here: an answer from elsewhere must find the run free.
             await self.journal.tenure.let_go(self._rings_in())
         if not self._queue:
             self._arrived = anyio.Event()
@@ -254,7 +254,7 @@ class Loop:
             self._tell(Recorded(before.seq + 1 + place, event))
 
     async def _written(self, queued: Queued) -> tuple[RunState, Sequence[Event]]:
-        """Bring a fact into the log. Where nobody knows whether that went well, the log is read again, never guessed."""
+        """Bring a fact into the log. Where it is unknown whether that went well, the log is read again, never guessed."""
         waits = iter(AGAIN)
         while True:
             before = self.state
@@ -296,7 +296,7 @@ class Loop:
 
     def _awaited(self, queued: Queued) -> bool:
         if queued.effect is None:
-            return queued.late or not self.state.ended  # else somebody asked for something after the end
+            return queued.late or not self.state.ended  # else it was asked for after the end
         held = queued.effect in self._in_flight
         if queued.ends:
             self._in_flight.pop(queued.effect, None)
@@ -304,7 +304,7 @@ class Loop:
 
     def _in_vain(self, effect: Effect) -> bool:
         # Two clocks may ring in one moment, and what the first led to may leave nothing for the second; a person may
-        # say how a call ended just before the model is told that nobody knows, or while its tool is asked.
+        # say how a call ended just before the model is told that it is unknown, or while its tool is asked.
         if isinstance(effect, RunTool):
             return all(call.id != effect.call for call in underway(self.state))
         return isinstance(effect, WaitUntil | Reconcile | Settle) and effect not in next_effects(self.state)

@@ -235,7 +235,7 @@ class _RecordedWorld(World):
     ) -> tuple[Maker, ...]:
         """What the tool said stands in the log, and is brought from there; the call's result is, in turn, here."""
         fact = self._score.known(effect)
-        with scope:  # whoever lets go of it does not take what is made here
+        with scope:  # letting go of it does not take what is made here
             await self._score.turn(fact)
         return (lambda state, at, salt: fact,)  # noqa: ARG005
 

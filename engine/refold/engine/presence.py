@@ -1,7 +1,7 @@
 """Who may still act for a run: an engine that stands still in another process, a thread that one of ours left behind.
 
 A lease keeps an engine from beginning anything new. What it had begun may go on after the lease: a process that was
-suspended wakes up in the middle of a payment. So before a call is begun a second time it must be known that nobody is
+suspended wakes up in the middle of a payment. So before a call is begun a second time it must be known that none is
 left who could still finish the first.
 """
 

@@ -1,7 +1,7 @@
-"""Lines about what left the history, for whoever greps: derived from events, fields in a fixed order, new ones last.
+"""Lines about what left the history, for grep: derived from events, fields in a fixed order, new ones last.
 
 Logger `refold.prune`, INFO, with a switch of its own: however loud the rest of a program is, it says nothing
-until somebody sets its level to INFO, as the command line does where `REFOLD_PRUNE_LOG` is on.
+until its level is set to INFO, as the command line does where `REFOLD_PRUNE_LOG` is on.
 """
 
 import json

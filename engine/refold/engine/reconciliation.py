@@ -1,4 +1,4 @@
-"""Asking a tool what became of a call whose end nobody saw, and whether that may be believed.
+"""Asking a tool what became of a call whose end is unknown, and whether that may be believed.
 
 That a call did not happen is no answer while an engine that was replaced may be in the middle of it: its process may
 only be suspended, and wake up. So it is believed when every process that has had the run since the call was begun is
@@ -36,16 +36,16 @@ async def asked(answer: Awaitable[object]) -> Reconciled:
 
 
 class Doer(msgspec.Struct, frozen=True):
-    """Somebody who may still be about to do a call. `fenced`: a newer epoch keeps it from that, where that is looked at."""
+    """Who may still be about to do a call. `fenced`: a newer epoch keeps it from that, where that is looked at."""
 
     name: str
     fenced: bool = True
 
 
 async def doer(journal: Journal, state: RunState, effect: Reconcile) -> Doer | None:
-    """Who may still be about to do this call, beside the engine that asks; None: surely nobody."""
+    """Who may still be about to do this call, beside the engine that asks; None: surely no one else."""
     call = next((each for each in underway(state) if each.id == effect.call), None)
-    if call is None:  # somebody has said meanwhile how it ended
+    if call is None:  # a person has said meanwhile how it ended
         return None
     if call.begun_in:  # epochs are counted by run: a fork's says nothing of its parent's
         return Doer(f"run {call.begun_in}, which began it,", fenced=False)

@@ -132,7 +132,7 @@ class Run:
     def updates(self) -> AsyncIterator[Update]:
         """Deltas as they stream and events once they are on disk, until the run stops.
 
-        Starts the run if nobody has; raises what `result()` would. Leaving the loop early does not stop it.
+        Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not stop it.
         """
         subscription = Subscription()
         self._subscriptions.add(subscription)
@@ -156,7 +156,7 @@ class Run:
             self._answers("message", self.state.messages)
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:
-            self._refuse_message(state)  # somebody else may have been faster
+            self._refuse_message(state)  # another answer may have been faster
             said = InputReceived(at=at, by=by)
             return composing.received(state, said, message, salt, self._redactor(state))
 
@@ -170,10 +170,10 @@ class Run:
         by: str = "user",
         note: str = "",
     ) -> None:
-        """Say how a call ended whose end nobody saw. `did_not`: it runs once more, under the same idempotency key.
+        """Say how a call in doubt ended. `did_not`: it runs once more, under the same idempotency key.
 
-        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`: that nobody
-        knows. A run that was resumed may be told before it is awaited: `result()` then raises what is wrong with it.
+        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`: that its end is
+        unknown. A run that was resumed may be told before it is awaited: `result()` then raises what is wrong with it.
         Raises `WrongUse` for another word, and for a call that is not in doubt, naming those that are.
         """
         if doubt not in tuple(Doubt):
@@ -197,7 +197,7 @@ class Run:
         after the question's deadline counts as none. A run that was resumed may be answered before it is awaited:
         `result()` then raises what is wrong with the answer.
 
-        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that nobody is asked about,
+        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that is not asked about,
         and new arguments that are no JSON object.
         """
         words, arguments = words_of(answers)
@@ -269,7 +269,7 @@ class Run:
                 await loop.drive()
                 self._result = result_of(loop.state, loop.journal.contents)
         except BaseException:
-            # What is on disk may be more, or less, than what was believed: whoever goes on reads it again.
+            # What is on disk may be more, or less, than what was believed: who goes on reads it again.
             self._state, self._loop, self._answered, self._result = self.state, None, None, None
             raise
         finally:
@@ -279,7 +279,7 @@ class Run:
     async def _leave(self) -> None:
         async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
             await loop.leave()
-        # Whoever goes on attends to the run, and not with a loop that only writes down.
+        # Who goes on attends to the run, and not with a loop that only writes down.
         self._state, self._loop = self.state, None
 
     @asynccontextmanager
@@ -337,13 +337,13 @@ class Run:
         return await journal.load(self._runtime.registry)
 
     async def _gone_on(self, loop: Loop, store: Store, tenure: Tenure) -> Loop:
-        """The loop of before; while it waited for a person, somebody else may have had the run."""
+        """The loop of before; while it waited for a person, another engine may have had the run."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()
         if (await store.head(self.id)).seq != loop.state.seq:
             loop.state = await loop.journal.load(self._runtime.registry)
             self._live.machine.set_state(str(loop.state.agent_state))
-            loop.resume()  # what was begun there, nobody here has a handle on
+            loop.resume()  # what was begun there, no handle is held here
         return loop
 
     def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> Fact:  # noqa: ARG002

@@ -9,7 +9,7 @@ from refold.store.protocol import Store, UnknownRun
 
 
 def rings_in(state: RunState, now: int) -> float | None:
-    """In how many seconds from the instant `now` the next clock rings, 0 for one that has; None: when somebody acts."""
+    """In how many seconds from the instant `now` the next clock rings, 0 for one that has; None: not before a person acts."""
     instants = [effect.at for effect in next_effects(state) if isinstance(effect, WaitUntil)]
     return max(0.0, (min(instants) - now) / NANO) if instants else None
 
@@ -23,7 +23,7 @@ def due_in(state: RunState, now: int) -> float | None:
 async def wake_parent(store: Store, state: RunState) -> None:
     """Have the run taken up that waits for the result of this one, if it has ended. It may be in another store.
 
-    To be called before the lease is given back: whoever dies in between is found, and it is done again.
+    To be called before the lease is given back: an engine that dies in between is found, and it is done again.
     """
     if state.ended and state.setup.parent is not None:
         with suppress(UnknownRun):

@@ -18,7 +18,7 @@ _LAST_WORD = 5.0
 
 
 BRIEF = 2.0
-"""Seconds of a lease that is waited for: somebody only writes a line, or runs out right now."""
+"""Seconds of a lease that is waited for: its holder only writes a line, or runs out right now."""
 
 
 LOOK = 2.0
@@ -51,7 +51,7 @@ class Tenure:
         self.store, self._run, self.seconds = store, run, seconds
         self.take_over, self._patience = take_over, patience
         self._by_force = (
-            take_over  # once: given back to wait for a person, the run is taken again like anybody's
+            take_over  # once: given back to wait for a person, the run is taken again like any other
         )
         self._holder = new_holder()
         self._lease: Lease | None = None
@@ -90,7 +90,7 @@ class Tenure:
             await self._seen(self._lease)
 
     async def up_to_date(self) -> None:
-        """What the run was woken for until now, its own engine has seen to: nobody need look at it again for that."""
+        """What the run was woken for until now, its own engine has seen to: no other need look at it again for that."""
         lease, self._lease = self._lease, None  # `keep` is not to miss it meanwhile
         if lease is not None:
             self._lease = await self.store.lease(
@@ -98,7 +98,7 @@ class Tenure:
             )
 
     async def let_go(self, after: float | None) -> None:
-        """Give the run back, to be taken up in `after` seconds; None: when somebody wakes it.
+        """Give the run back, to be taken up in `after` seconds; None: when it is woken.
 
         Where the store does not answer, the lease runs out by itself.
         """

@@ -1,6 +1,6 @@
 """What subscribers of a live run are told: deltas as they stream, and events once they are on disk.
 
-Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nobody up, and does
+Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nothing up, and does
 not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log anyway; the end of
 a stream of which it was shown a part is always delivered.
 """
@@ -38,7 +38,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class Missed(msgspec.Struct, frozen=True, tag="missed"):
-    """So many updates were dropped here, because nobody took them in time."""
+    """So many updates were dropped here, because they were not taken in time."""
 
     count: int
 

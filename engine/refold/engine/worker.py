@@ -1,7 +1,7 @@
 """A worker: takes runs that want an engine, and drives several side by side, for as long as it lives.
 
 A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed for
-which nobody stayed, or when its engine died. Many workers, in as many processes, may share one store: a lease makes
+which no engine stayed, or when its engine died. Many workers, in as many processes, may share one store: a lease makes
 each run one worker's at a time.
 """
 
@@ -133,7 +133,9 @@ class Worker:
 
     async def _driven(self, store: Store, run: str) -> None:
         if await source_of(store, run):
-            self._passed_by[run] = math.inf  # nobody's to drive: it is listed where an import of it broke off
+            self._passed_by[run] = (
+                math.inf
+            )  # no engine can drive it: it is listed where an import of it broke off
             return
         journal = Journal(store, run, Tenure(store, run, BRIEF))
         state = await journal.load(self._registry)
@@ -162,8 +164,8 @@ class Worker:
 
 
 def _rests(state: RunState) -> tuple[bool, float | None]:
-    """Whether nothing is to be done now, and in how many seconds something is; None: when somebody acts."""
-    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back makes nobody wait
+    """Whether nothing is to be done now, and in how many seconds something is; None: not before a person acts."""
+    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back causes no wait
     return due is None or due > 0, due
 
 

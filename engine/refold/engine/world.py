@@ -105,7 +105,7 @@ class World:
         scope: anyio.CancelScope,
         publish: Publish,
     ) -> Maker:
-        """Ask the model. `scope` is cancelled by whoever wants the request settled."""
+        """Ask the model. `scope` is cancelled to settle the request."""
         wanted = asked_of(state, effect.seq).event
         request = request_for(wanted, state, journal.contents)
         model = (
@@ -118,7 +118,7 @@ class World:
 
         def seen(delta: Delta) -> None:
             arrived.append(delta)
-            if isinstance(wanted, ModelRequested):  # a summary is no answer: nobody waits to read it
+            if isinstance(wanted, ModelRequested):  # a summary is not streamed
                 shown.put(delta)
 
         with closing(shown), scope, anyio.CancelScope() as bound:
@@ -150,7 +150,7 @@ class World:
         late: Callable[[LateMaker], None],
         epoch: int,
     ) -> Maker:
-        """Run a tool. `scope` is cancelled by whoever wants the call settled; `late` is told what a thread says then."""
+        """Run a tool. `scope` is cancelled to settle the call; `late` is told what a thread says then."""
         stopwatch = self.clock.stopwatch(effect)
         offered = sorted(tool.name for tool in state.setup.tools)
         tool = self.tools.get(effect.name) if effect.name in offered else None
@@ -169,7 +169,7 @@ class World:
             return await self._outcome(tool, effect, arguments or "{}", context, stopwatch, redactor)
         if not scope.cancelled_caught:
             return tool_failed(effect, ToolError.TIMEOUT, stopwatch)
-        # Cut off, but what it had done by then nobody knows; only what may be repeated is surely harmless.
+        # Cut off, and what it had done by then is unknown; only what may be repeated is surely harmless.
         error = ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT
         return tool_failed(effect, error, stopwatch)
 
@@ -184,7 +184,7 @@ class World:
     ) -> tuple[Maker, ...]:
         """Ask a tool what became of a call in doubt: what it says and, if it happened, the call's result.
 
-        The last of these facts ends the effect. `scope` is cancelled by whoever does not want to know any more.
+        The last of these facts ends the effect. `scope` is cancelled when the answer is not wanted any more.
         `other` is who was there to do the call before the tool was asked.
         """
         stopwatch = self.clock.stopwatch(effect)

@@ -189,7 +189,7 @@ def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor
     doubted = [call.id for call in underway(state) if may_be_said(call, fact.doubt)]
     if fact.call not in doubted:
         raise WrongUse(
-            f"run {state.setup.run}: call {fact.call!r} is not in doubt; what is: {', '.join(doubted) or 'none'}"
+            f"run {state.setup.run}: call {fact.call!r} is not in doubt (calls in doubt: {', '.join(doubted) or 'none'})"
         )
     by = label(redactor.text(fact.by))
     return msgspec.structs.replace(fact, by=by, content=Note(note=redactor.text(note)))

@@ -123,7 +123,7 @@ def _probe(path: Path, *, readonly: bool) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            # A power cut while the file was being made. Whoever may write rolls that back, and looks again.
+            # A power cut while the file was being made. Opening it for writing rolls that back, and looks again.
             if readonly:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return

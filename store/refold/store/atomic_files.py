@@ -19,7 +19,7 @@ def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
     file. Raises `WorldFailed` where it cannot be written.
     """
     check_free(path, force=force)
-    # A name that nobody can guess: a link that somebody put there would be followed.
+    # A name that cannot be guessed: a link that was put there would be followed.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield partial

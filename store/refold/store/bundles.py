@@ -20,7 +20,7 @@ from refold.store.sqlite import SqliteStore
 from refold.store.verify_bundle import Bundle, Line, PackedRun
 
 OUR_VERIFIER = "this version's, to the byte"
-UNKNOWN_VERIFIER = "NONE THAT THIS VERSION KNOWS: do not run it, it may be forged; a newer refold tells"
+UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold tells"
 
 
 class DamagedBundle(FileProblem, Damaged):

@@ -15,9 +15,9 @@ Framing makes every input readable in one way only: no byte can move from one fi
 hash as it was. An event without content hashes 32 bytes less than one with empty content, so those two differ.
 
 The digest of the content is stored beside it. Erasing takes content and salt away and leaves the digest, and
-the chain still holds. Without the salt, nobody can find a short erased text by hashing guesses.
+the chain still holds. Without the salt, a short erased text cannot be found by hashing guesses.
 
-A chain without a key shows accidents and careless edits. Whoever can write the file can compute it anew, and no
+A chain without a key shows accidents and careless edits. Who can write the file can compute it anew, and no
 chain shows that its tail was cut off: that takes heads kept elsewhere.
 """
 
@@ -66,7 +66,7 @@ def link(previous: bytes, head: bytes, body: bytes, content_digest: bytes | None
 
 
 def hashes(run: str, head: Head, records: Sequence[Record]) -> list[tuple[bytes, bytes | None]]:
-    """Hash and content digest of each record, as the events that follow `head`. For whoever needs no more of them."""
+    """Hash and content digest of each record, as the events that follow `head`. For callers that need no more of them."""
     previous, begin, made = head.hash, _ALGORITHM + _framed(run), list[tuple[bytes, bytes | None]]()
     for seq, record in enumerate(records, head.seq + 1):
         content = record.content

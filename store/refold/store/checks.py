@@ -53,7 +53,7 @@ def check_run(run: str) -> None:
 def check_new_run(run: str) -> None:
     """Refuse an id for a new run that no command could name: one that means another thing there. Raises `WrongUse`.
 
-    Whoever reads a log takes any that `check_run` lets by: it may be older, or of another program.
+    A reader of a log takes any that `check_run` lets by: it may be older, or of another program.
     """
     odd = not run.isprintable() or any(map(str.isspace, run)) or "@" in run
     if not run or odd or run == NEWEST or run.startswith("-") or run.endswith(".zip"):

@@ -2,7 +2,7 @@
 
 Time is the database's own: every process that shares the file reads the clock of the machine that has it. A lease is
 good until an instant of that clock. One that ends further away than it was ever given for was written before the clock
-was set back, and would bar the run for as long as that: it is cut to its own length, once, when somebody looks.
+was set back, and would bar the run for as long as that: it is cut to its own length, once, at the next look.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ LAST_TOKEN = 2**63 - 2
 def lease(
     connection: sqlite3.Connection, path: str, run: str, holder: str, length: int, over: int | None
 ) -> Lease | Held:
-    """Take the run for `length` ms; `Held` if somebody has it, and nothing was changed then."""
+    """Take the run for `length` ms; `Held` if an engine has it, and nothing was changed then."""
     with transaction(connection):
         place = find(connection, path, run) or _add(connection, path, run)
         connection.execute(schema.CUT_CLAIM, (place.number,))
@@ -27,7 +27,7 @@ def lease(
         if held and held.holder and held.seconds > 0 and place.token != over:
             return Held(run, held.holder, place.token, held.seconds)
         token = _fence(connection, path, run, place)
-        # Whoever takes the run reads all of its log: what it was woken for before has been answered by that.
+        # The engine that takes the run reads all of its log: what it was woken for before has been answered by that.
         connection.execute(schema.SET_CLAIM, (place.number, holder, length))
         return Lease(run=run, token=token)
 
@@ -59,7 +59,7 @@ def release(connection: sqlite3.Connection, path: str, lease: Lease, after: int 
 
 
 def wake(connection: sqlite3.Connection, path: str, run: str) -> None:
-    """Have the run taken up as soon as nobody has it. Raises `UnknownRun`."""
+    """Have the run taken up as soon as it is free. Raises `UnknownRun`."""
     with transaction(connection):
         place = find(connection, path, run)
         if place is None or place.head.seq == 0:
@@ -87,7 +87,7 @@ def claim(connection: sqlite3.Connection, path: str, run: str) -> Claim | None:
         return None
     left, _, token, holder = row
     if not all(map(isinstance, row, (int, int, int, bytes))):
-        raise DamagedStore(path, f"the claim on run {run} is none that a store writes: delete its row")
+        raise DamagedStore(path, f"the claim on run {run} is not valid: delete its row")
     return Claim(run=run, holder=rows.text(holder), token=token, seconds=left / 1000)
 
 

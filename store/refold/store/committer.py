@@ -124,4 +124,4 @@ def _settle(future: "asyncio.Future[Head]", outcome: Outcome) -> None:
 
 
 def _nothing(_: object) -> None:
-    """For a connection's thread: whoever has its answer knows that all before it is done."""
+    """For a connection's thread: once it is answered, all before it is done."""

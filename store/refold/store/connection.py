@@ -43,7 +43,7 @@ class PagedCursor(sqlite3.Cursor):
                 if len(page) >= ROWS or size >= BYTES:
                     break
         except sqlite3.DataError:
-            if not page:  # else whoever asks for the next page is told
+            if not page:  # else the next page raises it
                 raise
         finally:
             self.close()

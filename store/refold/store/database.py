@@ -37,7 +37,7 @@ class Database:
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
         """Open the file, make it if need be. Raises `NotAStore` before anything was changed."""
-        with anyio.CancelScope(shield=True):  # half-open connections would be nobody's to close
+        with anyio.CancelScope(shield=True):  # half-open connections could not be closed
             await asyncio.to_thread(look, path, readonly=readonly)
             with translated(str(path)):
                 return await cls._open(path, durability, readonly=readonly)
@@ -66,7 +66,7 @@ class Database:
         return self._writer
 
     def check_file(self) -> None:
-        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in one that nobody finds."""
+        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in one without a name."""
         file, journal = _file(self.path), _file(f"{self.path}-wal") if self._writer else None
         if self._files[1] is None:
             self._files = self._files[0], journal  # it is made with the first page that is written
@@ -86,7 +86,7 @@ class Database:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
                 # The function runs all the same, in its thread. That thread works in order: once it has
-                # answered this, whoever looks at the file sees how it ended.
+                # answered this, a look at the file shows how it ended.
                 with anyio.CancelScope(shield=True):
                     await self.writer.run(lambda _: None)
                 raise
@@ -94,7 +94,7 @@ class Database:
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """See `Store.erase`. Whoever is cancelled has erased, but perhaps not out of the last gap of the file."""
+        """See `Store.erase`. When cancelled, it has erased, but perhaps not out of the last gap of the file."""
         head, marks = await self.write(evidence.erase, self.path, run, expected_seq, lease, seqs, notice)
         with translated(self.path):
             found = await asyncio.to_thread(residue.stands, self.path, marks)

@@ -1,4 +1,4 @@
-"""Tables of a database that somebody else made, read from its bytes and from nothing else.
+"""Tables of a database that another program made, read from its bytes and from nothing else.
 
 Such a file is hostile until shown otherwise: its schema is code. So it is opened in memory, and only stored columns of plain
 tables are read, under an authorizer that allows nothing else: no view, virtual table or generated column is run. Nothing is written, neither to the file nor beside it; what its write-ahead log held is not in its bytes.

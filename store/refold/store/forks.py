@@ -28,7 +28,7 @@ def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[Pie
         return []
     own = _own_at(connection, place)
     if own is None or own.origin is None:  # almost always
-        # From the front means from the very front: what somebody put before event 1 must be seen to be found.
+        # From the front means from the very front: what was put before event 1 must be seen to be found.
         return [(Piece(run, -1, place.head.seq), place.number << schema.SEQ_BITS)]
     parts = lineage.pieces(run, own.last, origins(connection, path, run))
     return [(part, _low(connection, path, part.run)) for part in parts]

@@ -3,7 +3,7 @@
 Each append is checked against its own run's head and token, inside the transaction. One that is not as expected is
 left out. If SQLite refuses the rest, it is rolled back and written again append by append, so that only the offender
 fails. A later append of the same run then fails by itself, for it expects a head that never came to be. The hashes
-are computed in there too, after a head that nobody can move.
+are computed in there too, after a head that cannot move.
 """
 
 import sqlite3
@@ -43,7 +43,7 @@ class AppendRequest(NamedTuple):
 
 
 class Known:
-    """Where runs stood after the last group, for as long as nobody has changed the file since: nor have we.
+    """Where runs stood after the last group, for as long as the file was not changed since, by us or by others.
 
     SQLite counts the rows that a connection changed, and gives the file another version when any other has changed
     it. As long as both are as they were, a transaction that looked again would find the same.

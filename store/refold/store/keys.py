@@ -50,7 +50,9 @@ def read_signing_key(path: Path) -> SigningKey:
     try:
         key = load_pem_private_key(text, password=None)
     except TypeError as error:  # what `cryptography` raises for a password that is missing
-        problem = "is encrypted, and nobody is there to ask for its password; `openssl pkey -in FILE -out PLAIN` decrypts it"
+        problem = (
+            "is encrypted, and no password can be typed here; `openssl pkey -in FILE -out PLAIN` decrypts it"
+        )
         raise BadKey(str(path), problem) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BadKey(str(path), "is no private key in PEM; `refold keygen FILE` makes one") from error

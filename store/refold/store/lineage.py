@@ -52,7 +52,7 @@ _DECODER = msgspec.json.Decoder(_Forked)
 def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
     """Where a log goes on from whose first event is number `first`; None for one with a beginning of its own.
 
-    None too for a body that no fork can have: whoever reads the log will miss the events before it.
+    None too for a body that no fork can have: a reader of the log will miss the events before it.
     """
     if first <= 1 or kind != FORKED:
         return None

@@ -1,4 +1,4 @@
-"""A store in memory, with every promise of a store but durability. For tests, and for runs nobody will ask about."""
+"""A store in memory, with every promise of a store but durability. For tests, and for runs that need not be kept."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -57,7 +57,7 @@ class MemoryStore:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        # Late: whoever imports `refold.store` for its types should not pay for an event loop.
+        # Late: an import of `refold.store` for its types should not load an event loop.
         from anyio.lowlevel import checkpoint
 
         self._checkpoint, self._now = checkpoint, now

@@ -5,7 +5,7 @@
 A tree over n leaves splits at the largest power of two below n. So it is a row of full trees, as many as n has binary
 ones, joined from the right; and adding a leaf joins equal ones, as adding 1 to a number carries. The row is all that
 is kept: memory is O(log n), whatever the log's length. That a shorter log is the beginning of this one is shown by
-computing the root over its first leaves again: whoever checks has the whole log, so no consistency proof is needed.
+computing the root over its first leaves again: the checker has the whole log, so no consistency proof is needed.
 """
 
 from collections.abc import Collection

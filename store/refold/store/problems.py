@@ -24,11 +24,11 @@ _UNAVAILABLE: dict[int, str] = {
 
 _DAMAGED: dict[int, str] = {
     sqlite3.SQLITE_CORRUPT: _CORRUPT,
-    # Our statements are fixed: what they ask for is missing only from a file that somebody changed.
-    sqlite3.SQLITE_ERROR: "its tables are not those of a store: somebody changed the schema",
-    sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: somebody changed the schema or the rows",
-    sqlite3.SQLITE_INTERRUPT: "reading it takes more than a file of its size can need: somebody made it so",
-    sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: somebody changed the schema",
+    # Our statements are fixed: what they ask for is missing only from a file that was changed.
+    sqlite3.SQLITE_ERROR: "its tables are not those of a store: the schema was changed",
+    sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: the schema or the rows were changed",
+    sqlite3.SQLITE_INTERRUPT: "reading it takes more steps than a file of its size needs: it was changed to do so",
+    sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: the schema was changed",
 }
 
 
@@ -58,7 +58,7 @@ class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
 def translate(
     path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool = False
 ) -> StoreUnavailable | DamagedStore | NotAStore:
-    """What `error` means for whoever wanted something from the store at `path`; its cause is set."""
+    """What `error` means for the caller of the store at `path`; its cause is set."""
     told = _translated(path, error, writing=writing)
     told.__cause__ = error
     return told

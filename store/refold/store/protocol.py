@@ -71,7 +71,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """That a run has an engine, or wants one.
 
-    `holder` has the lease under `token`, for `seconds` more if it does not renew it. Nobody has it where `holder` is
+    `holder` has the lease under `token`, for `seconds` more if it does not renew it. It is free where `holder` is
     "": then the run is to be taken up in `seconds`, 0 or less: now.
     """
 
@@ -134,14 +134,14 @@ class LeaseLost(StoreError):
         self.run, self.token, self.current = run, token, current
 
     def __str__(self) -> str:
-        now = f"under token {self.current}" if self.current else "to nobody"
-        return f"run {self.run} is leased {now}, not under {self.token} any more: another engine has it, or had it; stop"
+        now = f"its token is {self.current} now" if self.current else "it was never leased"
+        return f"run {self.run}: the lease under token {self.token} is lost ({now}): another engine took the run over; stop"
 
 
 class Held(StoreError):
     """Another engine has the run's lease. Nothing was changed.
 
-    `token` is that of its lease: whoever knows that the holder is gone may take the run over with it.
+    `token` is that of its lease: who knows that the holder is gone may take the run over with it.
     """
 
     def __init__(self, run: str, holder: str, token: int, seconds: float) -> None:
@@ -163,9 +163,7 @@ class SealedElsewhere(StoreError):
         self.expected, self.size = expected, size
 
     def __str__(self) -> str:
-        return (
-            f"the log of heads has {self.size} entries, not {self.expected}: somebody else sealed; try again"
-        )
+        return f"the log of heads has {self.size} entries, not {self.expected}: another seal came first; try again"
 
 
 class StoreUnavailable(StoreError):
@@ -277,32 +275,32 @@ class Store(Protocol):
     ) -> Lease:
         """Take the run for `holder`, for so long by the store's own clock; the run need not have events yet.
 
-        The token is greater than any before it: who had the run is fenced out. Raises `Held` while somebody has it,
+        The token is greater than any before it: who had the run is fenced out. Raises `Held` while an engine has it,
         unless `over` is the token of that very lease. A lease whose end lies further away than it was ever given for
         (the clock was set back) has its own length left from now.
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """Have the lease for so long from now; one that ran out is good again if nobody took the run meanwhile.
+        """Have the lease for so long from now; one that ran out is good again if the run was not taken meanwhile.
 
         Raises `LeaseLost`.
         """
         ...
 
     async def release(self, lease: Lease, after: float | None = None) -> None:
-        """Let go of the run. It is to be taken up again in `after` seconds; None: when somebody wakes it.
+        """Let go of the run. It is to be taken up again in `after` seconds; None: when it is woken.
 
         A lease that was lost has nothing to let go of, and nothing happens.
         """
         ...
 
     async def wake(self, run: str) -> None:
-        """Have the run taken up as soon as nobody has it. One that is held now is due when it is released."""
+        """Have the run taken up as soon as it is free. One that is held now is due when it is released."""
         ...
 
     async def due(self, most: int) -> Sequence[str]:
-        """Ids of runs that want an engine now and that nobody has, those that wait longest first.
+        """Ids of runs that want an engine now and are free, those that wait longest first.
 
         They were woken or released to be taken up by now, or their engine's lease ran out.
         """
@@ -341,7 +339,7 @@ class Store(Protocol):
         ...
 
     async def check(self) -> None:
-        """Look through all that is stored for damage that would hide events from whoever reads. Raises `DamagedStore`.
+        """Look through all that is stored for damage that would hide events from a reader. Raises `DamagedStore`.
 
         What was changed in an event it does not find: the hash chain shows that.
         """

@@ -25,7 +25,7 @@ def stands(path: str, marks: Sequence[bytes]) -> bool:
     """Whether any of the marks stands in the file more than once. They are of equal length."""
     counts = dict.fromkeys(marks, 0)
     with closing(direct(Path(path), "mode=ro")) as connection:
-        # While somebody reads the state of now, no checkpoint moves a row under our eyes.
+        # While a reader holds the state of now, no checkpoint moves a row under our eyes.
         connection.execute("BEGIN")
         connection.execute("SELECT EXISTS (SELECT 1 FROM run)").fetchone()
         for piece in _pieces(_descriptor(path), overlap=len(marks[0]) - 1 if marks else 0):

@@ -99,7 +99,7 @@ def to_sealed_head(path: str, row: SqlRow) -> SealedHead:
     place, seq, run, digest = row
     name = run_id(run)
     if name is None or not isinstance(seq, int) or not isinstance(digest, bytes):
-        raise DamagedStore(path, f"entry {place} of the log of heads is none that a store writes")
+        raise DamagedStore(path, f"entry {place} of the log of heads is not valid")
     return SealedHead(place=place, run=name, seq=seq, hash=digest)
 
 
@@ -107,15 +107,13 @@ def to_seal(path: str, row: SqlRow) -> Seal:
     """A seal. Raises `DamagedStore`."""
     number, size, at, key, signature, root = row
     if not all(map(isinstance, row, (int, int, int, bytes, bytes, bytes))):
-        raise DamagedStore(path, f"seal {number} is none that a store writes")
+        raise DamagedStore(path, f"seal {number} is not valid")
     return Seal(size=size, at=at, root=root, key=key, signature=signature)
 
 
 def damaged_run(path: str, number: object) -> DamagedStore:
     """That this run's row is not as a store writes it."""
-    return DamagedStore(
-        path, f"run number {number}: its number, id, token or head is none that a store writes"
-    )
+    return DamagedStore(path, f"run number {number}: its number, id, token or head is not valid")
 
 
 def _damaged_event(path: str, run: str, row: SqlRow) -> DamagedStore:
@@ -124,25 +122,23 @@ def _damaged_event(path: str, run: str, row: SqlRow) -> DamagedStore:
         for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)
         if not isinstance(value, kind)
     )
-    said = (
-        f"event {row[0] & schema.SEQ_MASK} of run {run}: its {name} is {value!r:.40}, which no store writes"
-    )
+    said = f"event {row[0] & schema.SEQ_MASK} of run {run}: its {name} is {value!r:.40}, which is not valid"
     return DamagedStore(path, said)
 
 
 def too_large(path: str, run: str, key: int, column: str, size: int, most: int) -> DamagedStore:
-    """That an event says more than anybody wants to have in memory: `size` and `most` in bytes."""
+    """That an event is larger than what is read into memory: `size` and `most` in bytes."""
     event = f"event {key & schema.SEQ_MASK} of run {run}"
     return DamagedStore(path, f"{event}: its {column} has {size} bytes, more than the {most} that are read")
 
 
 def changed_schema(path: str) -> DamagedStore:
     """That the tables took what was written, and do not have it."""
-    return DamagedStore(path, "its tables take nothing, and say nothing of it: somebody changed the schema")
+    return DamagedStore(path, "its tables drop what is written, without an error: the schema was changed")
 
 
 def out_of_order(path: str) -> DamagedStore:
-    """That SQLite believed the order of a damaged page. Whoever reads on from its last row would do so for ever."""
+    """That SQLite believed the order of a damaged page. Reading on from its last row would never end."""
     return DamagedStore(path, f"rows are out of order: {RECOVER}")
 
 
@@ -186,5 +182,5 @@ def check_end(path: str, run: str, last: int, end: Sequence[SqlRow]) -> None:
 
 
 def text(value: bytes) -> str:
-    """Text as it was read. What somebody wrote over it must still be readable, to be shown as damaged."""
+    """Text as it was read. What was written over it must still be readable, to be shown as damaged."""
     return value.decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Whole logs read without an event loop, as whoever looks through all of a store wants them: a process, a reader.
+"""Whole logs read without an event loop, for looking through all of a store: a process, a reader.
 
 It reads files that were looked at before: that they are stores, unchanged in their schema, is seen when the store
 itself is opened. Nothing is ever written.

@@ -164,7 +164,7 @@ CUT_CLAIMS = f"UPDATE claim SET until = {NOW} + length WHERE {_ASTRAY}"  # noqa:
 CUT_CLAIM = f"{CUT_CLAIMS} AND number = ?"
 ANY_ASTRAY = f"SELECT EXISTS (SELECT 1 FROM claim WHERE {_ASTRAY})"  # noqa: S608
 
-# Who wants an engine and has none. A run that has a number but no event yet is nothing that anybody could take up.
+# Who wants an engine and has none. A run that has a number but no event yet cannot be taken up.
 DUE = f"""
 SELECT claim.number, run.id FROM claim CROSS JOIN run ON run.number = claim.number
 WHERE until <= {NOW}

@@ -4,7 +4,7 @@ An entry says: at some time, event `seq` of `run` had this hash. As the hash cha
 the run up to there; as the root stands for all entries, one signature stands for everything that was sealed so far.
 The last entry of each seal is no run's: it has the root of a second tree, over the newest entry of each run. So a proof
 that an entry is in that one shows that no later event of its run was sealed by then.
-What a seal signs and an entry's leaf are in `verify_bundle`, so that whoever checks a bundle has them too.
+What a seal signs and an entry's leaf are in `verify_bundle`, so that a check of a bundle has them too.
 """
 
 import re
@@ -33,7 +33,7 @@ class DamagedSeals(Damaged):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What somebody kept of a seal where the store's writer cannot reach it: the tree's size and root."""
+    """What was kept of a seal where the store's writer cannot reach it: the tree's size and root."""
 
     size: int
     root: bytes

@@ -1,7 +1,7 @@
 """Whose database a file is, and whether its schema is the store's: seen before anything that it holds is run.
 
 A database's schema is code: a view may stand for a table and have no end. So a file is asked by PRAGMA statements, whose
-names nobody can take, then for the text of its schema, and for nothing else until that is the text that we wrote.
+names cannot be redefined, then for the text of its schema, and for nothing else until that is the text that we wrote.
 """
 
 import sqlite3
@@ -53,7 +53,7 @@ def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
 def check(path: Path, connection: sqlite3.Connection, *, to_read: bool = False) -> None:
     """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
 
-    Who only reads fires no trigger, and shall still find what was edited by somebody who had to take one out.
+    Who only reads fires no trigger, and shall still find what was edited after a trigger was taken out.
     """
     made = _objects()
     try:
@@ -62,14 +62,12 @@ def check(path: Path, connection: sqlite3.Connection, *, to_read: bool = False) 
     except sqlite3.Error as error:
         if _primary(error) not in _BEYOND:
             raise
-        problem = "its schema is larger than any that the store makes: somebody changed it"
+        problem = "its schema is larger than that of a store: it was changed"
         raise DamagedStore(str(path), problem) from error
     differing = [row for row in made if row not in found] + [row for row in found if row not in made]
     for kind, name, *_ in differing:
         if not (to_read and kind == b"trigger"):
-            problem = (
-                f"{_shown(kind)} {_shown(name)!r} is not as the store makes it: somebody changed the schema"
-            )
+            problem = f"{_shown(kind)} {_shown(name)!r} is not as the store makes it: the schema was changed"
             raise DamagedStore(str(path), problem)
 
 

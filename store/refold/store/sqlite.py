@@ -60,7 +60,7 @@ class SqliteStore:
         self._closed = False
         self._calls = 0  # under way
         self._problem: str | None = None  # of the file, once it was looked through
-        self._idle: Event | None = None  # somebody waits for the last of them
+        self._idle: Event | None = None  # set when the last of them ends, if that is waited for
 
     @classmethod
     async def open(

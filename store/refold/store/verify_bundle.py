@@ -9,7 +9,7 @@ good. Exit codes: 0 whole, 2 no bundle, 3 changed, 4 the file cannot be read, 12
 
 A bundle is hostile until it was checked. So no library reads the zip: each of its bytes must be one that the format
 has a place for. Nothing is unpacked to disk, members are read in pieces, and what is not a piece has a bound.
-A copy of this file travels in each bundle. Whoever does not trust who sent one takes this file from elsewhere.
+A copy of this file travels in each bundle. If you do not trust its sender, take this file from elsewhere.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ _STARTS = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(_F
 
 
 def _flat(text: str) -> Iterator[object]:
-    """The values of a line, one after the other: `json` would build whatever is nested before anybody could refuse it."""
+    """The values of a line, one after the other: `json` would build whatever is nested before it could be refused."""
     place = 0
     for start in _STARTS:
         begin = place + len(start)
@@ -495,9 +495,9 @@ def _line(data: bytes) -> Line:
 class Bare:
     """The events of a run whose content is gone, and that no notice has named yet.
 
-    Whoever may write a store can take contents away, and the chain holds. `refold erase` leaves a notice, later in the
+    Who may write a store can take contents away, and the chain holds. `refold erase` leaves a notice, later in the
     same log, of kind `content_erased`: an event that has none was not erased by it. `loose` counts the events whose
-    notice comes after event `sealed`: whoever could append to the log could have written it.
+    notice comes after event `sealed`: who could append to the log could have written it.
     """
 
     def __init__(self, sealed: int = 0) -> None:
@@ -826,10 +826,10 @@ def _problem(run: str, before: int, previous: bytes, line: Line) -> str | None:
 
 
 def unproved(bundle: Bundle) -> list[str]:
-    """What nobody can know from the bundle alone."""
+    """What cannot be known from the bundle alone."""
     said = list[str]()
     if bundle.seal is None:
-        said.append("that nobody computed whole chains anew, and that no tail was cut off: it has no seal")
+        said.append("that no chain was computed anew as a whole, and no tail cut off: it has no seal")
     else:
         if not bundle.known:
             said.append(f"whose key {key_id(bundle.seal.key)} is: give the right one by --key")

@@ -4,7 +4,7 @@ Not over its loopback port: the calls stream the same JSON, let go of the interp
 client. The port (chosen by the system) is locked with a random key, for it would answer anyone on the machine.
 
 A request runs in a thread of its own, which hands the pieces over through a queue. It stops at the next
-piece once nobody listens: at the next token, or while it still reads the prompt, after the next 256 tokens.
+piece once the reader has stopped: at the next token, or while it still reads the prompt, after the next 256 tokens.
 The thread never waits for an event loop, so a loop that ends cannot hang it.
 """
 
@@ -67,12 +67,12 @@ class Answer:
         return found
 
     def stop(self) -> None:
-        """Say that nobody listens any more."""
+        """Say that the reader has stopped."""
         self._stopped.set()
 
     @property
     def unwanted(self) -> bool:
-        """Nobody listens: the stream was closed, or the program is at its end."""
+        """The reader has stopped: the stream was closed, or the program is at its end."""
         return self._stopped.is_set() or not threading.main_thread().is_alive()
 
 

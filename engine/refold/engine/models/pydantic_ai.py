@@ -185,7 +185,7 @@ class PydanticAIModel:
 
     @property
     def context(self) -> int | None:
-        """The tokens that the model holds; None where nobody says."""
+        """The tokens that the model holds; None where that is unknown."""
         return self._context or context_window(self._model.model_name, self._address)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:

@@ -58,7 +58,7 @@ def tool(
     JSON Schema and the validation. A parameter annotated `CallContext` is not offered to the model: it gets the
     call's context. A result that is text is passed on as it is, None is empty text, anything else becomes JSON.
 
-    `replay` says what may be done with a call whose end nobody saw; `timeout` is in seconds. `redact` is applied
+    `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is applied
     to what the tool returns or raises before anything is recorded. `reconcile`, for `replay="reconcilable"`, is a
     function that says what became of such a call: `Happened`, `DidNot` or `Unknown`. It takes those of the tool's
     arguments that it needs, by their names, and a `CallContext`.

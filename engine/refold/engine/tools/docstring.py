@@ -38,7 +38,7 @@ def parse(docstring: str | None) -> Documentation:
 
 
 def _attributed(lines: list[str]) -> Iterator[tuple[str | None, str]]:
-    """Each line with whom it is about: None is the tool, a name is an argument, "" is nobody we tell of."""
+    """Each line with whom it is about: None is the tool, a name is an argument, "" is left out."""
     about: str | None = None
     entries = False  # within a Google section of arguments
     margin: int | None = None  # how far the entries of that section are indented

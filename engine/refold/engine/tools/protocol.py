@@ -46,7 +46,7 @@ class Happened(msgspec.Struct, frozen=True):
 class DidNot(msgspec.Struct, frozen=True):
     """The call had no effect, and will have none: it may be run.
 
-    That is believed once whoever began it is surely gone, or where it is `final`: the system that the call acts on
+    That is believed once the engine that began it is surely gone, or where it is `final`: the system that the call acts on
     refuses it from now on under any `epoch` older than that with which it was asked.
     """
 
@@ -61,7 +61,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Reconciled = Happened | DidNot | Unknown
-"""What a tool says of a call whose end nobody saw. `note` says how it knows, and is recorded."""
+"""What a tool says of a call whose end is unknown. `note` says how it knows, and is recorded."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `redact` is applied to the output, and to the message of a failure, before anything is recorded.
 
     `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then, says what
-    became of a call whose end nobody saw; an output that it gives is text. It does nothing of what the call does, for it
+    became of a call whose end is unknown; an output that it gives is text. It does nothing of what the call does, for it
     may be asked again. One that raises, or takes too long, does not know.
     """
 

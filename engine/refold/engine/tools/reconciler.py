@@ -1,4 +1,4 @@
-"""Reconcilers: functions that say what became of a call whose end nobody saw."""
+"""Reconcilers: functions that say what became of a call whose end is unknown."""
 
 import inspect
 from collections.abc import Awaitable, Callable

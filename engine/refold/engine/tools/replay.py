@@ -45,7 +45,7 @@ class RecordedTools:
         if fact is None or (self._asked.get(context.call) or "{}") != arguments:
             raise MissingFact(self._run, f"no recorded result of call {context.call} with these arguments")
         if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
-            await anyio.sleep_forever()  # whoever cut it off then does so again
+            await anyio.sleep_forever()  # it is cut off again, as it was then
         if fact.content is None:
             raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
         said = fact.content

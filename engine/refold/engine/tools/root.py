@@ -1,7 +1,7 @@
 """One directory that tools may see, and no way out of it.
 
 A path of a model is taken apart by us and walked one name at a time. Each directory on the way is opened relative
-to the one before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`), so nobody can swap a directory
+to the one before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`), so no process can swap a directory
 for a link between a check and its use: there is no check apart from the use. Rules:
 
 - `..` is resolved on the text. No link is ever followed, so that is where it leads, and above the root it is refused.
@@ -145,7 +145,7 @@ class Directory:
         if not is_file(self.stat(name)):  # before opening it, which alone makes some devices act
             raise OSError(errno.EINVAL, "not a regular file", name)
         descriptor = os.open(self._at(name), _FILE, dir_fd=self.descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # and after, when nobody can swap it any more
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # and after, when it cannot be swapped any more
             os.close(descriptor)
             raise OSError(errno.EINVAL, "not a regular file", name)
         return descriptor

@@ -21,7 +21,9 @@ from refold.reducers.errors import WrongUse
 KEPT = (
     128 * 1024
 )  # bytes of output kept from the beginning, and as many from the end: all the memory it can cost
-_DRAIN = 1.0  # seconds to read what is left in the pipe, should somebody outside the group still hold it open
+_DRAIN = (
+    1.0  # seconds to read what is left in the pipe, should a process outside the group still hold it open
+)
 _GRACE = 10.0  # seconds beyond our own timeout before the engine's strikes, which would lose the output
 
 
@@ -97,7 +99,7 @@ async def _run(command: str, place: Path, timeout: float) -> str:
 @contextlib.asynccontextmanager
 async def _started(command: str, place: Path) -> AsyncGenerator[Process, None]:
     """The command's process; it and its group are dead when this is left, by whatever way."""
-    with anyio.CancelScope(shield=True) as scope:  # cancelled half-way, it would run and nobody would know it
+    with anyio.CancelScope(shield=True) as scope:  # cancelled half-way, it would run unknown to us
         process = await _start(command, place)
         scope.shield = False
         try:
@@ -146,7 +148,7 @@ async def _read(process: Process, output: HeadTail) -> None:
 
 
 def _kill_group(process: Process) -> None:
-    # The group bears the command's number for as long as anybody is in it. Empty, it is gone, or, on macOS, not ours.
+    # The group bears the command's number for as long as a process is in it. Empty, it is gone, or, on macOS, not ours.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

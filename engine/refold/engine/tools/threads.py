@@ -1,7 +1,7 @@
-"""Functions that are not async, run in threads; and what a thread says after nobody waits for it any more.
+"""Functions that are not async, run in threads; and what a thread says after its call was cut off.
 
 A thread cannot be stopped. When its call is cut off, the run goes on without it, and what it returns later is told
-to whoever listens: the engine keeps it beside the log as `late_result`.
+to a listener: the engine keeps it beside the log as `late_result`.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ LISTENER: ContextVar[Late | None] = ContextVar("refold_late_listener", default=N
 
 
 class _Work:
-    """One function in one thread: its end is told to whoever waits, or else to whoever listens; never to both.
+    """One function in one thread: its end is told to the caller, or else to the listener; never to both.
 
-    As long as it may act, it counts as somebody who acts for the run. Abandoned before it has begun, it never does.
+    As long as it may act, it counts among those who act for the run. Abandoned before it has begun, it never does.
     """
 
     def __init__(self, function: Callable[[], object], late: Late | None, run: str) -> None:
@@ -51,7 +51,7 @@ class _Work:
         return (self._result,)
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """The caller does not wait any more."""
         with self._lock:
             self._abandoned = True
             ended = self._ended

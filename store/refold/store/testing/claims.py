@@ -99,7 +99,7 @@ class ClaimPromises(Promises):
         assert sorted(set(tokens)) == tokens
 
     async def test_a_lease_that_was_let_go(self, store: Store) -> None:
-        """After `release` the lease is lost, nobody has the run, and it wants nobody."""
+        """After `release` the lease is lost, the run is free, and wants no engine."""
         lease = await store.lease("r", holder="one")
         await store.append("r", 0, lease, records(1))
         await store.release(lease)
@@ -157,7 +157,7 @@ class ClaimPromises(Promises):
         assert ["r"] == list(await store.due(9))
 
     async def test_who_takes_over_has_seen_why_it_was_woken(self, store: Store) -> None:
-        """A wake is answered by whoever takes the run up next: its release leaves nothing due."""
+        """A wake is answered by the next engine that takes the run up: its release leaves nothing due."""
         await append(store, "r", records(1))
         await take(store, "r")
         await store.wake("r")
@@ -191,7 +191,7 @@ class ClaimPromises(Promises):
                 await store.wake(run)
 
     async def test_a_clock_that_was_set_back(self, store: Store) -> None:
-        """A lease lasts no longer than it was given for, counted from when somebody first asks for the run."""
+        """A lease lasts no longer than it was given for, counted from when the run is first asked for."""
         await store.lease("r", holder="one")
         self.pass_time(-3600)
         for seconds in (20, LATER - 20):
@@ -202,7 +202,7 @@ class ClaimPromises(Promises):
         await store.lease("r", holder="other")
 
     async def test_waiting_over_a_clock_that_was_set_back(self, store: Store) -> None:
-        """Who waits, and who is abandoned, is due no later than it would have been, counted from when somebody looks."""
+        """Who waits, and who is abandoned, is due no later than it would have been, counted from the next look."""
         await self._wait(store, "r")
         await self._wait(store, "s", after=5)
         await store.lease("r", holder="one")
@@ -214,7 +214,7 @@ class ClaimPromises(Promises):
         assert {"r", "s"} == set(await store.due(9))
 
     async def test_a_clock_that_was_set_forward(self, store: Store) -> None:
-        """Leases run out early, and their holders go on if nobody took the run."""
+        """Leases run out early, and their holders go on if the run was not taken."""
         lease = await store.lease("r", holder="one")
         self.pass_time(3_000_000)
         await store.renew(lease)
@@ -238,7 +238,7 @@ class ClaimPromises(Promises):
             await store.lease("r", holder=holder)
 
     async def _wait(self, store: Store, run: str, after: float | None = None) -> None:
-        """A run with an event, that nobody has."""
+        """A run with an event, that is free."""
         lease = await store.lease(run, holder="a test")
         await store.append(run, 0, lease, records(1))
         await store.release(lease, after)

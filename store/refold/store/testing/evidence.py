@@ -29,7 +29,7 @@ def heads(first: int, last: int) -> list[SealedHead]:
 
 
 def seal(size: int, at: int = 0) -> Seal:
-    """A seal over so many entries, signed by nobody."""
+    """A seal over so many entries, without a valid signature."""
     return Seal(size=size, at=at, root=b"r" * 32, key=b"k" * 32, signature=b"s" * 64)
 
 

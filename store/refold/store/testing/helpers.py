@@ -26,7 +26,7 @@ async def append(store: Store, run: str, new: Sequence[Record]) -> Head:
 
 
 async def take(store: Store, run: str) -> Lease:
-    """The run's lease, whoever has it."""
+    """The run's lease, from any holder."""
     claim = await store.claim(run)
     return await store.lease(run, holder="a test", over=claim.token if claim else None)
 

@@ -41,7 +41,7 @@ class LogPromises(Promises):
         assert ([run], run) == (listed, got.run)
 
     async def test_nothing_is_wrong_with_what_was_appended(self, store: Store) -> None:
-        """`check` raises nothing: of no store that nobody damaged, empty or not."""
+        """`check` raises nothing: of a store that was not damaged, empty or not."""
         await store.check()
         await append(store, "r", records(7))
         await take(store, "s")
@@ -193,7 +193,7 @@ class LogPromises(Promises):
         assert ([903], []) == ([event.seq for event in one], list(none))
 
     async def test_a_reader_left_half_way(self, store: Store) -> None:
-        """A reader that stops after the first chunk keeps nobody from appending, reading or closing."""
+        """A reader that stops after the first chunk keeps no one from appending, reading or closing."""
         await append(store, "r", records(2000))
         async for _ in store.read("r"):
             break
@@ -201,7 +201,7 @@ class LogPromises(Promises):
         assert 2001 == len(await events(store, "r"))
 
     async def test_a_reader_comes_to_an_end(self, store: Store) -> None:
-        """Whoever appends one event for each chunk read does not read for ever."""
+        """A reader for each chunk of which an event is appended comes to an end."""
         await append(store, "r", records(1500))
         seqs = list[int]()
         async for chunk in store.read("r"):
