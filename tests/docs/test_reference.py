@@ -21,7 +21,7 @@ from refold.console.app import app, command_of
 from refold.engine.live_machine import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
 from refold.reducers.approvals import Approvals, Approver, Rule
-from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, kind_of
+from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, Content, Event, kind_of
 from refold.reducers.guards import BUILTIN
 from refold.reducers.guards.duty import OWN
 from refold.reducers.guards.premature_end import PrematureEnd
@@ -84,6 +84,8 @@ def type_of(hint: Any) -> str:
         return f"list of {type_of(arguments[0])}"
     if origin is dict:
         return f"map of {type_of(arguments[0])} to {type_of(arguments[1])}"
+    if isinstance(hint, type) and issubclass(hint, Event):
+        return f"`{kind_of(hint)}`"
     return _PLAIN.get(hint) or hint.__name__
 
 
@@ -145,7 +147,10 @@ def values_in(events: tuple[type[Any], ...]) -> set[type[Any]]:
 
 EVENTS = (*FACTS, *DECISIONS, *ANNOTATIONS)
 # These have pages of their own.
-ELSEWHERE = {AgentState, Policy, *values_in((Policy,))} - {vocabulary.FailureClass, vocabulary.Role}
+ELSEWHERE = {AgentState, Content, *EVENTS, Policy, *values_in((Policy,))} - {
+    vocabulary.FailureClass,
+    vocabulary.Role,
+}
 PARTS = sorted(
     (each for each in values_in(EVENTS) - ELSEWHERE if issubclass(each, msgspec.Struct)),
     key=lambda each: each.__name__,

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from refold.engine import Agent, CallContext, ScriptedModel, Tool, call, say, tool
-from refold.reducers.events import Event, LateResult
+from refold.reducers.events import Event, LateResult, Output, ToolReturned
 from refold.reducers.machine import AgentState
 from refold.reducers.vocabulary import ToolError
 from refold.replay import audit, events, verify
@@ -61,9 +61,10 @@ async def test_a_result_that_comes_after_the_end_is_kept(fails: bool) -> None:
         assert (await run.result()).state is AgentState.CANCELLED
         slow.released.set()
         (late,) = await late_of(store, "r")
-    assert late.content is not None
-    assert ("tool_returned", "c1", ToolError.RAISED if fails else None) == (late.of, late.call, late.error)
-    assert late.content.text == ("OSError: [REDACTED] was refused" if fails else "[REDACTED] was sent")
+    assert isinstance(late.fact, ToolReturned)
+    assert isinstance(late.content, Output)
+    assert ("c1", ToolError.RAISED if fails else None) == (late.fact.call, late.fact.error)
+    assert late.content.output == ("OSError: [REDACTED] was refused" if fails else "[REDACTED] was sent")
     assert await sound(store, "r")
     assert await store.claim("r") is None
 

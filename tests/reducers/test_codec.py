@@ -130,6 +130,13 @@ def test_a_body_that_lacks_a_field(kind: str) -> None:
         decode(kind, json.dumps({tag: kind}).encode(), run="r1", seq=7)
 
 
+LATE = "late_result"
+
+
+def _late(more: str = "") -> str:
+    return f'{{"annotation":"{LATE}","at":1,"fact":{{"kind":"tool_returned","at":1,"call":"c1"{more}}}}}'
+
+
 CLOCK = '{"kind":"clock_read","at":1,"due":2}'
 
 
@@ -137,6 +144,10 @@ CLOCK = '{"kind":"clock_read","at":1,"due":2}'
     ("kind", "body", "content", "error", "problem"),
     [
         pytest.param("clock_read", "", None, DamagedLog, "cannot be read", id="nothing"),
+        pytest.param(
+            LATE, _late(',"content":{"output":"x"}'), None, DamagedLog, "holds content", id="words in a fact"
+        ),
+        pytest.param(LATE, _late(), '{"note":"x"}', NewerLog, "note", id="words of another kind of fact"),
         pytest.param("clock_read", "{", None, DamagedLog, "cannot be read", id="no JSON"),
         pytest.param("clock_read", "[]", None, DamagedLog, "cannot be read", id="a list"),
         pytest.param(

@@ -23,6 +23,7 @@ from refold.reducers.events import (
     LateResult,
     ModelRequested,
     NoteAdded,
+    Output,
     RunForked,
     RunResumed,
     StateDigested,
@@ -155,9 +156,8 @@ def test_late_results(fact: ToolReturned) -> None:
     run = calling()
     run.result("c1", "first")
     before = run.state
-    assert ["late_result at=+0s of=tool_returned call=" + fact.call] == [
-        line.replace("annotation=late_result ", "") for line in run.feed(fact)
-    ]
+    assert ["late_result"] == [line.split()[0] for line in run.feed(fact)]
+    assert LateResult(at=fact.at, fact=fact) == run.log[-1]
     assert before == msgspec.structs.replace(run.state, seq=before.seq)
 
 
@@ -168,8 +168,9 @@ def test_late_results_after_the_end_keep_what_was_said() -> None:
     run.result("c9", "words")
     late = run.log[-1]
     assert isinstance(late, LateResult)
-    assert late.content is not None
-    assert ("words", "c9", "tool_returned") == (late.content.text, late.call, late.of)
+    assert isinstance(late.fact, ToolReturned)
+    assert isinstance(late.content, Output)
+    assert ("words", "c9", None) == (late.content.output, late.fact.call, late.fact.content)
     assert "COMPLETED" == run.state.agent_state
 
 

@@ -93,7 +93,7 @@ def test_a_deadline_in_the_middle_of_tools() -> None:
         >> result("c2", error=in_doubt)
         state_changed from=WAITING_FOR_TOOL to=TIMED_OUT trigger=time_out code=time_limit where=tools
         >> result("c2", "after all", after=5)
-        late_result annotation=late_result at=+15s of=tool_returned call=c2 output_bytes=9
+        late_result at=+15s of tool_returned at=+15s call=c2 output_bytes=9
         """,
     )
 

@@ -13,13 +13,14 @@ from refold.reducers.events import (
     DoubtResolved,
     LateResult,
     Manifest,
+    ModelFailed,
     NoteAdded,
     Remark,
     RunResumed,
     ToolReturned,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.vocabulary import Doubt, Replay, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Replay, ToolError
 from refold.replay.doubts import DoubtfulCall, doubt_of, doubts, remark_of
 from refold.replay.timeline import Teller
 from refold.store import MemoryStore
@@ -85,7 +86,15 @@ def noted(text: str | None, *, about: int | None = None) -> Callable[[Scenario],
 
 
 def late(call: str | None) -> Callable[[Scenario], object]:
-    return lambda run: beside(run, LateResult(at=run.at, of="tool_returned", call=call))
+    def came(run: Scenario) -> None:
+        fact = (
+            ToolReturned(at=run.at, call=call)
+            if call
+            else ModelFailed(at=run.at, request=1, failure=FailureClass.OTHER)
+        )
+        beside(run, LateResult(at=run.at, fact=fact))
+
+    return came
 
 
 def unattended(run: Scenario) -> object:

@@ -19,6 +19,7 @@ from refold.reducers.events import (
     Event,
     Fact,
     InputReceived,
+    LateResult,
     Manifest,
     MessageTrimmed,
     ModelFailed,
@@ -261,6 +262,8 @@ _LEFT_OUT = {"kind", "view", "size", "partial", "version", "reason", "input_toke
 def line(event: Event) -> str:
     """An event as one line: its kind, and what a person would look for; digests and sizes are left out."""
     body = msgspec.json.decode(codec.encode(event).body)
+    if isinstance(event, LateResult):
+        return f"late_result at={_flat(event.at)} of {line(event.fact)}"
     if isinstance(event, MessageTrimmed):
         body = {"after" if key == "size" else key: value for key, value in body.items()} | {
             "after": event.size.tokens

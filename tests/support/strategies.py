@@ -28,11 +28,13 @@ from refold.reducers.events import (
     Event,
     Fact,
     InputReceived,
+    LateResult,
     Manifest,
     MessageInjected,
     ModelFailed,
     ModelResponded,
     PolicyAmended,
+    Result,
     RunForked,
     RunResumed,
     RunStarted,
@@ -43,6 +45,7 @@ from refold.reducers.events import (
 from refold.reducers.folding import advance
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.parsing import parse
+from refold.reducers.pending import bare
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
@@ -87,6 +90,10 @@ def _fitting(event: Event) -> Event:
         case ModelResponded(calls=calls, content=Answer() as said):
             arguments = (*said.arguments, *["{}"] * len(calls))[: len(calls)]
             return msgspec.structs.replace(event, content=msgspec.structs.replace(said, arguments=arguments))
+        case LateResult(fact=fact):
+            late = _fitting(fact)
+            assert isinstance(late, Result)
+            return LateResult(at=event.at, fact=bare(late), content=late.content)
         case RunStarted(messages=sizes, content=opening) if opening is not None:
             count = min(len(sizes), len(opening.messages))
             content = msgspec.structs.replace(opening, messages=opening.messages[:count])

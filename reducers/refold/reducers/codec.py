@@ -20,6 +20,7 @@ from refold.reducers.events import (
     CallRefused,
     Content,
     Event,
+    LateResult,
     MessageInjected,
     ModelResponded,
     RunStarted,
@@ -95,12 +96,17 @@ def decode(
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         event = _upcast(kind, body, run, seq, upcasters, error)
     # Most decisions have no content at all, and asking an object for what it lacks is slow.
-    if kind in _CONTENTS and getattr(event, "content", None) is not None:
+    if kind in _CONTENTS and _holds_content(event):
         raise DamagedLog(run, seq, f"the body of {kind} holds content")
     if content is not None:
         # It is not anybody's yet, and a copy would cost as much as reading its words.
         msgspec.structs.force_setattr(event, "content", _said(kind, event, content, run, seq))
     return event
+
+
+def _holds_content(event: Event) -> bool:
+    held = getattr(event, "content", None) is not None
+    return held or (isinstance(event, LateResult) and event.fact.content is not None)
 
 
 def with_content(event: Event, content: bytes, *, run: str = "", seq: int = 0) -> Event:
@@ -109,6 +115,8 @@ def with_content(event: Event, content: bytes, *, run: str = "", seq: int = 0) -
 
 
 def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Content:
+    if isinstance(event, LateResult):  # contents have no kind of their own: this one is read as the fact's
+        return _said(kind_of(event.fact), event.fact, content, run, seq)
     read = _CONTENTS.get(kind)
     if read is None:
         raise DamagedLog(run, seq, f"a {kind} has no content")

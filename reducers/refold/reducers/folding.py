@@ -7,21 +7,18 @@ from msgspec.structs import replace
 from refold.reducers.events import (
     Event,
     Fact,
-    Late,
     LateResult,
-    ModelFailed,
     ModelResponded,
+    Result,
     SummaryReturned,
     ToolReturned,
-    kind_of,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.pending import bare
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Check
 from refold.reducers.state import NEW, RunState
-
-Result = ModelResponded | ModelFailed | SummaryReturned | ToolReturned
 
 
 def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
@@ -43,7 +40,7 @@ def advance(
     that has no place here raises `UnexpectedEvent`. `look`: as in `decide`.
     """
     if isinstance(fact, Result) and not awaited(state, fact):
-        late = _late(replace(fact, at=max(state.at, fact.at)))
+        late = late_result(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
     events: list[Event] = [fact]
@@ -65,49 +62,6 @@ def awaited(state: RunState, fact: Result) -> bool:
     return any(pending is not None and pending.seq == fact.request for pending in (asked, summary))
 
 
-def _late(fact: Result) -> LateResult:
-    late = LateResult(at=fact.at, of=kind_of(fact))
-    match fact:
-        case ModelResponded(content=answer):
-            said = (
-                Late(text=answer.text, reasoning=answer.reasoning, arguments=answer.arguments)
-                if answer
-                else None
-            )
-            return replace(
-                late,
-                request=fact.request,
-                stop=fact.stop,
-                calls=fact.calls,
-                model=fact.model,
-                usage=fact.usage,
-                cost_nanousd=fact.cost_nanousd,
-                duration=fact.duration,
-                content=said,
-            )
-        case ModelFailed(content=failure):
-            said = Late(text=failure.partial_text) if failure else None
-            return replace(
-                late, request=fact.request, failure=fact.failure, duration=fact.duration, content=said
-            )
-        case SummaryReturned(content=summary):
-            said = Late(text=summary.text) if summary else None
-            return replace(
-                late,
-                request=fact.request,
-                model=fact.model,
-                usage=fact.usage,
-                cost_nanousd=fact.cost_nanousd,
-                duration=fact.duration,
-                content=said,
-            )
-        case ToolReturned(content=output):
-            said = Late(text=output.output) if output else None
-            return replace(
-                late,
-                call=fact.call,
-                error=fact.error,
-                output_bytes=fact.output_bytes,
-                duration=fact.duration,
-                content=said,
-            )
+def late_result(fact: Result) -> LateResult:
+    """The annotation that keeps a result for which nothing waits any more."""
+    return LateResult(at=fact.at, fact=bare(fact), content=fact.content)

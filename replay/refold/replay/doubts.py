@@ -133,7 +133,7 @@ class Seeker:
                 self._resolved(at, event)
             case ToolReturned():
                 self._returned(seq, event)
-            case LateResult(call=str(call)):
+            case LateResult(fact=ToolReturned(call=call)):
                 self._late.add(call)
             case NoteAdded():
                 self._noted(at, event)

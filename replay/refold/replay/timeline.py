@@ -38,6 +38,7 @@ from refold.reducers.events import (
     SummaryAbandoned,
     SummaryRequested,
     ToolReturned,
+    kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Usage
@@ -276,7 +277,7 @@ def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
         case PolicyAmended():
             return f"new policy by {event.by}"
         case LateResult():
-            return f"late {event.of}"
+            return f"late {kind_of(event.fact)}"
         case ContextObserved():
             return context_remark(event)
         case SourceRecorded():

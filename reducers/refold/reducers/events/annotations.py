@@ -1,36 +1,20 @@
 """Annotations: worth keeping, without effect on the state."""
 
 from refold.reducers.events.base import Annotation, Content
-from refold.reducers.events.facts import Call
-from refold.reducers.messages import Usage
-from refold.reducers.numbers import Count
-from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.reducers.events.facts import ModelFailed, ModelResponded, SummaryReturned, ToolReturned
 
-
-class Late(Content, frozen=True, kw_only=True):
-    """What came too late, in the shape of the fact that it would have been."""
-
-    text: str = ""
-    reasoning: str = ""
-    arguments: tuple[str, ...] = ()
+Result = ModelResponded | ModelFailed | ToolReturned | SummaryReturned
+"""The facts that something under way waits for."""
 
 
 class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
-    """A result for which nothing waited any more. `of` is the kind of fact; `request` and `call` say whose."""
+    """A result for which nothing waited any more: the fact that it would have been.
 
-    of: str
-    request: int | None = None
-    call: str | None = None
-    stop: StopReason | None = None
-    error: ToolError | None = None
-    failure: FailureClass | None = None
-    calls: tuple[Call, ...] = ()
-    model: str = ""
-    usage: Usage = Usage()
-    cost_nanousd: Count | None = None
-    output_bytes: Count = 0
-    duration: Count = 0
-    content: Late | None = None
+    What was said is the content, in the shape that the fact's own would have; the fact's is None.
+    """
+
+    fact: Result
+    content: Content | None = None
 
 
 class Remark(Content, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The sizes in the bodies of events: of each message that comes of one."""
 
+from refold.reducers.events.annotations import LateResult
 from refold.reducers.events.base import Event
 from refold.reducers.events.decisions import CallRefused, MessageInjected
 from refold.reducers.events.facts import (
@@ -26,6 +27,8 @@ def sizes_of(event: Event) -> tuple[Size, ...]:
             return tuple([head.size for head in event.messages])
         case ModelFailed(partial=size) | RunForked(size=size) if size is not None:
             return (size,)
+        case LateResult(fact=fact):
+            return sizes_of(fact)
         case _:
             return ()
 

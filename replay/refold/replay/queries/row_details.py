@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.events import (
     ApprovalAnswered,
@@ -41,6 +42,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
     ToolsDispatched,
+    kind_of,
     sizes_of,
 )
 from refold.reducers.machine import AgentState
@@ -114,7 +116,8 @@ def details_of(event: Event, tools: Mapping[str, str]) -> EventDetails:  # noqa:
             reason = _words(event.failure, event.cause)
             return EventDetails(model=event.model, reason=reason, duration=event.delay)
         case LateResult():
-            return _late(event, tools)
+            details = details_of(event.fact, tools)
+            return replace(details, reason=(kind_of(event.fact), *details.reason))
         case PolicyAmended(by=who) | CancelRequested(by=who) | NoteAdded(by=who) | ContentErased(by=who):
             return EventDetails(by=who)
         case Diagnosed():
@@ -191,22 +194,8 @@ def _child(event: ChildEnded, tools: Mapping[str, str]) -> EventDetails:
     )
 
 
-def _late(event: LateResult, tools: Mapping[str, str]) -> EventDetails:
-    calls = (event.call,) if event.call else tuple(call.id for call in event.calls)
-    return EventDetails(
-        name=_once(call.name for call in event.calls) or _names(calls, tools),
-        call=calls,
-        model=event.model,
-        error=event.error is not None or event.failure is not None,
-        reason=_words(event.of, event.error or "", event.failure or "", event.stop or ""),
-        **_used(event),
-        duration=known.took(event.duration),
-        size=event.output_bytes if event.call else None,
-    )
-
-
 def _used(
-    event: ModelResponded | ModelFailed | SummaryReturned | ChildEnded | LateResult,
+    event: ModelResponded | ModelFailed | SummaryReturned | ChildEnded,
 ) -> dict[str, Any]:
     usage = event.usage
     input_, output = (usage.input, usage.output) if known.counted(usage) else (None, None)

@@ -21,7 +21,6 @@ from refold.reducers.events import (
     Event,
     Failure,
     Input,
-    Late,
     ModelRequested,
     ModelResponded,
     Note,
@@ -222,7 +221,7 @@ def texts_of(event: Event) -> Iterator[str]:
         case Opening(messages=messages):
             for message in messages:
                 yield from (message.text, message.reasoning, *(call.arguments for call in message.calls))
-        case Answer() | Late() as said:
+        case Answer() as said:
             yield from (said.text, said.reasoning, *said.arguments)
         case Failure() as failure:
             yield from (failure.message, failure.partial_text)

@@ -34,7 +34,8 @@
     };
     if (event.side === "decision") add("follows from", [event.fact]);
     if (event.side === "fact") add("decided then", model.ofFact.get(event.seq) || []);
-    if (typeof event.fields.request === "number") add("answers", [event.fields.request]);
+    const request = (event.fields.fact || event.fields).request;
+    if (typeof request === "number") add("answers", [request]);
     if (event.kind === "model_requested") add("answered by", model.answers.get(event.seq) || []);
     if (typeof event.fields.seq === "number") add("is about", [event.fields.seq]);
     for (const call of event.asked) add(`call ${call}`, model.ofCall.get(call) || []);
@@ -55,7 +56,7 @@
     if (event.content === null) return null;
     if (words === null || typeof words !== "object") return html`<p class="remark bad">The content is no JSON text; see raw.</p>`;
     if (Array.isArray(words.messages)) return words.messages.map((message, place) => html`<${R.Message} key=${place} message=${plainMessage(message)} open=${true} />`);
-    if (event.kind === "model_responded" || event.kind === "late_result") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
+    if (event.kind === "model_responded" || event.fields.fact?.kind === "model_responded") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
     return Object.entries(words).filter(([, value]) => value !== "").map(([name, value]) => html`<h4>${R.line(name, 60)}</h4>
       ${typeof value === "string" ? html`<${R.Text} text=${value} />` : html`<${R.Arguments} text=${JSON.stringify(value)} />`}`);
   }
@@ -63,7 +64,7 @@
   const plainMessage = message => ({ text: "", reasoning: "", ...message, calls: message.calls || [] });
 
   function answer(event, words) {
-    const calls = (event.fields.calls || []).map((call, place) => ({ id: call.id, name: call.name, arguments: words.arguments?.[place] ?? "" }));
+    const calls = ((event.fields.fact || event.fields).calls || []).map((call, place) => ({ id: call.id, name: call.name, arguments: words.arguments?.[place] ?? "" }));
     return { role: "assistant", text: words.text ?? "", reasoning: words.reasoning ?? "", calls };
   }
 

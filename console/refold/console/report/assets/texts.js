@@ -9,7 +9,6 @@
     run_started: opening,
     context_observed: opening,
     model_responded: answer,
-    late_result: answer,
     model_failed: value => said(value, "message", "partial_text"),
     input_received: value => [value.text ?? ""],
     approval_answered: value => [...Object.values(value.arguments || {}), value.note ?? ""],
@@ -40,7 +39,7 @@
   R.textsOf = (event, body, content) => {
     const names = event.side === "note" || event.kind === "state_changed" ? ["reason", "why", "problem"] : [];
     const sentences = names.map(name => body?.[name]).filter(text => typeof text === "string" && text);
-    const read = CONTENTS[event.kind];
+    const read = CONTENTS[event.kind === "late_result" ? body?.fact?.kind : event.kind];
     return content && read ? [...sentences, ...read(content)] : sentences;
   };
 })((self.refold ||= {}));
