@@ -71,6 +71,11 @@ async def run_of(store: Store, typed: str) -> str:
     return await resolved(store, address.run)
 
 
+async def runs_of(store: Store, typed: Sequence[str]) -> list[str]:
+    """The ids of the runs that were named, each once. Raises as `run_of`."""
+    return list(dict.fromkeys([await run_of(store, each) for each in typed]))
+
+
 async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
     """The run and the number of the event that an address means; a turn is where its request was made.
 

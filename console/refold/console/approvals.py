@@ -5,11 +5,10 @@ from contextlib import AsyncExitStack
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import figures, hostile
 from refold.console.detachment import say_and_leave
-from refold.console.options import By, MeansOrWorker, Note, WholeRun, words
+from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace
 from refold.console.questions import Question, question_of, tell_questions
 from refold.console.runs import look, overdue, stay, taken_up
@@ -21,11 +20,8 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered
 from refold.reducers.state import RunState
 
-Calls = Annotated[
-    list[str],
-    words("Calls, as `refold approvals RUN` lists them."),
-]
-EveryCall = Annotated[bool, typer.Option("--all", help="All calls that wait.")]
+Calls = Annotated[list[str], words("Calls, as `refold approvals RUN` lists them.")]
+EveryCall = Annotated[bool, option("--all", "All calls that wait.")]
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +34,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 async def approvals_command(
     screen: Screen,
     place: StorePlace,
-    run: Annotated[
-        str | None, typer.Argument(help="RUN or @last; without: all that waits for a person.")
-    ] = None,
+    run: Annotated[str | None, argument("RUN or @last; without: all that waits for a person.")] = None,
 ) -> int:
     """Show which calls of a run wait for approval, or all in the store that waits for a person.
 
@@ -77,10 +71,8 @@ async def reject_command(
     means: MeansOrWorker,
     *,
     everything: EveryCall = False,
-    escalate: Annotated[
-        bool, typer.Option("--escalate", help="Leave it to the next in the chain instead.")
-    ] = False,
-    terminate: Annotated[bool, typer.Option("--terminate", help="And end the run.")] = False,
+    escalate: Annotated[bool, option("--escalate", "Leave it to the next in the chain instead.")] = False,
+    terminate: Annotated[bool, option("--terminate", "And end the run.")] = False,
 ) -> int:
     """Refuse calls that wait for approval, and go on with the run. Output as `run`."""
     if escalate and terminate:
@@ -93,8 +85,8 @@ async def edit_command(
     screen: Screen,
     place: StorePlace,
     run: WholeRun,
-    call: Annotated[str, typer.Argument(help="The call that is to run otherwise.")],
-    arguments: Annotated[str, typer.Option("--arguments", help="What it runs with: one JSON object.")],
+    call: Annotated[str, argument("The call that is to run otherwise.")],
+    arguments: Annotated[str, option("--arguments", "What it runs with: one JSON object.")],
     remark: Remark,
     means: MeansOrWorker,
 ) -> int:

@@ -13,14 +13,13 @@ from typing import Annotated
 
 import anyio
 import msgspec
-import typer
 
 from refold.console import addresses, figures, hostile, places, verdicts
-from refold.console.options import Everything, path_option, words
+from refold.console.options import Everything, option, path_option, words
 from refold.console.places import StorePlace
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
-from refold.console.selection import check_choice
+from refold.console.selection import all_runs, check_choice
 from refold.console.verdicts import NotJudged, worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
@@ -47,22 +46,17 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
 def audit_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[
-        list[str],
-        words("RUN or @last; a prefix of an id will do. Or a bundle's file."),
-    ],
+    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. Or a bundle's file.")],
     *,
     everything: Everything = False,
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, help="Processes for --all and bundles.", show_default="one a core"),
+        int | None, option("--jobs", "Processes for --all and bundles.", min=1, show_default="one a core")
     ] = None,
     certificate: Annotated[
-        Path | None,
-        path_option("--certificate", help="Write what was found as a document; it must not exist."),
+        Path | None, path_option("--certificate", "Write what was found as a document; it must not exist.")
     ] = None,
     key: Annotated[
-        Path | None, path_option("--key", help="Private Ed25519 key in PEM, to sign the certificate.")
+        Path | None, path_option("--key", "Private Ed25519 key in PEM, to sign the certificate.")
     ] = None,
 ) -> int:
     """Derive every decision again and compare it with the log. With -o json: one line a run."""
@@ -113,8 +107,8 @@ async def _sizes(
         if certified:
             await store.check()
         if everything:
-            return await verdicts.all_runs(store)
-        runs = dict.fromkeys([await addresses.run_of(store, each) for each in named])
+            return await all_runs(store)
+        runs = await addresses.runs_of(store, named)
         return [(run, (await store.head(run)).seq) for run in runs], None
 
 

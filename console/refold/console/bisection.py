@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import addresses, figures, places
 from refold.console.diffs import rows_of
-from refold.console.options import Address, OtherStore, WholeRun
+from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
@@ -25,11 +24,9 @@ async def bisect_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    when: Annotated[
-        str | None, typer.Option("--when", help="A question, as 'spent_usd > 1.0 and steps >= 3'.")
-    ] = None,
+    when: Annotated[str | None, option("--when", "A question, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
     versus: Annotated[
-        str | None, typer.Option("--versus", help="Another run: find the first event that differs.")
+        str | None, option("--versus", "Another run: find the first event that differs.")
     ] = None,
     other_store: OtherStore = None,
 ) -> int:
@@ -105,11 +102,9 @@ async def blame_command(
     screen: Screen,
     place: StorePlace,
     run: Address,
-    field: Annotated[
-        str, typer.Argument(help="As spent_usd, agent_state, or a path into the state: window.ranges.")
-    ],
+    field: Annotated[str, argument("As spent_usd, agent_state, or a path into the state: window.ranges.")],
     *,
-    most: Annotated[int, typer.Option("--most", min=1, max=10_000, help="How many changes at most.")] = 20,
+    most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
 ) -> int:
     """Show which event last changed a field of the state, and which did before that."""
     async with places.reading(place) as store:

@@ -3,12 +3,11 @@
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import addresses, claims, doubts, places
 from refold.console.evidence import changing
 from refold.console.next_steps import standing_of
-from refold.console.options import By, WholeRun
+from refold.console.options import By, WholeRun, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import halt
@@ -32,7 +31,7 @@ async def cancel_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    why: Annotated[str, typer.Option("--why", help="Recorded with the cancellation.")] = "",
+    why: Annotated[str, option("--why", "Recorded with the cancellation.")] = "",
     by: By,
 ) -> int:
     """Stop a run and the runs that its calls started, at once: no model, tool or policy is needed.

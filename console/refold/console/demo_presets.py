@@ -3,10 +3,8 @@
 What is expected follows from the policy, not from the preset's name: a variant, or a preset to come, is played alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from refold.console.demo_scenes import FILES, Expected, Scene, Seen
 from refold.reducers import parse
@@ -58,14 +56,6 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """What is to be seen in the log of a run whose policy is of this kind."""
-
-    shown: str
-    applies: Callable[[Policy], bool]
-    holds: Callable[[Seen], bool]
-
-
 def scenes(preset: str) -> tuple[Scene, ...]:
     """The runs of a preset or variant, each shown to work as far as the preset has it. Raises `WrongUse` for others."""
     if preset not in PRESETS:
@@ -85,7 +75,9 @@ def scenes(preset: str) -> tuple[Scene, ...]:
     return tuple(played)
 
 
-def _scene(what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Rule], *, tools: bool) -> Scene:
+def _scene(
+    what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Expected], *, tools: bool
+) -> Scene:
     meant = parse(policy)
     return Scene(
         title=f"{policy['preset']}: an agent {what}",
@@ -93,7 +85,7 @@ def _scene(what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Rule
         policy=policy,
         tools=tools,
         settings={"max_tokens": OUTPUT if tools else CUT_OUTPUT},
-        expects=tuple(Expected(rule.shown, rule.holds) for rule in rules if rule.applies(meant)),
+        expects=tuple(rule for rule in rules if rule.applies(meant)),
     )
 
 
@@ -173,59 +165,59 @@ def _smaller(seen: Seen) -> bool:
 
 
 READING = (
-    Rule("a request told the model how near its limit is", _has_tier, _pressed),
-    Rule(
+    Expected("a request told the model how near its limit is", _pressed, _has_tier),
+    Expected(
         "at its last step it was granted one request more, without tools",
-        lambda policy: policy.grace is not None and "step" in policy.grace.on,
         lambda seen: bool(_requests(seen, "grace")),
+        lambda policy: policy.grace is not None and "step" in policy.grace.on,
     ),
-    Rule("each request nudged the model on", lambda policy: policy.nudge, _nudged),
-    Rule(
+    Expected("each request nudged the model on", _nudged, lambda policy: policy.nudge),
+    Expected(
         "the model was told how much time it used",
-        lambda policy: policy.progress is not None,
         lambda seen: bool(_injected(seen, "progress")),
+        lambda policy: policy.progress is not None,
     ),
-    Rule(
+    Expected(
         "the run did not end before a limit did it",
-        lambda policy: policy.end_of_turn == "continue",
         lambda seen: seen.told.limit is not None,
+        lambda policy: policy.end_of_turn == "continue",
     ),
 )
 TELLING = (
-    Rule(
+    Expected(
         "an answer was cut, the model was told to go on, and did",
-        lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
         _went_on,
+        lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
     ),
-    Rule(
+    Expected(
         "the outcome is longer than any one answer: its parts are joined",
+        _stitched,
         lambda policy: (
             policy.truncation is not None
             and policy.truncation.stitch
             and policy.truncation.when != "broken_calls"
         ),
-        _stitched,
     ),
-    Rule(
+    Expected(
         "the cut answer ended the run, and the log says that it was cut",
-        lambda policy: policy.truncation is None and policy.end_of_turn == "complete",
         lambda seen: seen.told.code == "truncated",
+        lambda policy: policy.truncation is None and policy.end_of_turn == "complete",
     ),
-    Rule(
+    Expected(
         "a finished turn was answered with: go on",
-        lambda policy: policy.end_of_turn == "continue",
         lambda seen: bool(_injected(seen, "continue")),
+        lambda policy: policy.end_of_turn == "continue",
     ),
 )
 REMEMBERING = (
-    Rule(
+    Expected(
         "a summary that the model wrote stands for older messages",
-        lambda policy: any(isinstance(step, Summarise) for step in policy.history),
         _summed_up,
+        lambda policy: any(isinstance(step, Summarise) for step in policy.history),
     ),
-    Rule(
+    Expected(
         "older messages left the window, or are shown shorter",
-        lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
         _smaller,
+        lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
     ),
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from refold.reducers.events import Event
 from refold.reducers.machine import TERMINAL
+from refold.reducers.policy import Policy
 from refold.replay.timeline import Timeline
 
 FILES: Mapping[str, str] = MappingProxyType(
@@ -35,10 +36,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """Something that a log is to show, in words, and whether it does."""
+    """Something that a log is to show, in words, whether it does, and under which policies it is to."""
 
     shown: str
     holds: Callable[[Seen], bool]
+    applies: Callable[[Policy], bool] = lambda policy: True  # noqa: ARG005
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):

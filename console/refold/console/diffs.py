@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
 from refold.console import addresses, figures, hostile, places
-from refold.console.options import OtherStore, WholeRun
+from refold.console.options import OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
@@ -28,9 +26,9 @@ async def diff_command(
     screen: Screen,
     place: StorePlace,
     left: WholeRun,
-    right: Annotated[str, typer.Argument(help="The other one.")],
+    right: Annotated[str, argument("The other one.")],
     *,
-    most: Annotated[int, typer.Option("--most", min=1, max=100, help="How many differences at most.")] = 20,
+    most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
     other_store: OtherStore = None,
 ) -> int:
     """Show where two runs part, and what they came to. Exit code 1 if they differ, 125 if words are gone on one side."""

@@ -6,12 +6,11 @@ from enum import StrEnum
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import addresses, claims, figures, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
-from refold.console.options import By, Note, WholeRun, words
+from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
@@ -88,12 +87,9 @@ class Tally:
 async def doubts_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[
-        list[str],
-        words("RUN or @last; without: all of the store."),
-    ],
+    runs: Annotated[list[str], words("RUN or @last; without: all of the store.")],
     *,
-    everything: Annotated[bool, typer.Option("--all", help="What has been settled, too.")] = False,
+    everything: Annotated[bool, option("--all", "What has been settled, too.")] = False,
 ) -> int:
     """List the calls whose end is not known, the oldest first. Exit code 1 if there are some.
 
@@ -107,7 +103,7 @@ async def doubts_command(
             tally.take(await in_doubt(store, run))
 
         if runs:
-            for run in dict.fromkeys([await addresses.run_of(store, each) for each in runs]):
+            for run in await addresses.runs_of(store, runs):
                 await look(run)
         else:
             # That a run has ended settles nothing in the world.
@@ -123,9 +119,9 @@ async def resolve_command(
     screen: Screen,
     place: StorePlace,
     run: WholeRun,
-    call: Annotated[str, typer.Argument(help="The call, as `refold doubts` lists it.")],
+    call: Annotated[str, argument("The call, as `refold doubts` lists it.")],
     ending: Annotated[
-        Ending, typer.Argument(help="How it ended; after did-not a call without a result runs once more.")
+        Ending, argument("How it ended; after did-not a call without a result runs once more.")
     ],
     *,
     why: Note = "",

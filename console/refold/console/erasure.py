@@ -9,11 +9,10 @@ from typing import Annotated
 
 import anyio
 import msgspec
-import typer
 
 from refold.console import addresses, descriptions, figures
 from refold.console.evidence import changing
-from refold.console.options import By
+from refold.console.options import By, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
@@ -58,13 +57,11 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 async def erase_command(
     screen: Screen,
     place: StorePlace,
-    event: Annotated[str, typer.Argument(help="RUN@e41: whose content is to go.")],
+    event: Annotated[str, argument("RUN@e41: whose content is to go.")],
     *,
-    why: Annotated[str, typer.Option("--why", help="Why: recorded for good, so no word of what is erased.")],
+    why: Annotated[str, option("--why", "Why: recorded for good, so no word of what is erased.")],
     by: By,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")
-    ] = False,
+    yes: Annotated[bool, option("--yes", "Do not ask; needed where there is no terminal.")] = False,
 ) -> int:
     """Erase what an event said, for good, once it was shown and you said yes. StorePlace, size and the chain of hashes stay."""
     if not why.strip():

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import addresses, figures, places
-from refold.console.options import path_argument, path_option, paths_option, repeated
+from refold.console.options import (
+    argument,
+    new_file,
+    option,
+    path_argument,
+    path_option,
+    paths_option,
+    repeated,
+)
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
@@ -45,14 +52,10 @@ async def seal_command(
     screen: Screen,
     place: StorePlace,
     *,
-    key: Annotated[Path, path_option("--key", help="Private Ed25519 key in PEM.")],
-    seal: Annotated[
-        list[str],
-        repeated("--seal", help="A line printed before: sign only what begins with it."),
-    ],
+    key: Annotated[Path, path_option("--key", "Private Ed25519 key in PEM.")],
+    seal: Annotated[list[str], repeated("--seal", "A line printed before: sign only what begins with it.")],
     last_key: Annotated[
-        list[Path],
-        paths_option("--last-key", help="Public key of the last seal, after a change of keys."),
+        list[Path], paths_option("--last-key", "Public key of the last seal, after a change of keys.")
     ],
 ) -> int:
     """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
@@ -94,16 +97,16 @@ def keygen_command(
 async def pack_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], typer.Argument(help="RUN or @last; a prefix of an id will do.")],
+    runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
     *,
-    file: Annotated[Path, path_option("-o", "--output", help="The bundle's file; it must not exist.")],
-    tree: Annotated[bool, typer.Option("--tree", help="With the runs that their calls started.")] = False,
+    file: Annotated[Path, new_file("The bundle's file; it must not exist.")],
+    tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
 ) -> int:
     """Put runs into one file that verifies offline, with the seal that covers them."""
     async with places.reading(place) as store:
-        named = [await addresses.run_of(store, each) for each in runs]
+        named = await addresses.runs_of(store, runs)
         if tree:
-            named = [each for run in dict.fromkeys(named) for each in await family_of(store, run)]
+            named = [each for run in named for each in await family_of(store, run)]
         packed = await packer.pack(store, named, file)
     screen.result(packed, lambda: _tell_packed(screen, packed))
     return 0
@@ -122,7 +125,7 @@ async def unpack_command(
     screen: Screen,
     bundle: Annotated[Path, path_argument("A bundle, as `refold pack` writes it.")],
     *,
-    file: Annotated[Path, path_option("-o", "--output", help="The new store's file; it must not exist.")],
+    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
 ) -> int:
     """Make a store of a bundle's runs, to show, audit and replay them."""
     unpacked = await bundles.unpack(bundle, file)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import msgspec
-import typer
 
 from refold.console import addresses, figures, hostile, places
-from refold.console.options import Everything, Force, path_option, words
+from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
@@ -53,13 +52,12 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What is written of each run, and how."""
 
-    to: Annotated[Shape, typer.Option("--to", help="In which shape.")] = Shape.JSONL
+    to: Annotated[Shape, option("--to", "In which shape.")] = Shape.JSONL
     no_content: Annotated[
-        bool, typer.Option("--no-content", help="Without what was said: for jsonl, otel and parquet.")
+        bool, option("--no-content", "Without what was said: for jsonl, otel and parquet.")
     ] = False
     prompts: Annotated[
-        bool,
-        typer.Option("--prompts", help="For otel: all that each request showed, not only what is new in it."),
+        bool, option("--prompts", "For otel: all that each request showed, not only what is new in it.")
     ] = False
 
 
@@ -70,14 +68,11 @@ async def export_command(
     screen: Screen,
     place: StorePlace,
     runs: Annotated[
-        list[str],
-        words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do."),
+        list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.")
     ],
     choice: Choice,
     *,
-    file: Annotated[
-        Path | None, path_option("-o", "--output", help="The file.", show_default="stdout")
-    ] = None,
+    file: Annotated[Path | None, new_file("The file.", show_default="stdout")] = None,
     everything: Everything = False,
     force: Force = False,
 ) -> int:

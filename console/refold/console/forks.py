@@ -6,12 +6,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from refold.console import addresses, figures, places
 from refold.console.detachment import leave
 from refold.console.log_lines import follow
-from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, repeated
+from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option, repeated
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.runs import Models, add_fallbacks, labels_of, offered_tools, stay
@@ -36,14 +34,11 @@ async def fork_command(
     run: Address,
     means: MeansOrWorker,
     *,
-    say: Annotated[str, typer.Option("--say", help="A message to the model, before it goes on.")] = "",
-    edit: Annotated[
-        list[str],
-        repeated("--edit", help="CALL=TEXT or CALL=@FILE: the result of a call, made up."),
-    ],
+    say: Annotated[str, option("--say", "A message to the model, before it goes on.")] = "",
+    edit: Annotated[list[str], repeated("--edit", "CALL=TEXT or CALL=@FILE: the result of a call, made up.")],
     by: By,
     policy: PolicyFile = None,
-    model: Annotated[str | None, typer.Option("--model", help="Another model, provider:model.")] = None,
+    model: Annotated[str | None, option("--model", "Another model, provider:model.")] = None,
     label: Labels,
 ) -> int:
     """Start a new run that goes on from event or turn of RUN, by default from the last place that can be. RUN stays as it is.

@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import msgspec
-import typer
 from msgspec.structs import replace
 
 from refold.console import descriptions, hostile, places
-from refold.console.options import Everything, Runs
+from refold.console.options import Everything, Runs, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
@@ -28,13 +27,13 @@ async def grep_command(
     screen: Screen,
     place: StorePlace,
     filter: Annotated[  # noqa: A002 - the name that is typed
-        str, typer.Argument(help='As type:tool name:bash error:true tokens>2000 "rm -rf".')
+        str, argument('As type:tool name:bash error:true tokens>2000 "rm -rf".')
     ],
     runs: Runs,
     *,
     everything: Everything = False,
-    most: Annotated[int | None, typer.Option("--most", min=1, help="Stop after so many.")] = None,
-    count: Annotated[bool, typer.Option("--count", help="Only how many there are in each run.")] = False,
+    most: Annotated[int | None, option("--most", "Stop after so many.", min=1)] = None,
+    count: Annotated[bool, option("--count", "Only how many there are in each run.")] = False,
 ) -> int:
     """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
 

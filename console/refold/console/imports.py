@@ -13,6 +13,7 @@ from refold.console.import_files import FoundFile, found_files
 from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import Added, add_run
+from refold.console.options import option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import entropy
@@ -75,10 +76,9 @@ async def import_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
     *,
     format: Annotated[  # noqa: A002
-        str | None,
-        typer.Option("--format", help="The format of all the files.", show_default="told by their content"),
+        str | None, option("--format", "The format of all the files.", show_default="told by their content")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Read and count, write nothing.")] = False,
 ) -> int:
     """Make runs of transcripts of other agents. What is there already is not added again.
 

@@ -5,12 +5,11 @@ from typing import Annotated
 
 import anyio
 import msgspec
-import typer
 from msgspec.structs import asdict
 
 from refold.console import addresses, descriptions, figures, hostile, places
 from refold.console.claims import Claimed, claimed
-from refold.console.options import Address
+from refold.console.options import Address, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
@@ -50,9 +49,9 @@ class RunLine(Summary, frozen=True, kw_only=True):
 async def ls_command(
     screen: Screen,
     place: StorePlace,
-    prefix: Annotated[str, typer.Argument(help="Only runs whose id begins so.")] = "",
+    prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
     *,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many at most, the newest first.")] = 20,
+    most: Annotated[int, option("--most", "How many at most, the newest first.", min=1)] = 20,
 ) -> int:
     """List the runs of the store, the newest first. With -o json: one array."""
     if not place.chosen and not place.path.exists():
@@ -80,13 +79,11 @@ async def show_command(
     place: StorePlace,
     run: Address,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every event, a line each.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Every event as it is stored, as JSON lines.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with events to come, until the end.")
-    ] = False,
+    every: Annotated[bool, option("--all", "Every event, a line each.")] = False,
+    raw: Annotated[bool, option("--raw", "Every event as it is stored, as JSON lines.")] = False,
+    follow: Annotated[bool, option("--follow", "Go on with events to come, until the end.")] = False,
     asked: Annotated[
-        str, typer.Option("--filter", help="Only events that fit, a line each: as type:tool error:true.")
+        str, option("--filter", "Only events that fit, a line each: as type:tool error:true.")
     ] = "",
 ) -> int:
     """Show what happened in a run: a row a turn, then how it ended. Exit code 3 if the log is damaged.

@@ -10,10 +10,9 @@ from typing import Annotated
 
 import anyio
 import msgspec
-import typer
 
 from refold.console import addresses, figures, places
-from refold.console.options import WholeRun, path_option
+from refold.console.options import WholeRun, new_file, option
 from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
@@ -47,18 +46,15 @@ async def shrink_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    file: Annotated[Path, path_option("-o", "--output", help="The new store's file; it must not exist.")],
-    when: Annotated[
-        str | None, typer.Option("--when", help="That this held of a state: 'spent_usd > 1.0'.")
-    ] = None,
+    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
+    when: Annotated[str | None, option("--when", "That this held of a state: 'spent_usd > 1.0'.")] = None,
     audit_differs: Annotated[
-        bool, typer.Option("--audit-differs", help="That the first different decision differs so.")
+        bool, option("--audit-differs", "That the first different decision differs so.")
     ] = False,
     check: Annotated[
-        str | None,
-        typer.Option("--check", help="That this command, given REFOLD_STORE, ends with exit code 0."),
+        str | None, option("--check", "That this command, given REFOLD_STORE, ends with exit code 0.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many logs are tried at most.")] = 10_000,
+    most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
 ) -> int:
     """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid log.
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
-from refold.console.options import Settings, path_option, paths_option
+from refold.console.options import Settings, option, path_option, paths_option
 from refold.console.policies import chosen_policy
 from refold.console.policy_settings import setting
 from refold.reducers.errors import WrongUse
@@ -22,22 +21,16 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         list[Path],
-        paths_option(
-            "--policy", help="Policy file (.toml, .yaml, .json), or a preset; several side by side."
-        ),
+        paths_option("--policy", "Policy file (.toml, .yaml, .json), or a preset; several side by side."),
     ] = []
     settings: Settings = []
     only: Annotated[
         str | None,
-        typer.Option(
-            "--only", help="limits,guards,approvals: these rules of --policy, over the run's own policy."
-        ),
+        option("--only", "limits,guards,approvals: these rules of --policy, over the run's own policy."),
     ] = None
     prices: Annotated[
         Path | None,
-        path_option(
-            "--prices", help="genai-prices, or a file: prices for answers of which the record has none."
-        ),
+        path_option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
     ] = None
 
 

@@ -8,7 +8,8 @@ import importlib.util
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,34 +50,37 @@ def chosen_policy(
     """
     if chosen is None or (str(chosen) in PRESETS and not chosen.is_file()):
         return parse_with({"preset": chosen and str(chosen)}, environment, registry)
-    try:
-        data = _data(chosen)
+    with wrong_in(chosen, "a policy"):
+        data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}")
+        if _lacks_schema(data):
+            line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(
+                chosen.suffix.lower()
+            )
+            raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
         parse(data, registry)  # what the file says by itself: an error below is of a variable
-    except (PolicyError, BadSyntax) as error:
-        raise PolicyFileError(str(chosen), brief(str(error))) from error
-    except RecursionError as error:
-        raise PolicyFileError(str(chosen), "is nested too deeply to be a policy") from error
     return parse_with(data, environment, registry)
 
 
-def _data(path: Path) -> Any:
+@contextmanager
+def wrong_in(path: Path, what: str) -> Generator[None]:
+    """Raises as `PolicyFileError` what is wrong with the data of a file, which is to be `what`."""
+    try:
+        yield
+    except (PolicyError, BadSyntax) as error:
+        raise PolicyFileError(str(path), brief(str(error))) from error
+    except RecursionError as error:
+        raise PolicyFileError(str(path), f"is nested too deeply to be {what}") from error
+
+
+def data_of(path: Path, other: str) -> tuple[Any, bytes]:
+    """What stands in a small file that people write, and its bytes. `other` is what may be named instead of one.
+
+    Raises `PolicyFileError` if it cannot be read or is large, `BadSyntax` for what is not its own format.
+    """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        known = f"a file that ends in {', '.join(READERS)}, or a preset: {', '.join(PRESETS)}"
+        known = f"a file that ends in {', '.join(READERS)}, or {other}"
         raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
-    data = reader(decoded(path, contents(path)))
-    if _lacks_schema(data):
-        line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(path.suffix.lower())
-        raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
-    return data
-
-
-def _lacks_schema(data: object) -> bool:
-    return isinstance(data, dict) and "schema" not in data
-
-
-def contents(path: Path) -> bytes:
-    """The bytes of a small file that people write. Raises `PolicyFileError` if it cannot be read, or is large."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
@@ -86,15 +90,14 @@ def contents(path: Path) -> bytes:
         raise PolicyFileError(
             str(path), f"is larger than {_LARGEST} bytes, too large for a policy, or prices"
         )
-    return data
-
-
-def decoded(path: Path, data: bytes) -> str:
-    """The text of these bytes. Raises `PolicyFileError` if they are none."""
     try:
-        return data.decode("utf-8-sig")
+        return reader(data.decode("utf-8-sig")), data
     except UnicodeDecodeError as error:
         raise PolicyFileError(str(path), f"is not UTF-8 at byte {error.start}") from error
+
+
+def _lacks_schema(data: object) -> bool:
+    return isinstance(data, dict) and "schema" not in data
 
 
 def _toml(text: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from refold.console import hostile
+from refold.console.options import option
 from refold.console.policies import chosen_policy
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
@@ -48,8 +49,7 @@ def policy_show_command(
     policy: PolicyName,
     *,
     language: Annotated[
-        Language | None,
-        typer.Option("--format", help="Which language.", show_default="yaml; json with -o json"),
+        Language | None, option("--format", "Which language.", show_default="yaml; json with -o json")
     ] = None,
 ) -> int:
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""

@@ -13,11 +13,10 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from refold.console.policies import READERS, PolicyFileError, contents, decoded
-from refold.console.syntax import BadSyntax
+from refold.console.policies import data_of, wrong_in
 from refold.reducers.errors import PolicyError
 from refold.reducers.numbers import NANO
-from refold.reducers.refusals import brief, refusal, shown
+from refold.reducers.refusals import refusal, shown
 from refold.replay.whatif.prices import Answered, Prices
 
 LISTS = "genai-prices"
@@ -57,17 +56,9 @@ def _listed() -> Prices:
 
 
 def _of_file(path: Path) -> Prices:
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        known = f"a file that ends in {', '.join(READERS)}, or {LISTS}"
-        raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
-    data = contents(path)
-    try:
-        table = _table(reader(decoded(path, data)))
-    except (PolicyError, BadSyntax) as error:
-        raise PolicyFileError(str(path), brief(str(error))) from error
-    except RecursionError as error:
-        raise PolicyFileError(str(path), "is nested too deeply to be a table of prices") from error
+    with wrong_in(path, "a table of prices"):
+        read, data = data_of(path, LISTS)
+        table = _table(read)
 
     def cost(answered: Answered) -> int | None:
         price = table.get(answered.model)

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, figures, places
-from refold.console.options import Address, Force, path_option
+from refold.console.options import Address, Force, new_file
 from refold.console.places import StorePlace
 from refold.console.report.builder import build
 from refold.console.report.page import page
@@ -33,7 +33,7 @@ async def report_command(
     place: StorePlace,
     run: Address,
     *,
-    file: Annotated[Path, path_option("-o", "--output", help="The page's file.")],
+    file: Annotated[Path, new_file("The page's file.")],
     force: Force = False,
 ) -> int:
     """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw.

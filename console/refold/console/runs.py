@@ -7,14 +7,13 @@ from typing import Annotated
 
 import anyio
 import msgspec
-import typer
 
 from refold.console import addresses, claims, figures, places
 from refold.console.detachment import leave, say_and_leave, wake
 from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.log_lines import follow
 from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
-from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun
+from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
@@ -50,15 +49,14 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 async def run_command(
     screen: Screen,
     place: StorePlace,
-    task: Annotated[str, typer.Argument(help="What the agent is to do.")],
+    task: Annotated[str, argument("What the agent is to do.")],
     means: MeansOrWorker,
     *,
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL),
+        str | None, option("--model", "provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL)
     ] = None,
     policy: PolicyFile = None,
-    system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
+    system: Annotated[str | None, option("--system", "System prompt.")] = None,
     label: Labels,
 ) -> int:
     """Start an agent on TASK and stay with it to its end.
@@ -88,9 +86,7 @@ async def resume_command(
     run: WholeRun,
     means: MeansOrWorker,
     *,
-    message: Annotated[
-        str | None, typer.Option("--message", help="Answer for a run that waits for one.")
-    ] = None,
+    message: Annotated[str | None, option("--message", "Answer for a run that waits for one.")] = None,
 ) -> int:
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
     state, contents = await look(place, run, decides=True)

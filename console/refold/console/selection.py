@@ -31,6 +31,26 @@ def check_choice(typed: Sequence[str], *, everything: bool) -> None:
         raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
 
 
+async def meant(store: Store, typed: Sequence[str]) -> tuple[list[str], Damaged | None]:
+    """The runs that were named, each once; where none was, all that can be listed, and what is wrong with others."""
+    if typed:
+        return await addresses.runs_of(store, typed), None
+    sizes, damage = await all_runs(store)
+    return [run for run, _ in sizes], damage
+
+
+async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
+    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides some."""
+    runs: list[tuple[str, int]] = []
+    try:
+        async for chunk in store.runs():
+            runs += [(run, head.seq) for run, head in chunk if head.seq]
+        await store.check()
+    except Damaged as error:
+        return runs, error
+    return runs, None
+
+
 async def without_grown(store: Store, runs: Sequence[str]) -> list[str]:
     """These runs but for imported ones that another of them has whole, with what came later: each event counts once."""
     here, left = set(runs), list[str]()
@@ -50,7 +70,7 @@ async def chosen(store: Store, typed: Sequence[str], trouble: Trouble, *, everyt
     if typed and everything:
         raise WrongUse("expected RUN or --all, not both; without either, all runs are meant")
     if typed:
-        return list(dict.fromkeys([await addresses.run_of(store, each) for each in typed]))
+        return await addresses.runs_of(store, typed)
     runs: list[str] = []
     try:
         async for chunk in store.runs():

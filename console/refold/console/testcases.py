@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, figures, places
-from refold.console.options import WholeRun, path_option
+from refold.console.options import WholeRun, new_file
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
@@ -88,9 +88,7 @@ async def testcase_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    file: Annotated[
-        Path, path_option("-o", "--output", help="The test, as in tests/test_x.py; it must not exist.")
-    ],
+    file: Annotated[Path, new_file("The test, as in tests/test_x.py; it must not exist.")],
 ) -> int:
     """Write a test that replays RUN and fails at its first different decision, with the log beside it as a bundle."""
     if not file.parent.is_dir():

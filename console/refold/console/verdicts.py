@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import addresses, figures, hostile, places, selection
+from refold.console import figures, hostile, places
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
+from refold.console.selection import check_choice, meant
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, verify
@@ -34,12 +35,10 @@ async def judge_command(
 
     A run that cannot even be listed is told after the others: raises `Damaged`.
     """
-    selection.check_choice(typed, everything=everything)
+    check_choice(typed, everything=everything)
     async with places.reading(place) as store:
-        named = [await addresses.run_of(store, each) for each in typed]
-        sizes, damage = await all_runs(store) if everything else ([], None)
-        runs = [run for run, _ in sizes] if everything else named
-        codes = [await judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+        runs, damage = await meant(store, typed)
+        codes = [await judged(screen, place, store, run, judge) for run in runs]
     if everything and not runs:
         note(f"{hostile.line(str(place.path))} has no runs")
     if damage is not None:
@@ -76,18 +75,6 @@ def tell_not_judged(screen: Screen, found: NotJudged) -> None:
     """Say as text that there is no verdict, and why."""
     what = "DAMAGED, cannot be read" if found.damaged else "cannot be judged"
     screen.block(f"run {found.run}: {what}", f"  {found.damaged or found.cannot_judge}")
-
-
-async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides some."""
-    runs: list[tuple[str, int]] = []
-    try:
-        async for chunk in store.runs():
-            runs += [(run, head.seq) for run, head in chunk if head.seq]
-        await store.check()
-    except Damaged as error:
-        return runs, error
-    return runs, None
 
 
 async def judged(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:

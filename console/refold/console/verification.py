@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from refold.console import addresses, certificates, figures, places, verdicts
 from refold.console.addresses import NoSuchRun
-from refold.console.options import Everything, paths_option, repeated, words
+from refold.console.options import Everything, option, paths_option, repeated, words
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
-from refold.console.selection import check_choice
+from refold.console.selection import check_choice, meant
 from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
@@ -79,16 +78,10 @@ async def verify_command(
     *,
     everything: Everything = False,
     key: Annotated[
-        list[Path],
-        paths_option("--key", help="Public key, by which seals, or certificates, may be signed."),
+        list[Path], paths_option("--key", "Public key, by which seals, or certificates, may be signed.")
     ],
-    seal: Annotated[
-        list[str],
-        repeated("--seal", help="A line that `refold seal` printed."),
-    ],
-    all_sealed: Annotated[
-        bool, typer.Option("--all-sealed", help="125 if any event of them is under no seal.")
-    ] = False,
+    seal: Annotated[list[str], repeated("--seal", "A line that `refold seal` printed.")],
+    all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
 ) -> int:
     """Check that logs, or bundles, are whole and unedited. With -o json: one line a run or bundle, then one of the seals."""
     if all_sealed and not key and not seal:
@@ -124,8 +117,7 @@ async def _verify_sealed(
 ) -> int:
     """Verify the runs that were named, or all if none was, under what was sealed of them."""
     async with places.reading(place) as store:
-        sizes, damage = ([], None) if named else await verdicts.all_runs(store)
-        runs = [run for run, _ in sizes]
+        runs, damage = ([], None) if named else await meant(store, ())
         lost = dict[str, NoSuchRun]()
         for each in named:
             await _resolve(store, each, runs, lost)

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from refold.console import figures
+from refold.console.options import argument, option
 from refold.console.screen import Column, Screen, note
 from refold.engine.models import weights
 from refold.engine.models.weights import Progress
@@ -25,9 +24,9 @@ def model_list_command(screen: Screen) -> int:
 
 def model_fetch_command(
     screen: Screen,
-    name: Annotated[str, typer.Argument(help="Which model.")] = "smollm2-135m",
+    name: Annotated[str, argument("Which model.")] = "smollm2-135m",
     *,
-    check: Annotated[bool, typer.Option("--check", help="Check the digest of what is there, too.")] = False,
+    check: Annotated[bool, option("--check", "Check the digest of what is there, too.")] = False,
 ) -> int:
     """Fetch a model's weights into the user's cache, and print where they are."""
     bare = name.removeprefix("local:")

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import typer
 from msgspec.structs import replace
 
-from refold.console import addresses, figures, hostile, places, verdicts
-from refold.console.options import Everything, words
+from refold.console import figures, hostile, places, verdicts
+from refold.console.options import Everything, option, words
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import check_choice, without_grown
+from refold.console.selection import check_choice, meant, without_grown
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
@@ -52,16 +51,11 @@ class Summed(msgspec.Struct, frozen=True, kw_only=True):
 async def whatif_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[
-        list[str],
-        words("RUN or @last; a prefix of an id will do. With --view RUN@t7."),
-    ],
+    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. With --view RUN@t7.")],
     others: OtherPolicies,
     *,
     everything: Everything = False,
-    view: Annotated[
-        bool, typer.Option("--view", help="Show what the model would have seen there, as a diff.")
-    ] = False,
+    view: Annotated[bool, option("--view", "Show what the model would have seen there, as a diff.")] = False,
 ) -> int:
     """Ask what other policies would have decided over the same facts, and how far the record is evidence.
 
@@ -76,9 +70,8 @@ async def whatif_command(
     registry = installed_guards()
     asked, prices = policies_of(others, registry), chosen_prices(others.prices)
     async with places.reading(place) as store:
-        named = [await addresses.run_of(store, each) for each in runs]
-        listed, damage = await verdicts.all_runs(store) if everything else ([], None)
-        runs = list(dict.fromkeys([*named, *await without_grown(store, [run for run, _ in listed])]))
+        runs, damage = await meant(store, runs)
+        runs = await without_grown(store, runs) if everything else runs
         prefixes = Prefixes()
         table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
         with progress("asking", len(runs)) as step:

@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 
 import anyio
 import msgspec
-import typer
 
 from refold.console import figures, places
 from refold.console.evidence import changing
 from refold.console.interrupts import INTERRUPTED, while_heard
 from refold.console.log_lines import follow
 from refold.console.next_steps import standing_of
-from refold.console.options import Means
+from refold.console.options import Means, option
 from refold.console.places import StorePlace
 from refold.console.runs import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
@@ -93,15 +92,13 @@ async def worker_command(
     place: StorePlace,
     means: Means,
     *,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="How many runs side by side.")] = 8,
+    at_once: Annotated[int, option("--at-once", "How many runs side by side.", min=1)] = 8,
     lease: Annotated[
         float,
-        typer.Option(
-            "--lease", min=0.5, help="Seconds without a sign of life after which others take a run over."
-        ),
+        option("--lease", "Seconds without a sign of life after which others take a run over.", min=0.5),
     ] = LEASE_SECONDS,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when no run is left to drive; 1 if some could not be.")
+        bool, option("--until-idle", "End when no run is left to drive; 1 if some could not be.")
     ] = False,
 ) -> int:
     """Drive the runs of the store that want an engine: queued, abandoned or answered ones.
