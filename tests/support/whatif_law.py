@@ -68,7 +68,18 @@ class Counted(msgspec.Struct, frozen=True):
     whole: bool
 
 
-_LOST = frozenset({"result_without_call", "not_json", "no_object", "unknown_part", "cut", "cut_off"})
+_LOST = frozenset(
+    {
+        "result_without_call",
+        "not_json",
+        "no_object",
+        "unknown_part",
+        "cut",
+        "cut_off",
+        "requests_missing",
+        "calls_missing",
+    }
+)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -219,7 +230,7 @@ def _lost(event: Event) -> bool:
         case Diagnosed(code=code):
             return code in _LOST
         case SourceRecorded(what=what):
-            return what == "uncalled"
+            return what in ("uncalled", "hosted_call")
         case _:
             return False
 

@@ -17,6 +17,9 @@ END = "end:"
 UNCALLED = "uncalled"
 """How an import remarks on the result of a call that its source does not have: something ran, and nobody knows what."""
 
+HOSTED = "hosted_call"
+"""How an import remarks on what an answer holds of a call that it did not leave to its harness, or not in a known form."""
+
 GOES_ON = "goes_on:"
 """How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
 

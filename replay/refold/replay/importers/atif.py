@@ -160,6 +160,7 @@ def _step(step: JSON, place: Place, model: str) -> Iterator[Item]:
             model=text(step, "model_name") or model,
             rest=without(step, *_TOLD, "tool_calls", "reasoning_content", "model_name"),
         )
+        yield from place.hosted(at(step, "message"))
     elif user or (said.text and not management):
         by = "user" if user else "harness"
         yield place.said(said.text, by, role=said.role, rest=without(step, *_TOLD))

@@ -1,6 +1,7 @@
 """What a message is made of, whatever format wrote it: text in parts, calls with their arguments, the tools on offer."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -8,6 +9,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
 
+_CALLING = re.compile(r"(?i)tool|function|call")
 _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
 _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
 _INNER = ("function", "functionCall", "function_call")
@@ -70,6 +72,25 @@ def unwrapped(value: JSON) -> JSON:
 def arguments(value: JSON) -> str:
     """Arguments as JSON text: a text as it was written, anything else encoded in the order it stands."""
     return value if isinstance(value, str) else as_written({} if value is None else value)
+
+
+def calling(value: JSON) -> str:
+    """The first name or kind in a value by which it may hold a call, or a call's result; "" for none."""
+    return next(_calling(value), "")
+
+
+def _calling(value: JSON) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _calling(each)
+    elif isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(kind, str) and _CALLING.search(kind):
+            yield kind
+        for key, inner in value.items():
+            if inner and _CALLING.search(key):
+                yield key
+            yield from _calling(inner)
 
 
 def call_of(part: JSON) -> MessageCall:

@@ -9,6 +9,7 @@ Positions are what an investigator opens: `line 12`, `lines 12-15` of lines; `$.
 `samples/1_epoch_1.json $.events[7]` inside an archive. Together they cover the source.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -18,8 +19,10 @@ from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.replay.importers.content import calling
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of
+from refold.replay.source_words import HOSTED
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
@@ -151,7 +154,8 @@ class Unread(Item, frozen=True, kw_only=True):
 class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was counted in a run, each by the rule of its format. None: the format does not say.
 
-    `beside`: messages to the model in rows that the rule does not count.
+    `beside`: messages to the model in rows that the rule does not count. `requests` and `asked`: how many requests, and
+    calls, the run itself has by its source, for its log to be held against; nobody is told them.
     """
 
     user_messages: int | None = None
@@ -168,6 +172,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     beside: int = 0
+    requests: int | None = None
+    asked: int | None = None
 
 
 class RunEnded(Item, frozen=True, kw_only=True):
@@ -293,6 +299,11 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """It is no fact of ours."""
         rest = rest if value is UNSET else json_text(value)
         return Remarked(self.position, self.at, rest, what=what, known=known)
+
+    def hosted(self, content: JSON) -> Iterator[Item]:
+        """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
+        if kind := calling(content):
+            yield self.remarked(HOSTED, {"kind": kind})
 
     def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
         """It could not be read."""

@@ -191,7 +191,8 @@ class _Run:
             failure = place.failed(problem, rest=json_text(one.row)) if one.failed else None
             prompt = self.prompts[id(one)].messages
             answer = self._answer(one, place, took)
-            return Step(place=start, prompt=prompt, answer=answer, failure=failure)
+            unread = read(at(one.row, "output"), Role.ASSISTANT).left
+            return Step(place=start, prompt=prompt, answer=answer, failure=failure, left=unread)
         if one.kind == "TOOL":
             own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")

@@ -185,7 +185,7 @@ def _step(span: Span, *, told: bool) -> Step:
             rest=json_text({**table(span.row), "span_data": inner}),
         )
         prompt = read(data.get("input")).messages if span.kind in _ANSWERS else ()
-        return Step(place=start, prompt=prompt, answer=answer, captured=bool(said.messages))
+        return Step(place=start, prompt=prompt, answer=answer, captured=bool(said.messages), left=said.left)
     if span.kind == "function":
         output = "" if data.get("output") is None else arguments(data.get("output"))
         error, rest = ToolError.RAISED if span.error else None, json_text(span.row)

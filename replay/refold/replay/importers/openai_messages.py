@@ -11,7 +11,7 @@ import msgspec
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages, unpaired
-from refold.replay.importers.content import manifests
+from refold.replay.importers.content import calling, manifests
 from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, json_text, left, rows, table, text, without
 from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Tally, Unread
@@ -21,7 +21,6 @@ from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tallies import tally_of
 from refold.replay.importers.values import Value, values
 
-_CALLING = re.compile(r"(?i)tool|function|call")
 _USED = ("role", "content", "tool_calls", "tool_call_id", "name")
 _LIST = re.compile(rb'\s*\[\s*\{\s*"(?:role|content)"\s*:')
 _OBJECT = re.compile(
@@ -50,27 +49,12 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
             name: value for name, value in left(row, *_USED).items() if value is not None
         }
         extra |= {"unread": [*said.left]} if said.left else {}
-        lost = next(_calling(extra), "")
+        lost = calling(extra)
         if at(row, "tool_calls") and not any(message.calls for message in said.messages):
             lost = "tool_calls"
         rest = json_text(extra) if extra else ""
         found.append(Row(Place(f"{position}[{index}]"), said.messages, rest, lost))
     return found
-
-
-def _calling(value: JSON) -> Iterator[str]:
-    """The names and kinds in a value by which it may hold a call."""
-    if isinstance(value, list):
-        for each in value:
-            yield from _calling(each)
-    elif isinstance(value, dict):
-        kind = value.get("type")
-        if isinstance(kind, str) and _CALLING.search(kind):
-            yield kind
-        for key, inner in value.items():
-            if inner and _CALLING.search(key):
-                yield key
-            yield from _calling(inner)
 
 
 def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] = ()) -> Iterator[Item]:

@@ -18,6 +18,7 @@ _WORDS: Mapping[StopReason, tuple[str, ...]] = MappingProxyType(
         StopReason.TOOL_USE: ("tool_call", "tool_calls", "tool_use", "tooluse", "function_call"),
         StopReason.STOP_SEQUENCE: ("stop_sequence",),
         StopReason.CONTENT_FILTER: ("content_filter", "refusal"),
+        StopReason.OTHER: ("error", "aborted", "cancelled", "pause_turn"),
     }
 )
 _STOPS = {word: stop for stop, words in _WORDS.items() for word in words}
@@ -25,5 +26,13 @@ _STOPS = {word: stop for stop, words in _WORDS.items() for word in words}
 
 def stop_of(word: str) -> StopReason | None:
     """The stop reason for a provider's word, None where it says nothing."""
-    plain = word.lower().removeprefix("stopreason.").replace("-", "_")
-    return _STOPS.get(plain, StopReason.OTHER) if word else None
+    return _STOPS.get(_plain(word), StopReason.OTHER) if word else None
+
+
+def is_known(word: str) -> bool:
+    """Whether it is a word of which anybody here knows what it means."""
+    return _plain(word) in _STOPS
+
+
+def _plain(word: str) -> str:
+    return word.lower().removeprefix("stopreason.").replace("-", "_")

@@ -82,6 +82,8 @@ def tally_of(
     tokens: Tokens = (None, None, None, None),
     times: Iterable[JSON] = (),
     beside: int = 0,
+    requests: int | None = None,
+    asked: int | None = None,
 ) -> Tally:
     """A tally of so many messages of each kind, with the earliest and the latest of `times`."""
     known = [number for number in (users, answers, tools) if number is not None]
@@ -101,6 +103,8 @@ def tally_of(
         first_timestamp=first,
         last_timestamp=last,
         beside=beside,
+        requests=requests,
+        asked=asked,
     )
 
 
@@ -112,6 +116,7 @@ class Count:
 
     def __init__(self) -> None:
         self.users = self.answers = self.tools = self.errors = self.beside = 0
+        self.requests: int | None = None
         self.used: list[Usage] = []
         self.calls: set[str] = set()
         self.results: set[str] = set()
@@ -141,6 +146,7 @@ class Count:
             tokens=tokens_of(self.used, writes=self.writes),
             times=self._times,
             beside=self.beside,
+            requests=self.requests,
         )
 
 

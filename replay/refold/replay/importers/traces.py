@@ -14,7 +14,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages, unpaired
 from refold.replay.importers.content import unwrapped
-from refold.replay.importers.fields import json_text
+from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.items import Answered, Item, Place, Remarked, RequestFailed, Returned
 from refold.replay.importers.message_shapes import Read
 
@@ -27,7 +27,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is what is told
     instead of one that says nothing. `tool` is what came of a call by the span itself; what the span asked for are its
     `arguments`, `alone` is told of one that no call waits for (None: a result all the same). `remark` is a span that is
-    neither.
+    neither. `left` is what no rule could read of an answer.
     """
 
     prompt: tuple[Message, ...] = ()
@@ -42,6 +42,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alone: Remarked | None = None
     remark: Remarked | None = None
     turn: bool = False
+    left: tuple[JSON, ...] = ()
 
 
 def answer_of(said: Read | None) -> Message:
@@ -91,6 +92,7 @@ class Trace:
         calls = answer.calls if step.captured else self._ran(index)
         self._talk.answered(calls)
         yield msgspec.structs.replace(answer, calls=calls)
+        yield from Place(answer.position, answer.at).hosted([*step.left])
 
     def _ran(self, index: int) -> tuple[MessageCall, ...]:
         """What an answer that was not captured asked for: the tools that ran before the model was asked again."""

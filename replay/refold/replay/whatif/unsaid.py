@@ -31,6 +31,7 @@ from refold.reducers.events import (
 from refold.reducers.guards.common import begins
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.pivot import Pivot
+from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.protocol import Place, Stop
 from refold.reducers.history import Pass, planned
 from refold.reducers.history.token_tail import Room, TokenTail
@@ -54,8 +55,9 @@ from refold.reducers.rules.recovering import silent_stream
 from refold.reducers.rules.requesting import request
 from refold.reducers.state import RunState, Watch
 from refold.reducers.usage import deadline
-from refold.reducers.vocabulary import SOURCE_LABEL, Replay
-from refold.replay.source_words import UNCALLED
+from refold.reducers.vocabulary import SOURCE_LABEL, Replay, StopReason
+from refold.replay.importers.stops import is_known
+from refold.replay.source_words import HOSTED, UNCALLED
 from refold.replay.whatif.shown import Side
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, UNTIMED
 
@@ -121,6 +123,11 @@ class Unsaid:
             )
         if isinstance(event, SourceRecorded) and event.what == UNCALLED:
             self._lost = self._lost or "the record has results of calls that it does not have"
+        if isinstance(event, SourceRecorded) and event.what == HOSTED:
+            self._lost = (
+                self._lost
+                or "the source has calls that are in no fact: the provider ran them, or nobody knows"
+            )
         if isinstance(event, SourceRecorded) and event.seq:
             said = event.content.text if event.content else ""
             self._reported = event.seq if said.startswith("usage reported") else self._reported
@@ -150,6 +157,9 @@ class Unsaid:
             self._uncounted.update(_SCOPES)
             if fact.cost_nanousd is None:  # a price of part of its tokens is a least
                 self._unpriced.update(_SCOPES)
+        if isinstance(fact, ModelResponded) and self._minds_stop_of(fact):
+            why = f"the record does not say what it means that an answer stopped by {fact.stop_raw[:40]!r}"
+            self._doubts.setdefault((why, "rests"), seq)
         self._failed = isinstance(fact, ModelFailed) and self._imported
         if self._failed:  # no source counts what a request took that failed
             self._uncounted.update(_SCOPES)
@@ -164,6 +174,14 @@ class Unsaid:
         ):
             self._returned()
         self._follow_time(seq, fact)
+
+    def _minds_stop_of(self, fact: ModelResponded) -> bool:
+        """Whether nobody knows why an answer stopped, and the other policy asks. What our engine was told it knows."""
+        if not self._imported or fact.stop is not StopReason.OTHER or is_known(fact.stop_raw):
+            return False
+        one, other = self._recorded.state.policy, self._derived.state.policy
+        ends = any(isinstance(watch.guard, PrematureEnd) for watch in self._derived.state.guards)
+        return ends or one.truncation != other.truncation
 
     def _forked(self) -> None:
         """What follows is of an engine of ours: it says what it does, and what it offers."""

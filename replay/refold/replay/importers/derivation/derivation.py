@@ -180,6 +180,14 @@ class Derivation:
         if cancel is not None:
             self._gap.remove(cancel)
         self._reach(None, cancel)
+        counted = (
+            ("requests", item.tally.requests, self._log.requests),
+            ("calls", item.tally.asked, self._log.calls),
+        )
+        for what, of_source, of_log in counted:
+            if of_source is not None and of_source > of_log:
+                problem = f"by the source the run has {of_source} {what}, in this log {of_log}"
+                self._log.diagnose(f"{what}_missing", problem, item)
         self._log.record(item, what=f"{END}{item.end}", text=item.end_source)
 
 

@@ -6,7 +6,16 @@ from collections.abc import Callable
 import msgspec
 
 from refold.reducers.errors import RefoldError
-from refold.reducers.events import Annotation, Diagnosed, Event, Fact, ModelResponded, Remark, SourceRecorded
+from refold.reducers.events import (
+    Annotation,
+    Diagnosed,
+    Event,
+    Fact,
+    ModelFailed,
+    ModelResponded,
+    Remark,
+    SourceRecorded,
+)
 from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
 from refold.reducers.messages import Message
@@ -60,6 +69,8 @@ class Writer:
         self._origin, self._salts, self._odd = origin, salts, odd
         self._written: list[Derived] = []
         self._keys: dict[tuple[int, int], Key] = {}
+        self.requests = self.calls = 0
+        """How many requests, and calls of their answers, were told."""
         self._still = 0  # the last fact, if time did not move with it
         self.provider_ids: dict[str, str] = {}
         """The providers' ids of the open calls, by ours."""
@@ -90,7 +101,9 @@ class Writer:
         for place, event in enumerate(events):
             own = salt if place == 0 else b""
             self._written.append(Derived(seq + place, self.state.at, event, own))
+        self.requests += isinstance(events[0], ModelResponded | ModelFailed)
         if isinstance(events[0], ModelResponded):
+            self.calls += len(events[0].calls)
             self.provider_ids = {call.id: call.provider_id for call in events[0].calls}
         self._keys |= {(seq, part): key_of(message) for part, message in enumerate(said)}
         self._forget()

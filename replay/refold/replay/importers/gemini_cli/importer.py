@@ -94,6 +94,7 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
             told = without(message, "type", "content", "timestamp", "thoughts", "model", "toolCalls")
             model = text(message, "model")
             yield place.answered(_answer(message), usage_of(message), model=model, rest=told)
+            yield from place.hosted(at(message, "content"))
             yield from _results(message, place)
         case "error":
             yield place.failed(said, rest=rest)

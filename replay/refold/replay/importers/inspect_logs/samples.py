@@ -230,6 +230,7 @@ class Sample:
             self.last = ours({**table(message), "role": "assistant"})
             rest = without(event, "input", "input_refs", "tools", "model", *TOLD)
             yield answered(event, message, done, rest)
+            yield from done.hosted(at(message, "content"))
 
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
@@ -293,6 +294,7 @@ class Sample:
             read, rest = ours(message), without(message, *beside(message))
             if read.role is Role.ASSISTANT:
                 yield answered(None, message, place, rest)
+                yield from place.hosted(at(message, "content"))
             elif read.role is Role.TOOL:
                 error = error_of(at(message, "error"))
                 yield place.returned(read.call, read.text, name=read.name, error=error, rest=rest)

@@ -125,6 +125,7 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
         if role == "assistant":
             waiting = list(asked(row, index))
             yield _answered(row, place, waiting)
+            yield from place.hosted([part for part in rows(row, "content") if at(part, "type") != "text"])
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
                 yield _returned(row, place, waiting, rest)

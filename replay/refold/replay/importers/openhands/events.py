@@ -26,7 +26,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     item: Item
     response: str = ""
     again: Remarked | None = None
-    more: Remarked | None = None
+    more: Item | None = None
     placed: bool = False
     cut: frozenset[str] | None = None
     between: tuple[int, int] = (0, -1)

@@ -121,7 +121,9 @@ def _event(event: JSON, index: int, place: Place, usages: dict[str, JSON], names
         names |= {call.id: text(event, "tool_call_metadata", "function_name") or action} if call else {}
         again = place.remarked("call", rest=_leftovers(event))
         answer = _answer(event, call, usages, place)
-        return Event(id=own, item=answer, response=response_of(event), again=again)
+        written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
+        more = next(place.hosted(written), None)
+        return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
     if action in ("message", "system"):
         return Event(id=own, item=_said(event, text(event, "args", "content"), place))
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):

@@ -153,6 +153,7 @@ class _Run:
             before=otel_names.before(span),
             answer=answer,
             captured=said is not None,
+            left=said.left if said else (),
             failure=self._failure(span) if span.failed else None,
         )
 

@@ -23,7 +23,7 @@ class Counts(Count):
             case "user":
                 self.users += 1
             case "assistant":
-                self._answer(message)
+                self._answer(message, left=left)
             case "toolResult":
                 self.tools += 1
                 self.errors += at(message, "isError") is True
@@ -32,8 +32,9 @@ class Counts(Count):
                 return
         self.last = self.last if left else message
 
-    def _answer(self, message: JSON) -> None:
+    def _answer(self, message: JSON, *, left: bool) -> None:
         self.answers += 1
+        self.requests = (self.requests or 0) + (not left)
         if (used := TOKENS.of(at(message, "usage"))) is not None:
             self.used.append(used)
         asked = (block for block in blocks(message) if text(block, "type") == "toolCall")

@@ -19,6 +19,7 @@ from refold.replay.importers.pydantic_ai.parts import (
     failed,
     is_result,
     opening,
+    untold,
     untold_of,
 )
 from refold.replay.importers.source import BadTranscript, Source
@@ -125,6 +126,7 @@ class _Conversation:
                 yield from self._request(place, row, given=index < self.first)
             elif text(row, "kind") == "response":
                 yield answered(place, row)
+                yield from place.hosted([{"type": text(part, "part_kind")} for part in untold(row)])
             else:
                 yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
         yield Place(self.listed[-1][0]).ended(self._end(), self._tally())

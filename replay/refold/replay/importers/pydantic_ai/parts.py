@@ -71,6 +71,11 @@ def answered(place: Place, row: JSON) -> Item:
     )
 
 
+def untold(row: JSON) -> list[JSON]:
+    """The parts of a response of which its answer says nothing."""
+    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _TOLD]
+
+
 def _unsaid(part: JSON) -> JSON:
     """What an answer does not say of one of its parts: signatures and ids of those it tells, others whole."""
     if text(part, "part_kind") not in _TOLD:

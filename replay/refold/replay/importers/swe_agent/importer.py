@@ -125,6 +125,7 @@ def tally(doc: JSON) -> Tally:
         own.count("user"),
         own.count("assistant"),
         tools,
+        asked=sum(len(asked(step, 0)) for step in steps if not text(step, "response").startswith(_GAVE_UP)),
         calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
         results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tools,
         tokens=(number(stats, "tokens_sent"), None, None, number(stats, "tokens_received")),
