@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.engine.clock import Stopwatch
+from refold.engine.imported_runs import opening_of
 from refold.engine.journal import Overtaken, event_of
 from refold.engine.outcomes import Maker, maker, tool_failed, tool_succeeded
 from refold.engine.result import RunResult
@@ -27,7 +28,7 @@ from refold.reducers.checking import Complaint
 from refold.reducers.children import child_run_id
 from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ChildEnded, Parent, RunStarted
+from refold.reducers.events import ChildEnded, Parent
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.secrets import Redactor
@@ -245,15 +246,11 @@ def _cost(spent: Spent) -> int | None:
 
 async def _reported(errand: Errand) -> bool:
     """Whether an earlier engine recorded that the child had ended, and stopped before the call's result."""
-    batch = errand.parent.batch
+    parent, batch = errand.parent, errand.parent.batch
     assert batch is not None
-    async for chunk in errand.store.read(errand.parent.setup.run, after=batch.seq):
-        for stored in chunk:
-            if stored.kind == "child_ended":
-                event = event_of(stored)
-                if isinstance(event, ChildEnded) and event.run == errand.run:
-                    return True
-    return False
+    ended = await errand.store.read_kinds(parent.setup.run, ["child_ended"])
+    events = [event_of(stored) for stored in ended if stored.seq > batch.seq]
+    return any(isinstance(event, ChildEnded) and event.run == errand.run for event in events)
 
 
 async def _generation(store: Store, state: RunState) -> int:
@@ -261,15 +258,9 @@ async def _generation(store: Store, state: RunState) -> int:
     place, parent = 1, state.setup.parent
     while parent is not None and place < GENERATIONS:
         place += 1
-        parent = await _parent(store, parent.run)
+        opened = await opening_of(store, parent.run)
+        parent = opened.parent if opened else None
     return place
-
-
-async def _parent(store: Store, run: str) -> Parent | None:
-    for stored in await store.read_some(run, [1]):
-        event = event_of(stored)
-        return event.parent if isinstance(event, RunStarted) else None
-    return None
 
 
 def _too_deep(state: RunState) -> str:

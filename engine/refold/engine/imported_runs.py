@@ -25,13 +25,16 @@ class ImportedRun(WrongUse):
         )
 
 
+async def opening_of(store: Store, run: str) -> RunStarted | None:
+    """Event 1 of a run, of a fork that of the run at its root; None for a run that is not there."""
+    events = [event_of(stored) for stored in await store.read_some(run, [1])]
+    return next((event for event in events if isinstance(event, RunStarted)), None)
+
+
 async def source_of(store: Store, run: str) -> str:
     """The format of which the run was imported; "" for one of our own, which a fork of an imported one is too."""
-    for stored in await store.read_some(run, [1]):
-        event = event_of(stored)
-        if stored.run == run and isinstance(event, RunStarted):
-            return event.labels.get(SOURCE_LABEL, "")
-    return ""
+    opened = await opening_of(store, run)
+    return opened.labels.get(SOURCE_LABEL, "") if opened and opened.run == run else ""
 
 
 async def refuse_imported(store: Store, run: str) -> None:

@@ -22,7 +22,7 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 
 
-async def asked(answer: Awaitable[object]) -> Reconciled:
+async def ask(answer: Awaitable[object]) -> Reconciled:
     """What a reconciler says. One that fails does not know, and the note says why."""
     try:
         found = await answer
@@ -55,7 +55,7 @@ async def doer(journal: Journal, state: RunState, effect: Reconcile) -> Doer | N
     return None
 
 
-def believed(found: Reconciled, other: Doer | None) -> Reconciled:
+def credible(found: Reconciled, other: Doer | None) -> Reconciled:
     """What may be believed of it, when this is who may still do the call."""
     if not isinstance(found, DidNot) or other is None or (found.final and other.fenced):
         return found
@@ -63,7 +63,7 @@ def believed(found: Reconciled, other: Doer | None) -> Reconciled:
     return Unknown(note=f"the tool says that it did not{said}, but {other.name} may still be about to do it")
 
 
-def found_out(effect: Reconcile, found: Reconciled, note: str) -> Maker:
+def doubt_resolved(effect: Reconcile, found: Reconciled, note: str) -> Maker:
     """The fact of what a tool said. The first of the two that tell of a call that happened."""
     doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, Unknown: Doubt.UNKNOWN}[type(found)]
     fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)

@@ -36,7 +36,7 @@ from refold.engine.outcomes import (
     tool_succeeded,
 )
 from refold.engine.presence import RUN
-from refold.engine.reconciliation import Doer, asked, believed, found_out
+from refold.engine.reconciliation import Doer, ask, credible, doubt_resolved
 from refold.engine.secrets import RedactedStream, redacted_reply
 from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.engine.tools.decorator import as_text
@@ -198,9 +198,11 @@ class World:
             context = context_of(effect, state, epoch)
             with scope, anyio.CancelScope() as bound:
                 bound.deadline = self._bound(effect.until, tool.manifest.timeout)
-                found = believed(await asked(tool.reconcile(arguments or "{}", context)), other)
+                found = credible(await ask(tool.reconcile(arguments or "{}", context)), other)
         redactor = self.redactor_of(state)
-        fact = found_out(effect, found, found.note if tool is None else _shown(tool, found.note, redactor))
+        fact = doubt_resolved(
+            effect, found, found.note if tool is None else _shown(tool, found.note, redactor)
+        )
         if tool is None or not isinstance(found, Happened):
             # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
             return (in_doubt(effect.call) if happened(state, effect.call) else fact,)
