@@ -157,7 +157,7 @@ class Journal:
             for stored in await self.store.read_kinds(self._run, FOUNDING)
             if stored.seq <= kept.seq
         ]
-        if state.seq != kept.seq or not snapshots.borne_out(state, events, founding, registry):
+        if state.seq != kept.seq or not snapshots.borne_out(state, events.get(kept.seq), founding, registry):
             return NEW
         self.contents = {seq: events[seq] for seq in needed if seq in events and _says_something(events[seq])}
         return state

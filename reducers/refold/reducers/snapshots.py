@@ -7,7 +7,7 @@ log has a digest of the state, and nowhere else.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import Event, StateDigested, sizes_of
+from refold.reducers.events import Event, StateDigested
 from refold.reducers.founding import founded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.rules import RULES
 from refold.reducers.state import RunState, Watch
-from refold.reducers.window import MessageRef, adds_up, refs
+from refold.reducers.window import adds_up
 
 
 class UnreadableSnapshot(CannotJudge):
@@ -87,18 +87,14 @@ def decode(data: bytes, registry: Registry = BUILTIN) -> RunState:
 
 
 def borne_out(
-    state: RunState, said: Mapping[int, Event], founding: Iterable[Event], registry: Registry = BUILTIN
+    state: RunState, digested: Event | None, founding: Iterable[Event], registry: Registry = BUILTIN
 ) -> bool:
-    """Whether the log bears out the state that was kept after one of its events, a `state_digested`.
+    """Whether the log bears out the state that was kept after its event `digested`, a `state_digested`.
 
-    `said` are the events that the state refers to, and that one; `founding` those of the kinds in `FOUNDING` up to there.
-    What the run was started with is theirs; the counts, what is under way and what the guards remember have the digest in
-    the log; the window is what its references come to, and each of them is to a message of the size that it has.
+    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; all else that
+    decides has its digest in the log, the window by the sum over its references.
     """
-    digested = said.get(state.seq)
     if not isinstance(digested, StateDigested) or state.digested != state.seq:
-        return False
-    if not all(_refers(ref, said) for ref in refs(state.window)):
         return False
     setup, guards = founded(founding, registry)
     if state.setup != setup or list(map(_post, state.guards)) != list(map(_post, guards)):
@@ -114,12 +110,6 @@ def version(refold: str) -> str:
     refold itself does not read the state of yesterday.
     """
     return f"{RULES}-{refold}-{_form()}"
-
-
-def _refers(ref: MessageRef, said: Mapping[int, Event]) -> bool:
-    event = said.get(ref.seq)
-    sizes = () if event is None else sizes_of(event)
-    return ref.size in sizes[ref.part : ref.part + 1] and all(_refers(each, said) for each in ref.sources)
 
 
 def _post(watch: Watch) -> tuple[object, ...]:

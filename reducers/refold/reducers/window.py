@@ -7,9 +7,13 @@ the references lie in chunks, and the totals, the ranges and the digest are carr
 The digest is a sum of the messages' digests, each times an odd number of its own, modulo 2**256 (after the
 incremental hashing of Bellare and Micciancio, 1997), so that a message can be taken out without looking at the
 others again. It tells views apart; it is not what protects a log from an adversary: that is the hash chain.
+
+Beside it stands a second sum, of the references whole: it is in the digests of a state, so that nothing of a reference that a
+later decision goes by can be another without being told.
 """
 
 from collections.abc import Iterable, Sequence, Set
+from hashlib import sha256
 from itertools import chain
 
 import msgspec
@@ -22,6 +26,7 @@ from refold.reducers.vocabulary import Role
 _CHUNK = 128
 _MODULUS = 1 << 256
 _EMPTY = bytes(32)
+_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 Ranges = tuple[tuple[int, int], ...]
 """Numbers in order, as inclusive (first, last) pairs."""
@@ -69,7 +74,8 @@ class Window(
 ):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
-    Equal windows have equal digests; the clock, the run's id and the provider's ids are not in them. `sum` and
+    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in them. `bound` is the
+    sum over the references whole. `sum` and
     `whole` are what the estimator adds up, of the window and of every message that ever was in it.
     """
 
@@ -78,6 +84,7 @@ class Window(
     tokens: int = 0
     ranges: Ranges = ()
     digest: bytes = _EMPTY
+    bound: bytes = _EMPTY
     system_pinned: bool = False
     task_pinned: bool = False
     estimator: str = "chars4"
@@ -105,13 +112,13 @@ def extend(window: Window, added: Iterable[MessageRef]) -> Window:
     """The window with these messages more, in order: as appending one after the other."""
     estimator = ESTIMATORS[window.estimator]
     system, task = window.system_pinned, window.task_pinned
-    total, ranges, digest = window.sum, window.ranges, int.from_bytes(window.digest)
+    total, ranges = window.sum, window.ranges
     last: list[MessageRef] = []
     for new in added:
         ref = new if system and task else _pin(new, system_pinned=system, task_pinned=task)
         system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
         total += estimator.part(ref.role, ref.size)
-        ranges, digest = _extend(ranges, ref.number), digest + _leaf(ref)
+        ranges = _extend(ranges, ref.number)
         last.append(ref)
     return msgspec.structs.replace(
         window,
@@ -119,7 +126,8 @@ def extend(window: Window, added: Iterable[MessageRef]) -> Window:
         count=window.count + len(last),
         tokens=estimator.total(total, window.count + len(last)),
         ranges=ranges,
-        digest=_bytes(digest),
+        digest=_plus(window.digest, map(_leaf, last)),
+        bound=_plus(window.bound, map(_whole, last)),
         system_pinned=system,
         task_pinned=task,
         sum=total,
@@ -179,7 +187,7 @@ def adds_up(window: Window) -> bool:
     """Whether the totals, the ranges and the digest that are carried along are what the references come to."""
     if window.estimator not in ESTIMATORS:
         return False
-    empty = msgspec.structs.replace(window, sum=0, digest=_EMPTY)
+    empty = msgspec.structs.replace(window, sum=0, digest=_EMPTY, bound=_EMPTY)
     found = refs(window)
     again = _changed(empty, found, (), found)
     return msgspec.structs.replace(again, chunks=window.chunks) == window
@@ -197,14 +205,14 @@ def _changed(
     gone, come = list(gone), list(come)
     added = sum([estimator.part(ref.role, ref.size) for ref in come])
     total = window.sum + added - sum([estimator.part(ref.role, ref.size) for ref in gone])
-    digest = int.from_bytes(window.digest) + sum(map(_leaf, come)) - sum(map(_leaf, gone))
     return msgspec.structs.replace(
         window,
         chunks=_chunked(messages),
         count=len(messages),
         tokens=estimator.total(total, len(messages)),
         ranges=ranges_of([ref.number for ref in messages]) if ranges is None else ranges,
-        digest=_bytes(digest),
+        digest=_plus(window.digest, map(_leaf, come), map(_leaf, gone)),
+        bound=_plus(window.bound, map(_whole, come), map(_whole, gone)),
         sum=total,
     )
 
@@ -286,5 +294,9 @@ def _leaf(ref: MessageRef) -> int:
     return digest * (2 * ref.number + 1)
 
 
-def _bytes(total: int) -> bytes:
-    return (total % _MODULUS).to_bytes(32)
+def _whole(ref: MessageRef) -> int:
+    return int.from_bytes(sha256(_ENCODER.encode(ref)).digest())
+
+
+def _plus(total: bytes, come: Iterable[int], gone: Iterable[int] = ()) -> bytes:
+    return ((int.from_bytes(total) + sum(come) - sum(gone)) % _MODULUS).to_bytes(32)
