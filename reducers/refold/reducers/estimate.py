@@ -44,7 +44,7 @@ class _Chars4(Estimator):
     """ceil(chars / 4) over text, reasoning, call names and argument texts."""
 
     def weigh(self, message: Message) -> int:
-        names = sum(len(call.name) for call in message.calls)
+        names = sum([len(call.name) for call in message.calls])
         return _up(len(message.text) + len(message.reasoning) + names + _arguments(message), 4)
 
 
@@ -114,7 +114,7 @@ def _up(count: int, each: int) -> int:
 
 
 def _arguments(message: Message) -> int:
-    return sum(len(call.arguments) for call in message.calls)
+    return sum([len(call.arguments) for call in message.calls])
 
 
 def _mixed(text: str) -> int:

@@ -6,7 +6,7 @@ even that: it names the place where it speaks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
+from enum import StrEnum, unique
 from types import MappingProxyType
 
 from refold.reducers.checkpoint import state_digest
@@ -82,7 +82,8 @@ RULES = 1
 DIGEST_EVERY = 256
 
 
-class Phase(Enum):
+@unique
+class Phase(StrEnum):
     """A moment at which decisions are made."""
 
     REQUEST = "before a request"
@@ -96,6 +97,9 @@ class Phase(Enum):
     DOUBT = "when calls are found in doubt, or out of it"
     SUMMARY = "when a summary came back, or failed to"
     ASIDE = "when a clock was read, or a cancellation came"
+
+    # Looked up with every fact: see `AgentState`.
+    __hash__ = str.__hash__
 
 
 def answered(state: RunState, fact: Fact) -> Flow | None:
