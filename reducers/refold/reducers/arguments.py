@@ -51,6 +51,13 @@ def _parsed(arguments: str) -> Any:
     if _depth(arguments) > _DEEPEST:
         return None
     try:
+        # Without looking for space around it, which few have and which takes as long as reading the rest.
+        found, end = _DECODER.raw_decode(arguments)
+    except ValueError:
+        end = -1
+    if end == len(arguments):
+        return found
+    try:
         return _DECODER.decode(arguments or "{}")
     except ValueError:
         return None

@@ -182,13 +182,12 @@ def _heads(
 
 
 def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
-    made = tuple(zip(fact.calls, answer.arguments, strict=True))
-    shown = tuple(MessageCall(call.id, call.name, arguments) for call, arguments in made)
-    message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=shown)
+    made = list(zip(fact.calls, answer.arguments, strict=True))
+    shown = [MessageCall(call.id, call.name, arguments) for call, arguments in made]
+    calls = [replace(call, chars=len(text), complete=is_object(text)) for call, text in made]
+    message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=tuple(shown))
     return {
-        "calls": tuple(
-            replace(call, chars=len(arguments), complete=is_object(arguments)) for call, arguments in made
-        ),
+        "calls": tuple(calls),
         "size": measured(policy.estimator, message, _digest(answer, fact.size, salt)),
         "blank": not answer.text.strip(),
         "hollow": hollow(answer.text),
