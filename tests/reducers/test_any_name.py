@@ -1,4 +1,4 @@
-"""A guard may have any name: none means anything to the machine, whatever words the machine itself counts by."""
+"""A guard, a limit, a pass, a tier may have any name: none means anything to the machine, whatever words the machine itself counts by."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
-from refold.reducers.events import CallRefused, Event, GuardTripped, MessageInjected, ModelRequested
+from refold.reducers.events import CallRefused, Event, GuardTripped, MessageInjected, ModelRequested, kind_of
 from refold.reducers.guards import BUILTIN, Inject, Judgement, Place, Refuse, Registry, Remind, Warn
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, FailureClass, StopReason
@@ -51,32 +51,35 @@ class Speaker(msgspec.Struct, frozen=True, kw_only=True, tag_field="guard", tag=
 
 
 REGISTRY: Registry = {**BUILTIN, "speaker": Speaker}
-# Each of these counts what it does, and has a number after which it does it no more.
-POLICY: dict[str, Any] = {
-    "limits": [
-        {"type": "step", "name": "step", "value": 9, "free_tools": ["act", "set"]},
-        {"type": "time", "name": "time", "value": 1000},
-        {"type": "token", "name": "token", "value": 200},
-    ],
-    "near": {"fraction": 0.0001, "reserve_tokens": 150},
-    "overflow": {"max": 1, "do": [{"do": "tail", "name": "cut", "last": 2}]},
-    "empty": {"again": 1, "then": "fail"},
-    "stream": {"max": 1},
-    "truncation": {"max": 1},
-    "progress": {"every": 2},
-    "retry": {"jitter": {"add": 0}, "attempts": 2},
-    "pressure": {
-        "of": "step",
-        "tiers": [{"name": "caution", "at": {"fraction": 0.1}, "repeat": "once"}],
-    },
-    "history": [{"do": "summarise", "name": "short", "when": {"messages": 8}, "keep_last": 2}],
-}
 
 
-def course(name: str, says: str) -> Scenario:
+def policy(name: str) -> dict[str, Any]:
+    """Each of these counts what it does, and has a number after which it does it no more; a limit, a pass and a tier are called `name`."""
+    return {
+        "limits": [
+            {"type": "step", "name": name, "value": 9, "free_tools": ["act", "set"]},
+            {"type": "time", "name": "time", "value": 1000},
+            {"type": "token", "name": "token", "value": 200},
+        ],
+        "near": {"fraction": 0.0001, "reserve_tokens": 150},
+        "overflow": {"max": 1, "do": [{"do": "tail", "name": "cut", "last": 2}]},
+        "empty": {"again": 1, "then": "fail"},
+        "stream": {"max": 1},
+        "truncation": {"max": 1},
+        "progress": {"every": 2},
+        "retry": {"jitter": {"add": 0}, "attempts": 2},
+        "pressure": {
+            "of": name,
+            "tiers": [{"name": name, "at": {"fraction": 0.1}, "repeat": "once"}],
+        },
+        "history": [{"do": "summarise", "name": name, "when": {"messages": 8}, "keep_last": 2}],
+    }
+
+
+def course(name: str, says: str, others: str = "step") -> Scenario:
     """A run in which everything happens that the machine counts, until it ends."""
     scenario = Scenario(
-        {**POLICY, "guards": [{"guard": "speaker", "name": name, "says": says}]}, registry=REGISTRY
+        {**policy(others), "guards": [{"guard": "speaker", "name": name, "says": says}]}, registry=REGISTRY
     )
     moves: list[Callable[[], object]] = [
         lambda: scenario.step("act", "set"),
@@ -131,6 +134,16 @@ def test_a_guard_of_any_name_changes_nothing_but_its_name(name: str, says: str) 
         for scenario in (plain, other)
     ]
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name])
+def test_a_limit_a_pass_and_a_tier_may_have_any_name(name: str) -> None:
+    """The same facts lead to the same kinds of decisions and to the same end, also where a guard is called alike."""
+    plain, other = course(PLAIN, "warn"), course(name, "warn", name)
+    assert list(map(kind_of, plain.log)) == list(map(kind_of, other.log))
+    assert plain.state.outcome is not None
+    assert other.state.outcome is not None
+    assert plain.state.outcome.code == other.state.outcome.code
 
 
 @pytest.mark.parametrize("says", SAYS)

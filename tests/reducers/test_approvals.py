@@ -196,17 +196,17 @@ def test_chain(chain: list[dict[str, Any]], calls: list[tuple[str, str]], expect
 def test_a_person_answers(answers: dict[str, str], expected: list[str]) -> None:
     """What a person says of each call that they were asked about."""
     guard = chain_of(ASK, {"approver": "reject"})
-    asked = ApprovalRequested(calls=("c1", "c2"), approver="chain[0]")
+    asked = ApprovalRequested(guard="approvals", calls=("c1", "c2"), approver="chain[0]")
     assert expected == shown(said(guard, responded(BASH, READ), asked, people(answers)))
 
 
 def test_a_person_who_escalates_to_a_person() -> None:
     """The next person in the chain is asked, about the call that was escalated; then nobody is left."""
     guard = chain_of(ASK, ASK)
-    first = ApprovalRequested(calls=("c1", "c2"), approver="chain[0]")
+    first = ApprovalRequested(guard="approvals", calls=("c1", "c2"), approver="chain[0]")
     once = (first, people({"c1": "escalate", "c2": "approve"}))
     assert ["ask c1 by chain[1]"] == shown(said(guard, responded(BASH, READ), *once))
-    second = ApprovalRequested(calls=("c1",), approver="chain[1]")
+    second = ApprovalRequested(guard="approvals", calls=("c1",), approver="chain[1]")
     assert ["c1 no_approval"] == shown(
         said(guard, responded(BASH, READ), *once, second, people({"c1": "escalate"}))
     )
@@ -226,7 +226,7 @@ def test_a_person_who_escalates_to_a_person() -> None:
 def test_a_person_who_says_nothing(on_timeout: str, at: int, expected: list[str]) -> None:
     """From the deadline on, what the approver's `on_timeout` says is the person's answer."""
     guard = chain_of({**ASK, "timeout": 9.5, "on_timeout": on_timeout})
-    asked = ApprovalRequested(calls=("c1",), approver="chain[0]", deadline=10 * SECOND)
+    asked = ApprovalRequested(guard="approvals", calls=("c1",), approver="chain[0]", deadline=10 * SECOND)
     assert expected == shown(said(guard, responded(BASH), asked, ClockRead(at=at, due=10 * SECOND)))
     if expected != ["ask c1 by chain[0]"]:
         late = people({"c1": "approve"}, at)
@@ -245,7 +245,7 @@ def test_how_long_a_person_has() -> None:
 def test_a_clock_that_was_read_for_something_else() -> None:
     """Without a deadline, or once it was answered, no reading of the clock decides anything."""
     guard = chain_of({**ASK, "on_timeout": "terminate"})
-    asked = ApprovalRequested(calls=("c1",), approver="chain[0]")
+    asked = ApprovalRequested(guard="approvals", calls=("c1",), approver="chain[0]")
     late = ClockRead(at=10**18, due=10**18)
     assert ["ask c1 by chain[0]"] == shown(said(guard, responded(BASH), asked, late))
     due = msgspec.structs.replace(asked, deadline=5)
@@ -338,7 +338,10 @@ def test_approvals_that_say_nothing(plain: dict[str, Any], says: str) -> None:
 WAITING = RunState(
     setup=setup_of(run="r1"),
     approval=Pending(
-        seq=4, at=0, until=None, event=ApprovalRequested(calls=("c1", "c2"), approver="chain[0]")
+        seq=4,
+        at=0,
+        until=None,
+        event=ApprovalRequested(guard="approvals", calls=("c1", "c2"), approver="chain[0]"),
     ),
 )
 
@@ -401,7 +404,9 @@ CALLED = "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code
 def test_no_call_of_a_batch_starts_before_all_are_decided() -> None:
     """What is approved waits with what is asked about; then all that may run starts at once."""
     run = scenario(ASKS_FOR_ACT, REST)
-    assert ["approval_requested calls=[c2] approver=chain[0]", ASKED] == run.answer("", LOOK, ACT)
+    assert ["approval_requested guard=approvals calls=[c2] approver=chain[0]", ASKED] == run.answer(
+        "", LOOK, ACT
+    )
     assert () == next_effects(run.state)
     assert [ANSWERED, "tools_dispatched calls=[c1 c2]", CALLED] == answer(
         run, {"c2": "approve"}, after=3 * 86_400
@@ -456,9 +461,11 @@ def test_what_is_left_out_is_asked_again() -> None:
     """A second question about the calls that have no answer yet, with a time of its own."""
     run = scenario({**ASK, "timeout": 60})
     run.answer("", ACT, ACT)
-    assert [ANSWERED, "approval_requested calls=[c2] approver=chain[0] deadline=+70s", ASKED] == answer(
-        run, {"c1": "approve"}, after=10
-    )
+    assert [
+        ANSWERED,
+        "approval_requested guard=approvals calls=[c2] approver=chain[0] deadline=+70s",
+        ASKED,
+    ] == answer(run, {"c1": "approve"}, after=10)
     assert [ANSWERED, "tools_dispatched calls=[c1 c2]", CALLED] == answer(run, {"c2": "approve"})
 
 

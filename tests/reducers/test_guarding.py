@@ -237,7 +237,7 @@ def test_a_summary_that_nothing_asked_for() -> None:
     for event in (
         SummaryRequested(name="s", messages=()),
         SummaryReturned(at=scenario.at, request=1),
-        ApprovalRequested(calls=(), approver="x"),
+        ApprovalRequested(guard="approvals", calls=(), approver="x"),
     ):
         with pytest.raises(UnexpectedEvent):
             fold([event], scenario.state)

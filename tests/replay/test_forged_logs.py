@@ -8,12 +8,14 @@ import pytest
 from refold.reducers.errors import Damaged, NewerLog
 from refold.reducers.events.facts import Output
 from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.vocabulary import Refusal
 from refold.replay import audit, verify
 from refold.store import MemoryStore
 from refold.store.protocol import Record, UnknownRun
 from support import runs
 from support.clocks import START
-from support.forging import Forgery, changed, dropped, records_of, swapped, write
+from support.forging import Forgery, changed, dropped, recorded, records_of, swapped, write
+from support.scenario import SALT, Scenario
 
 pytestmark = pytest.mark.anyio
 
@@ -155,6 +157,18 @@ async def test_a_guard_that_is_not_installed_hides_nothing_else(log: list[Record
     store = await forged(log, changed(16, reason="whim"))
     found = await audit(store, runs.RUN, registry={})
     assert ([16], [26]) == ([each.seq for each in found.findings], [each.seq for each in found.unreplayable])
+
+
+@pytest.mark.parametrize("name", ["step", "limit:step", "limit", "refused:limit"])
+async def test_a_guard_that_is_not_installed_excuses_nothing_of_a_limit(name: str) -> None:
+    """Whatever the missing guard is called: what a limit refused is the limit's, and a change in it is found."""
+    limits = [{"type": "step", "value": 1, "check": "response"}]
+    run = Scenario({"limits": limits, "guards": [{"guard": "read_only", "name": name}]})
+    run.answer("", ("look", "{}"))
+    log = [recorded(event, run.at, SALT) for event in run.log]
+    place = [record.kind for record in log].index("call_refused") + 1
+    found = await audit(await forged(log, changed(place, why=Refusal.REJECTED)), runs.RUN, registry={})
+    assert ([place], []) == ([each.seq for each in found.findings], list(found.unreplayable))
 
 
 async def test_a_missing_guard_spoils_only_its_own_digest() -> None:

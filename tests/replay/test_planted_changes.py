@@ -315,7 +315,9 @@ INVENTED = [
     pytest.param(3, StateDigested(state=""), id="a digest"),
     pytest.param(3, trimmed(), id="a trimming, which no rule decides yet"),
     pytest.param(
-        3, ApprovalRequested(calls=("c1",), approver="ann"), id="an approval, which no rule decides yet"
+        3,
+        ApprovalRequested(guard="approvals", calls=("c1",), approver="ann"),
+        id="an approval, which no rule decides yet",
     ),
     pytest.param(
         3, SummaryRequested(name="n", messages=((1, 2),)), id="a summary, which no rule decides yet"

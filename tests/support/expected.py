@@ -267,12 +267,12 @@ EXPECTED: dict[str, list[str]] = {
         "run_started",
         requested(1, "[1 2]"),
         "model_responded",
-        "approval_requested calls=[c2 c3] approver=chain[1] deadline=+259201s",
+        "approval_requested guard=approvals calls=[c2 c3] approver=chain[1] deadline=+259201s",
         ASKS,
         # Two days later: one call is edited; the other is asked about again.
         "approval_answered",
         ANSWERED,
-        "approval_requested calls=[c3] approver=chain[1] deadline=+432001s",
+        "approval_requested guard=approvals calls=[c3] approver=chain[1] deadline=+432001s",
         ASKS,
         "approval_answered",
         ANSWERED,
@@ -284,7 +284,7 @@ EXPECTED: dict[str, list[str]] = {
         FROM_TOOLS,
         requested(2, "[1 6]"),
         "model_responded",
-        "approval_requested calls=[c4] approver=chain[1] deadline=+432064s",
+        "approval_requested guard=approvals calls=[c4] approver=chain[1] deadline=+432064s",
         ASKS,
         "clock_read",
         ANSWERED.replace("code=answered", "code=unanswered"),  # their time had passed

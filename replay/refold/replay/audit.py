@@ -35,7 +35,6 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.guards.approvals import Approval
 from refold.reducers.rewording import reworded
 from refold.reducers.rules import rules_of
 from refold.reducers.sizing import misfit
@@ -372,14 +371,12 @@ def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
 def _guards_of(decision: Decision) -> set[str]:
     """The guards without whom a decision would be another, or would not be there."""
     match decision:
-        case GuardTripped(guard=guard):
+        case GuardTripped(guard=guard) | ApprovalRequested(guard=guard):
             return {guard}
         case CallRefused() | MessageInjected() | MessageTrimmed():
             return {decision.name} if decision.cause is Cause.GUARD else set()
         case ModelRequested(request_only=texts):
             return {text.name for text in texts if text.cause is Cause.GUARD}
-        case ApprovalRequested():
-            return {Approval.kind}
         case _:
             return set()
 

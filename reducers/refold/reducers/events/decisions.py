@@ -90,8 +90,9 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
 
 
 class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_requested"):
-    """Ask a person about these calls. `deadline` is an instant; `approver` names the link of the chain that asks."""
+    """Ask a person about these calls, for the guard `guard`. `deadline` is an instant; `approver` names the link of its chain."""
 
+    guard: str
     calls: tuple[str, ...]
     approver: str
     deadline: Count | None = None

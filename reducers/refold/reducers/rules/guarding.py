@@ -111,7 +111,11 @@ def _shorten(state: RunState, watch: Watch, judgement: Shorten) -> Flow:
 def _ask(state: RunState, watch: Watch, judgement: Ask) -> Flow:
     deadline = None if judgement.timeout is None else state.at + judgement.timeout
     state = yield ApprovalRequested(
-        calls=judgement.calls, approver=judgement.approver, deadline=deadline, version=watch.version
+        guard=watch.name,
+        calls=judgement.calls,
+        approver=judgement.approver,
+        deadline=deadline,
+        version=watch.version,
     )
     sentence = f"a person decides about {len(judgement.calls)} calls"
     return (yield move(state, Trigger.ASK, "approval", sentence))
