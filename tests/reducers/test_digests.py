@@ -73,7 +73,7 @@ OTHER: dict[str, Any] = {
     "deferred": HIT,
     "summary": waiting(SummaryRequested(name="s", messages=((1, 1),))),
     "summed_up": Remembered(seq=3, event=SummaryReturned(at=1, request=2, size=Size())),
-    "approval": waiting(ApprovalRequested(calls=("c1",), approver="chain[0]")),
+    "approval": waiting(ApprovalRequested(guard="approvals", calls=("c1",), approver="chain[0]")),
     "observed": Observed(upto=3),
     "request": waiting(replace(ASKED, attempt=2)),
     "batch": Batch(seq=3, calls=(CallState(id="c1", name="look", number=4, position=0),)),
