@@ -12,10 +12,11 @@ from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.sent import RunningHead, SentHash
 from refold.engine.world import request_for, sent_of
+from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
 from refold.reducers.messages import Message
-from refold.reducers.state import NEW, RunState
+from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import events, state_at
 from refold.replay.importers.derivation.facts import ADAPTER
@@ -60,13 +61,7 @@ async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
         state, _ = await state_at(store, run, upto, installed_guards())
-    heading = f"run {run} after event {state.seq}, {figures.clock(state.at)}"
-
-    def tell() -> None:
-        screen.heading(heading)
-        screen.pairs(_state_rows(state))
-
-    screen.result(state, tell)
+    screen.result(state, lambda: _tell_state(screen, state))
     return 0
 
 
@@ -134,7 +129,8 @@ def _request(state: RunState) -> ModelRequested | None:
     """What the model is asked after this event; of an imported run whose source shows no request, what it would be."""
     if state.unasked:
         return ModelRequested(step=state.spent.steps + 1, attempt=1, view="", messages=(), input_tokens=0)
-    return None if state.request is None else state.request.event
+    asks = any(isinstance(each, CallModel) for each in next_effects(state))
+    return state.request.event if asks and state.request else None
 
 
 async def _asked(store: Store, run: str, upto: int | None) -> RunState:
@@ -195,20 +191,21 @@ def _tell_view(screen: Screen, found: View) -> None:
         screen.heading(f"--- {number}. {message.role}{name}")
         _tell_message(screen, message)
     screen.say()
-    nothing = "none" if found.tools_known else "not recorded by the source"
-    rows = [("tools", ", ".join(tool.name for tool in request.tools) or nothing)]
-    kept = "the model's own" if found.settings_known else "not recorded by the source"
-    rows += [
-        (
-            "settings",
-            ", ".join(f"{name}={text}" for name, text in request.settings.items()) or kept,
-        )
-    ]
-    rows += [("most", f"{request.max_output} tokens of output")] if request.max_output is not None else []
-    if found.counted is not None and found.counted > 2 * found.estimated + _FEW:
-        known = f"about {figures.count(found.estimated)} are known"
-        rows.append(("missing", f"the source counted {figures.count(found.counted)} tokens, {known}"))
-    screen.pairs([*rows, ("sent", _SENT[found.sent] + found.unknown_why)])
+    unknown = "not recorded by the source"
+    settings = ", ".join(f"{name}={text}" for name, text in request.settings.items())
+    missing = f"{figures.count(found.counted)} tokens, about {figures.count(found.estimated)} are known"
+    lacks = found.counted is not None and found.counted > 2 * found.estimated + _FEW
+    tools = ", ".join(tool.name for tool in request.tools)
+    screen.facts(
+        {
+            "tools": tools or ("none" if found.tools_known else unknown),
+            "settings": settings or ("the model's own" if found.settings_known else unknown),
+            "most": None if request.max_output is None else f"{request.max_output} tokens of output",
+            "missing": f"the source counted {missing}" if lacks else None,
+            "sent": _SENT[found.sent] + found.unknown_why,
+        },
+        indent="",
+    )
 
 
 _SENT: dict[Sent, str] = {
@@ -232,38 +229,40 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
 
 
-def _state_rows(state: RunState) -> list[tuple[str, str]]:
-    window, batch, request = state.window, state.batch, state.request
-    rows = [("state", str(state.agent_state)), ("spent", ", ".join(figures.spent(state)))]
-    rows += [("model", state.setup.model)]
-    rows += [
-        (
-            "window",
-            f"{window.count} messages, about {figures.count(window.tokens)} tokens: {_ranges(window.ranges)}",
-        )
-    ]
-    if request is not None:
-        rows.append(
-            ("asked", f"turn {request.event.step}, attempt {request.event.attempt}, at event {request.seq}")
-        )
-    for call in batch.calls if batch else ():
-        rows.append(("call", f"{call.id} {call.name}: {call.error or ('done' if call.result else 'open')}"))
-    if state.backoff is not None:
-        rows.append(
-            (
-                "waits",
-                f"until {figures.clock(state.backoff.event.until)}, for attempt {state.backoff.event.attempt}",
-            )
-        )
-    if state.stopping is not None:
-        rows.append(("stopping", f"{state.stopping.code}: {state.stopping.reason}"))
-    for watch in state.guards:
-        own = msgspec.json.encode(watch.own).decode() if watch.own is not None else ""
-        rows.append(("guard", f"{watch.name} v{watch.version} {watch.blind or own}"))
-    if state.outcome is not None:
-        rows.append(("outcome", f"{state.outcome.code}: {state.outcome.reason}"))
-    rows += [("limit", figures.hit(state.limit))] if state.limit is not None else []
-    return rows
+def _tell_state(screen: Screen, state: RunState) -> None:
+    window, batch, stopping, outcome = state.window, state.batch, state.stopping, state.outcome
+    asked, backoff = state.request, state.backoff.event if state.backoff else None
+    tokens = f"about {figures.count(window.tokens)} tokens"
+    screen.heading(f"run {state.setup.run} after event {state.seq}, {figures.clock(state.at)}")
+    screen.facts(
+        {
+            "state": str(state.agent_state),
+            "spent": ", ".join(figures.spent(state)),
+            "model": state.setup.model,
+            "window": f"{window.count} messages, {tokens}: {_ranges(window.ranges)}",
+            "asked": f"turn {asked.event.step}, attempt {asked.event.attempt}, at event {asked.seq}"
+            if asked
+            else None,
+            "call": [
+                f"{call.id} {call.name}: {call.error or ('done' if call.result else 'open')}"
+                for call in (batch.calls if batch else ())
+            ],
+            "waits": f"until {figures.clock(backoff.until)}, for attempt {backoff.attempt}"
+            if backoff
+            else None,
+            "stopping": f"{stopping.code}: {stopping.reason}" if stopping else None,
+            "guard": [
+                f"{watch.name} v{watch.version} {watch.blind or _own(watch)}" for watch in state.guards
+            ],
+            "outcome": f"{outcome.code}: {outcome.reason}" if outcome else None,
+            "limit": figures.hit(state.limit) if state.limit else None,
+        },
+        indent="",
+    )
+
+
+def _own(watch: Watch) -> str:
+    return "" if watch.own is None else msgspec.json.encode(watch.own).decode()
 
 
 def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import Any, TextIO
 
@@ -92,6 +92,18 @@ class Screen:
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
             self.say(f"{name:<{width}}  {value}".rstrip())
+
+    def facts(self, rows: Mapping[str, str | list[str] | tuple[str, ...] | None], indent: str = "  ") -> None:
+        """What is known of something by its names. None is left out; a list has a row each, a tuple goes on below its name."""
+        told: list[tuple[str, str]] = []
+        for name, value in rows.items():
+            if isinstance(value, tuple):
+                told += [(f"{indent}{name}" if not n else "", each) for n, each in enumerate(value)]
+            elif value is not None:
+                told += [
+                    (f"{indent}{name}", each) for each in (value if isinstance(value, list) else [value])
+                ]
+        self.pairs(told)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """A table that fits the terminal; whole lines, nothing cut, where there is none."""

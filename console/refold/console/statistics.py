@@ -93,19 +93,19 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
     uncounted = _unknown(total.uncounted, "answers without a full count of tokens")
     unpriced = _unknown(total.unpriced, "answers without a known price")
-    screen.pairs(
-        [
-            (
-                "runs",
-                f"{figures.count(total.runs)}, with {figures.count(total.events)} events, {figures.size(total.bytes)}",
-            ),
-            ("tokens", f"{tokens if total.input or total.output else 'unknown'}{uncounted}"),
-            ("cost", f"{_cost(total)}{unpriced}"),
-            ("requests", f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries"),
-            ("approvals", f"asked {figures.count(total.asked)} times"),
-            ("a run took", _spread(total.elapsed)),
-            ("an answer", _spread(total.latency)),
-        ]
+    events = f"{figures.count(total.events)} events, {figures.size(total.bytes)}"
+    cost = "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
+    screen.facts(
+        {
+            "runs": f"{figures.count(total.runs)}, with {events}",
+            "tokens": f"{tokens if total.input or total.output else 'unknown'}{uncounted}",
+            "cost": f"{cost}{unpriced}",
+            "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
+            "approvals": f"asked {figures.count(total.asked)} times",
+            "a run took": _spread(total.elapsed),
+            "an answer": _spread(total.latency),
+        },
+        indent="",
     )
     _tools(screen, total)
     _models(screen, total)
@@ -123,10 +123,6 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
         _counts(screen, title, counts)
 
 
-def _cost(total: Stats) -> str:
-    return "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
-
-
 def _unknown(answers: int, which: str) -> str:
     return f", and {figures.count(answers)} {which}" if answers else ""
 
@@ -139,7 +135,7 @@ def _tools(screen: Screen, total: Stats) -> None:
         [
             hostile.line(name, _NAME) or "(unknown)",
             figures.count(tool.returned),
-            _errors(tool.errors),
+            _by_number(tool.errors) or "0",
             figures.count(tool.refused),
             *_latency(tool.latency),
             figures.size(tool.bytes),
@@ -167,12 +163,8 @@ def _models(screen: Screen, total: Stats) -> None:
 
 def _counts(screen: Screen, title: str, counts: Mapping[str, int]) -> None:
     if counts:
-        ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-        _table(
-            screen,
-            (title, "count"),
-            [[hostile.line(name, _NAME), figures.count(number)] for name, number in ordered],
-        )
+        rows = [[hostile.line(name, _NAME), figures.count(number)] for name, number in _most_first(counts)]
+        _table(screen, (title, "count"), rows)
 
 
 def _table(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -184,13 +176,14 @@ def _table(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[str]])
         screen.say(f"and {figures.count(len(rows) - _LISTED)} more")
 
 
-def _errors(errors: Mapping[str, int]) -> str:
-    return _by_number(errors) or "0"
-
-
 def _by_number(counts: Mapping[str, int]) -> str:
-    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return ", ".join(f"{figures.count(number)} {hostile.line(name, _NAME)}" for name, number in ordered)
+    return ", ".join(
+        f"{figures.count(number)} {hostile.line(name, _NAME)}" for name, number in _most_first(counts)
+    )
+
+
+def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
 def _latency(latency: Latency) -> list[str]:

@@ -98,41 +98,31 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "whole" if found.whole else "written by a newer refold" if found.newer else "DAMAGED"
     screen.heading(f"run {found.run}: {verdict}")
-    checked = (
+    counts = (
         f"{figures.count(found.events)} events, {figures.count(found.contents + found.erased)} with content"
     )
-    rows = [
-        (
-            "  checked",
-            f"{checked}, {found.erased} of them erased, {found.digests} state digests derived again",
-        ),
-        (
-            "  head",
-            f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed",
-        ),
-        ("  state", found.agent_state),
-    ]
-    if found.unmeasured:
-        rows.append(
-            ("  sizes", f"of {figures.count(found.unmeasured)} events not checked: their words are erased")
-        )
-    if found.cut:
-        rows.append(("  cut", f"of {figures.count(found.cut)} outputs only what was kept was measured"))
-    rows += [
-        ("  forked", f"events up to {each.seq} are those of run {each.run}, checked too")
-        for each in found.prefixes
-    ]
-    if found.sealed is not None:
-        upto = f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
-        rows.append(("  sealed", upto if found.sealed else "no event of it"))
-    if found.problem is not None:
-        rows.insert(
-            0, ("  wrong", f"event {found.problem.seq}{_kind(found.problem.kind)}: {found.problem.problem}")
-        )
-    rows += [("  unproved" if not place_ else "", text) for place_, text in enumerate(found.cannot_prove)]
-    screen.pairs(rows)
+    head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
+    sealed = f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
+    problem, unmeasured, cut = found.problem, figures.count(found.unmeasured), figures.count(found.cut)
+    screen.facts(
+        {
+            "wrong": f"event {problem.seq}{_kind(problem.kind)}: {problem.problem}" if problem else None,
+            "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
+            "head": head,
+            "state": found.agent_state,
+            "sizes": f"of {unmeasured} events not checked: their words are erased"
+            if found.unmeasured
+            else None,
+            "cut": f"of {cut} outputs only what was kept was measured" if found.cut else None,
+            "forked": [
+                f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
+            ],
+            "sealed": None if found.sealed is None else sealed if found.sealed else "no event of it",
+            "unproved": found.cannot_prove,
+        }
+    )
     # What is wrong may be that events are gone: the one before the first of them can be, too.
-    before = min(found.problem.seq - 1, found.events) if found.problem else 0
+    before = min(problem.seq - 1, found.events) if problem else 0
     if before:
         screen.say(f"  the state before it: refold state {found.run}@e{before}{place.option}")
 
@@ -152,18 +142,17 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
         verdict = "cannot be judged whole"
     screen.heading(f"run {found.run}: {verdict}")
     agreed = "all agreed" if found.clean else "not all agreed"
-    rows = [
-        (
-            "  derived",
-            f"{figures.count(found.decisions)} decisions from {figures.count(found.facts)} facts, {agreed}",
-        ),
-        ("  log", f"{figures.count(found.events)} events, rules version {found.rules}, {found.agent_state}"),
-    ]
-    if found.imported:
-        rows.append(("  imported", "its decisions were derived at import: no agent was ever held to them"))
-    rows += [("  damaged", found.damaged)] if found.damaged else []
-    rows += [("  blind", guard) for guard in found.blind]
-    screen.pairs(rows)
+    derived = f"{figures.count(found.decisions)} decisions from {figures.count(found.facts)} facts"
+    imported = "its decisions were derived at import: no agent was ever held to them"
+    screen.facts(
+        {
+            "derived": f"{derived}, {agreed}",
+            "log": f"{figures.count(found.events)} events, rules version {found.rules}, {found.agent_state}",
+            "imported": imported if found.imported else None,
+            "damaged": found.damaged or None,
+            "blind": list(found.blind),
+        }
+    )
     for finding in [*found.findings[:1], *found.unreplayable[:1]]:
         _tell_finding(screen, place, found.run, finding)
 
@@ -173,13 +162,10 @@ def _tell_finding(screen: Screen, place: StorePlace, run: str, finding: Finding)
         f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, decided by event {finding.fact}"
     )
     rows = [("    why", finding.why)] if finding.why else []
-    fields = finding.fields or ("",)
-    for field in fields:
+    for field in finding.fields or ("",):
         rows.append((f"    {field or 'event'}", ""))
-        rows += [
-            ("      recorded", _side(finding.recorded, field)),
-            ("      derived", _side(finding.derived, field)),
-        ]
+        rows.append(("      recorded", _side(finding.recorded, field)))
+        rows.append(("      derived", _side(finding.derived, field)))
     screen.pairs(rows)
     screen.say(f"    the state before it: refold state {run}@e{finding.seq - 1}{place.option}")
 

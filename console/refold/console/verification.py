@@ -178,8 +178,8 @@ def _not_sealed(found: Verification) -> list[Unsealed]:
     return [Unsealed(run=found.run, first=sealed + 1, last=found.events)] if sealed < found.events else []
 
 
-def _unsealed_rows(unsealed: Sequence[Unsealed]) -> list[tuple[str, str]]:
-    return [("  unsealed", f"run {each.run}: events {each.first} to {each.last}") for each in unsealed]
+def _unsealed(unsealed: Sequence[Unsealed]) -> list[str]:
+    return [f"run {each.run}: events {each.first} to {each.last}" for each in unsealed]
 
 
 def _verdict(found: Sealing) -> str:
@@ -193,29 +193,23 @@ def _verdict(found: Sealing) -> str:
 def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
     screen.heading(f"the seals: {_verdict(found)}")
-    rows = [("  wrong", each) for each in seals.problems]
-    rows += [("  wrong", f"and {seals.more} more")] if seals.more else []
-    rows += [
-        ("  gone", f"run {each.run}: sealed up to event {each.seq}, and not in the store")
-        for each in found.gone
-    ]
     against = [f"key {each}" for each in seals.keys] + ([f"{seals.lines} kept lines"] if seals.lines else [])
-    rows += [
-        ("  checked", f"{seals.seals} seals over {seals.entries} entries, against {', '.join(against)}"),
-        (
-            "  covered",
-            f"{seals.trusted} of {seals.entries} entries, of which {found.compared} are heads of these runs",
-        ),
-        ("  runs", f"{found.sealed_runs} of {found.runs} sealed and whole"),
-        (
-            "  events",
-            f"{figures.count(found.sealed_events)} of {figures.count(found.events)} sealed and whole",
-        ),
-    ]
-    rows += _unsealed_rows(found.not_sealed) if whole else []
-    rows += [("  newest", f"{seals.newest}, {figures.clock(seals.at)}")] if seals.newest else []
-    rows += [("  unproved" if not n else "", each) for n, each in enumerate(found.cannot_prove)]
-    screen.pairs(rows)
+    entries, sealed = f"{seals.entries} entries", figures.count(found.sealed_events)
+    screen.facts(
+        {
+            "wrong": [*seals.problems, *([f"and {seals.more} more"] if seals.more else [])],
+            "gone": [
+                f"run {each.run}: sealed up to event {each.seq}, and not in the store" for each in found.gone
+            ],
+            "checked": f"{seals.seals} seals over {entries}, against {', '.join(against)}",
+            "covered": f"{seals.trusted} of {entries}, of which {found.compared} are heads of these runs",
+            "runs": f"{found.sealed_runs} of {found.runs} sealed and whole",
+            "events": f"{sealed} of {figures.count(found.events)} sealed and whole",
+            "unsealed": _unsealed(found.not_sealed) if whole else None,
+            "newest": f"{seals.newest}, {figures.clock(seals.at)}" if seals.newest else None,
+            "unproved": found.cannot_prove,
+        }
+    )
 
 
 # --- bundles
@@ -297,7 +291,7 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     screen.heading(f"bundle {found.bundle}: whole")
-    rows = [(f"  {name}", value) for name, value in told(bundle)]
-    screen.pairs([*rows, *_unsealed_rows(found.not_sealed), ("  verifier", found.verifier)])
+    rows = [*told(bundle), *(("unsealed", each) for each in _unsealed(found.not_sealed))]
+    screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
         screen.say(f"  run {each.run}: whole, {figures.count(each.events)} events, {each.agent_state}")

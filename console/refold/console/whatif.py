@@ -191,69 +191,58 @@ def cell(found: WhatIf) -> str:
 def tell(screen: Screen, name: str, found: WhatIf) -> None:
     """One run under one policy, in full."""
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
-    rows = [("  why", found.why)] if found.why else []
-    if found.verdict is not Verdict.AGREE:
-        if found.verdict is not Verdict.UNJUDGED:
-            rows += [("  recorded", _recorded(found)), ("  derived", _decision(found.derived))]
-        rows += [("  shared", f"events 1 to {found.fact} of {found.events} are evidence")]
-    rows += [("  until then", _spent(found.until))]
-    if found.verdict is Verdict.STOPS:
-        rows += [
-            (
-                "  ends",
-                f"{found.agent_state} ({found.code}); recorded: {found.recorded_state} {found.recorded_code}",
-            )
-        ]
-        rows += [("  after it", f"{_spent(found.saved)} recorded{_least(found)}")]
-    if _one_turn_of_many(found):
-        rows += [("  hint", _HINT)]
-    rows += [
-        ("  fired" if not place else "", f"{each.who}: {each.said}{_code(each)} at event {each.fact}")
-        for place, each in enumerate(found.fired[:10])
-    ]
+    stops, agrees = found.verdict is Verdict.STOPS, found.verdict is Verdict.AGREE
+    parts = not agrees and found.verdict is not Verdict.UNJUDGED
+    recorded = f"{found.recorded_state} {found.recorded_code}"
     more = len(found.fired) - 10 + found.more
-    rows += [("", f"and {figures.count(more)} times more")] if more > 0 else []
-    rows += [
-        ("  unseen" if not place else "", f"event {seq}: {why}; it was not shown before the record ends")
-        for place, (seq, why) in enumerate(found.unseen[:10])
-    ]
-    if found.prices:
-        answers = figures.counted(found.priced, "answer")
-        rows += [("  priced", f"{answers} without a price in the record, by {found.prices}")]
-    rows += [("  not judged", each) for each in found.unknown if each != found.why]
-    screen.pairs(rows)
+    priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
+    screen.facts(
+        {
+            "why": found.why or None,
+            "recorded": _recorded(found) if parts else None,
+            "derived": _decision(found.derived) if parts else None,
+            "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",
+            "until then": _spent(found.until),
+            "ends": f"{found.agent_state} ({found.code}); recorded: {recorded}" if stops else None,
+            "after it": f"{_spent(found.saved)} recorded{_least(found)}" if stops else None,
+            "hint": _HINT if _one_turn_of_many(found) else None,
+            "fired": (
+                *(f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]),
+                *([f"and {figures.count(more)} times more"] if more > 0 else []),
+            ),
+            "unseen": tuple(
+                f"event {seq}: {why}; it was not shown before the record ends"
+                for seq, why in found.unseen[:10]
+            ),
+            "priced": priced if found.prices else None,
+            "not judged": [each for each in found.unknown if each != found.why],
+        }
+    )
 
 
 def tell_totals(screen: Screen, name: str, totals: Totals) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
     screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
-    rows = [("  cut short", _counts(totals.earlier)), ("  saved", f"{_spent(totals.saved)}, as recorded")]
+    saved = [f"{_spent(totals.saved)}, as recorded"]
     if totals.inexact:
-        rows.append(
-            (
-                "",
-                f"{_spent(totals.at_least)} at least, in {totals.inexact} runs with something under way, or unknown",
-            )
-        )
-    if totals.done:
-        rows.append(
-            ("  done sooner", f"{totals.done} runs, by an answer after which the record goes on: no saving")
-        )
-        rows.append(("", f"where that is a finished turn, {_HINT}"))
-    rows += [
-        (
-            "  fired",
-            ", ".join(f"{who} {n} in {totals.in_runs[who]} runs" for who, n in totals.fired.items())
-            or "none",
-        )
-    ]
-    rows += [("  diverge in", _counts(totals.parted)), ("  in turn", _counts(_in_order(totals.in_turn)))]
-    if totals.before:
-        rows.append(("  forks", f"{totals.before} part in what they share with another run: counted there"))
-    if totals.unknown:
-        rows.append(("  not judged", f"something of {totals.unknown} runs"))
-    screen.pairs(rows)
+        lacking = f"in {totals.inexact} runs with something under way, or unknown"
+        saved.append(f"{_spent(totals.at_least)} at least, {lacking}")
+    done = f"{totals.done} runs, by an answer after which the record goes on: no saving"
+    fired = ", ".join(f"{who} {n} in {totals.in_runs[who]} runs" for who, n in totals.fired.items())
+    forks = f"{totals.before} part in what they share with another run: counted there"
+    screen.facts(
+        {
+            "cut short": _counts(totals.earlier),
+            "saved": tuple(saved),
+            "done sooner": (done, f"where that is a finished turn, {_HINT}") if totals.done else None,
+            "fired": fired or "none",
+            "diverge in": _counts(totals.parted),
+            "in turn": _counts(_in_order(totals.in_turn)),
+            "forks": forks if totals.before else None,
+            "not judged": f"something of {totals.unknown} runs" if totals.unknown else None,
+        }
+    )
 
 
 def _headline(found: WhatIf) -> str:
