@@ -74,19 +74,20 @@ class Subscription:
             self._begun.add(update.request)
         elif isinstance(update, Finished):
             self._begun.discard(update.request)
-        if self._missed:
-            self._waiting.append(Missed(self._missed))
-            self._missed = 0
+        self._tell_missed()
         self._waiting.append(update)
         self._changed.set()
 
     def close(self) -> None:
         """There will be no more."""
+        self._tell_missed()
+        self._over = True
+        self._changed.set()
+
+    def _tell_missed(self) -> None:
         if self._missed:
             self._waiting.append(Missed(self._missed))
             self._missed = 0
-        self._over = True
-        self._changed.set()
 
     async def take(self) -> Update | None:
         """The next update, once there is one; None when the run has stopped and everything was taken."""

@@ -219,7 +219,7 @@ class _Writer:
     def add_rest(self, heads: dict[str, Head], proofs: _Proofs | None) -> None:
         """Write the seal, and the list of all that was written."""
         runs = [
-            {"run": run, "member": f"runs/{n:06}.jsonl", "events": head.seq, "head": head.hash.hex()}
+            {"run": run, "member": f"runs/{n:06}.jsonl", "events": head.seq, "head": head.hash}
             for n, (run, head) in enumerate(heads.items(), 1)
         ]
         if proofs is not None:
@@ -250,16 +250,11 @@ def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
         body, content = stored.body.decode(), None if stored.content is None else stored.content.decode()
     except UnicodeDecodeError as error:
         raise _damaged(stored, "its text is not UTF-8") from error
-    digest = None if stored.content_digest is None else stored.content_digest.hex()
-    fields = {
-        "seq": stored.seq,
-        "at": stored.at,
-        "kind": stored.kind,
-        "hash": stored.hash.hex(),
-        "digest": digest,
-    }
-    said = {"salt": stored.salt.hex(), "body": body, "content": content}
-    data = json.dumps(fields | said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    head = {"seq": stored.seq, "at": stored.at, "kind": stored.kind, "hash": stored.hash}
+    said = {"digest": stored.content_digest, "salt": stored.salt, "body": body, "content": content}
+    data = (
+        json.dumps(head | said, ensure_ascii=False, separators=(",", ":"), default=bytes.hex).encode() + b"\n"
+    )
     if len(data) > MOST_LINE:
         raise WrongUse(
             f"run {stored.run} event {stored.seq}: has {len(data)} bytes, more than a bundle's {MOST_LINE}"
@@ -272,25 +267,17 @@ def _damaged(stored: Stored, problem: str) -> DamagedLog:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n"
+    return json.dumps(value, ensure_ascii=False, indent=1, default=bytes.hex).encode() + b"\n"
 
 
 def _seals(proofs: _Proofs) -> dict[str, object]:
-    seal, newest = proofs.seal, proofs.newest
-    root, key, signature = seal.root.hex(), seal.key.hex(), seal.signature.hex()
-    signed = {"size": seal.size, "at": seal.at, "root": root, "key": key, "signature": signature}
-    last = {"runs": newest.head.seq, "root": newest.head.hash.hex(), "path": _path(newest)}
-    return {"seal": signed, "newest": last, "runs": [_proof(*each) for each in proofs.runs.items()]}
-
-
-def _proof(run: str, proof: _Proof) -> dict[str, object]:
-    head = proof.head
-    said = {"run": run, "seq": head.seq, "hash": head.hash.hex(), "index": proof.index}
-    return {**said, "path": _path(proof)}
-
-
-def _path(proof: _Proof) -> list[str]:
-    return [each.hex() for each in proof.path]
+    newest, seal = proofs.newest, msgspec.to_builtins(proofs.seal, builtin_types=(bytes,))
+    last = {"runs": newest.head.seq, "root": newest.head.hash, "path": newest.path}
+    runs = [
+        {"run": run, "seq": each.head.seq, "hash": each.head.hash, "index": each.index, "path": each.path}
+        for run, each in proofs.runs.items()
+    ]
+    return {"seal": seal, "newest": last, "runs": runs}
 
 
 def _measured(path: Path) -> tuple[int, str]:

@@ -1,15 +1,14 @@
 """A model that answers from a log: what was said to the same request then is said again now."""
 
-import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from refold.engine.models.protocol import REPLIED, Delta, ModelFailed, ModelRequest, Reply, TextDelta, shared
 from refold.engine.models.script import deltas
+from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ModelFailed as Failed
 from refold.reducers.events import ModelResponded
@@ -28,9 +27,10 @@ class RecordedModel:
     def __init__(self, run: str, name: str, answers: Iterable[tuple[ModelRequest, Ended]]) -> None:
         self.name, self.priced = name, True
         self._run = run
-        self._answers: dict[str, deque[Ended]] = {}
+        self._running = RunningHead()
+        self._answers: dict[SentHash, deque[Ended]] = {}
         for request, fact in answers:
-            self._answers.setdefault(request_digest(request), deque()).append(fact)
+            self._answers.setdefault(self._hash(request), deque()).append(fact)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded failure."""
@@ -50,7 +50,7 @@ class RecordedModel:
 
     def answer_to(self, request: ModelRequest) -> Ended:
         """What was recorded for this request, and not told yet. Raises `MissingFact`."""
-        known = self._answers.get(request_digest(request))
+        known = self._answers.get(self._hash(request))
         if not known:
             raise MissingFact(
                 self._run, f"no recorded answer to a request of {len(request.messages)} messages"
@@ -60,10 +60,8 @@ class RecordedModel:
     async def aclose(self) -> None:
         """Nothing to let go of."""
 
-
-def request_digest(request: ModelRequest) -> str:
-    """Hex SHA-256 of all that a model is shown. In memory only: it is not blinded by a salt."""
-    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+    def _hash(self, request: ModelRequest) -> SentHash:
+        return sent_hash(request, self.name, 0, self._running)
 
 
 def _failure(fact: Failed) -> ModelFailed:
