@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import Damaged, NewerLog
-from refold.reducers.events.facts import Output
+from refold.reducers.events import Output
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.vocabulary import Refusal
 from refold.replay import audit, verify

@@ -1,6 +1,7 @@
 """All kinds of events. `Event` is any of them; the unions say which side of the line they are on."""
 
 from refold.reducers.events.annotations import (
+    ANNOTATIONS,
     ContentErased,
     Diagnosed,
     LateResult,
@@ -13,6 +14,7 @@ from refold.reducers.events.annotations import (
 )
 from refold.reducers.events.base import Annotation, Content, Decision, Event, Fact
 from refold.reducers.events.decisions import (
+    DECISIONS,
     AnswerDiscarded,
     ApprovalRequested,
     CallRefused,
@@ -35,38 +37,41 @@ from refold.reducers.events.decisions import (
     ToolsDispatched,
 )
 from refold.reducers.events.facts import (
+    FACTS,
     FORMAT,
-    Answer,
-    ApprovalAnswer,
     ApprovalAnswered,
-    Call,
     CancelRequested,
     ChildEnded,
     ClockRead,
     ContextObserved,
     DoubtResolved,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    PolicyAmended,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    SummaryReturned,
+    ToolReturned,
+)
+from refold.reducers.events.kinds import KINDS, kind_of
+from refold.reducers.events.parts import (
+    Answer,
+    ApprovalAnswer,
+    Call,
     Edits,
     Failure,
     Input,
-    InputReceived,
     Manifest,
     MessageHead,
-    ModelFailed,
-    ModelResponded,
     Note,
     Opening,
     Output,
     Parent,
-    PolicyAmended,
     Reason,
-    RunForked,
-    RunResumed,
-    RunStarted,
     Summary,
-    SummaryReturned,
-    ToolReturned,
 )
-from refold.reducers.events.kinds import ANNOTATIONS, DECISIONS, FACTS, KINDS, kind_of
 from refold.reducers.events.sizes import sizes_of, wordless
 
 __all__ = [

@@ -77,3 +77,13 @@ class UnknownAnnotation(Annotation, frozen=True, kw_only=True, tag="unknown_anno
 
     of: str
     body: bytes
+
+
+ANNOTATIONS: tuple[type[Annotation], ...] = (
+    LateResult,
+    NoteAdded,
+    ContentErased,
+    Sealed,
+    Diagnosed,
+    SourceRecorded,
+)

@@ -261,3 +261,25 @@ class StateDigested(Decision, frozen=True, kw_only=True, tag="state_digested"):
 
     state: str
     guards: dict[str, str] = {}
+
+
+DECISIONS: tuple[type[Decision], ...] = (
+    ModelRequested,
+    ToolsDispatched,
+    CallRefused,
+    ApprovalRequested,
+    SummaryRequested,
+    SummaryAbandoned,
+    HistoryPruned,
+    MessageTrimmed,
+    MessageInjected,
+    GuardTripped,
+    LimitReached,
+    LimitNeared,
+    StepFreed,
+    ContextOverflowed,
+    AnswerDiscarded,
+    RetryScheduled,
+    StateChanged,
+    StateDigested,
+)

@@ -1,63 +1,35 @@
 """Facts: everything that comes from outside. They are all the non-determinism there is."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
-from refold.reducers.events.base import Content, Fact, Part
+from refold.reducers.events.base import Fact
+from refold.reducers.events.parts import (
+    Answer,
+    ApprovalAnswer,
+    Call,
+    Edits,
+    Failure,
+    Input,
+    Manifest,
+    MessageHead,
+    Note,
+    Opening,
+    Output,
+    Parent,
+    Ranges,
+    Reason,
+    Summary,
+)
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message, Size, Usage
+from refold.reducers.messages import Size, Usage
 from refold.reducers.numbers import Count
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, StopReason, ToolError
 
 FORMAT = 1
 """The format of logs that this version writes, and the newest that it reads."""
-
-
-class Manifest(Part, frozen=True, kw_only=True):
-    """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex.
-
-    `agent` names the agent of whom a call starts a child run, "" for any other tool.
-    """
-
-    name: str
-    description: str = ""
-    schema: str = "{}"
-    replay: Replay = Replay.AT_MOST_ONCE
-    timeout: Count | None = None
-    digest: str = ""
-    agent: str = ""
-
-
-class MessageHead(Part, frozen=True, kw_only=True):
-    """What the machine needs to know of a message that no answer of this run made.
-
-    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The digest
-    in its size is of this message alone.
-    """
-
-    role: Role
-    unit: Count
-    call: str | None = None
-    size: Size = Size()
-
-
-class Parent(Part, frozen=True, kw_only=True):
-    """The run and the call that started this run."""
-
-    run: str
-    call: str
-
-
-Ranges = tuple[tuple[Count, Count], ...]
-"""Message numbers, as inclusive (first, last) pairs."""
-
-
-class Opening(Content, frozen=True, kw_only=True):
-    """What the run began with: the system prompt, earlier messages and, last, the task."""
-
-    messages: tuple[Message, ...]
 
 
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
@@ -130,28 +102,6 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     content: "Input | None" = None
 
 
-class Call(Part, frozen=True, kw_only=True):
-    """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
-
-    `complete`: the arguments parse as a JSON object (empty text counts as `{}`).
-    """
-
-    id: str
-    name: str
-    provider_id: str = ""
-    chars: Count = 0
-    complete: bool = True
-
-
-class Answer(Content, frozen=True, kw_only=True):
-    """What the model said. `arguments` are JSON texts as it wrote them, one a call, in order."""
-
-    text: str = ""
-    reasoning: str = ""
-    arguments: tuple[str, ...] = ()
-    provider_data: str = ""
-
-
 class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     """The model answered the request made at event `request`.
 
@@ -179,13 +129,6 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     content: Answer | None = None
 
 
-class Failure(Content, frozen=True, kw_only=True):
-    """What the provider said went wrong, and what had arrived of an answer."""
-
-    message: str = ""
-    partial_text: str = ""
-
-
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     """The request made at event `request`, or the summary asked for there, gave no answer.
 
@@ -206,13 +149,6 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     content: Failure | None = None
 
 
-class Output(Content, frozen=True, kw_only=True):
-    """What the tool said, as the model sees it: after the cap. `sha256` is of the uncut output, hex."""
-
-    output: str
-    sha256: str = ""
-
-
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something away.
 
@@ -231,12 +167,6 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     content: Output | None = None
 
 
-class Note(Content, frozen=True, kw_only=True):
-    """What a person wrote about what they did."""
-
-    note: str = ""
-
-
 class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
     """Somebody found out how a call in doubt ended; `reconciled`: its own tool did. `did_not`: it runs once more.
 
@@ -251,19 +181,6 @@ class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
     content: Note | None = None
 
 
-class ApprovalAnswer(Part, frozen=True, kw_only=True):
-    """What a person decided about one call."""
-
-    call: str
-    decision: Literal["approve", "reject", "edit", "escalate", "terminate"]
-
-
-class Input(Content, frozen=True, kw_only=True):
-    """What a person said."""
-
-    text: str = ""
-
-
 class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
     """A person's message, which begins a turn. `unasked`: as in `run_started`."""
 
@@ -273,25 +190,12 @@ class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
     content: Input | None = None
 
 
-class Edits(Content, frozen=True, kw_only=True):
-    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about it."""
-
-    arguments: dict[str, str] = {}
-    note: str = ""
-
-
 class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered"):
     """A person decided about calls that wait for approval: `answers`, at most one a call."""
 
     by: str = "user"
     answers: tuple[ApprovalAnswer, ...] = ()
     content: Edits | None = None
-
-
-class Summary(Content, frozen=True, kw_only=True):
-    """A text that a model wrote to replace older messages."""
-
-    text: str
 
 
 class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
@@ -336,12 +240,6 @@ class ChildEnded(Fact, frozen=True, kw_only=True, tag="child_ended"):
     cost_nanousd: Count | None = None
 
 
-class Reason(Content, frozen=True, kw_only=True):
-    """Why somebody asked for this."""
-
-    reason: str = ""
-
-
 class CancelRequested(Fact, frozen=True, kw_only=True, tag="cancel_requested"):
     """Somebody wants the run to stop."""
 
@@ -377,3 +275,22 @@ class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):
     by: str = "user"
     guards: dict[str, Count] = {}
     content: Reason | None = None
+
+
+FACTS: tuple[type[Fact], ...] = (
+    RunStarted,
+    RunForked,
+    ModelResponded,
+    ModelFailed,
+    ToolReturned,
+    DoubtResolved,
+    InputReceived,
+    ApprovalAnswered,
+    ContextObserved,
+    SummaryReturned,
+    ChildEnded,
+    CancelRequested,
+    ClockRead,
+    RunResumed,
+    PolicyAmended,
+)

@@ -1,0 +1,127 @@
+"""What stands in facts: tools, calls and messages in their bodies, and what was said."""
+
+from typing import Literal
+
+from refold.reducers.events.base import Content, Part
+from refold.reducers.messages import Message, Size
+from refold.reducers.numbers import Count
+from refold.reducers.vocabulary import Replay, Role
+
+
+class Manifest(Part, frozen=True, kw_only=True):
+    """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex.
+
+    `agent` names the agent of whom a call starts a child run, "" for any other tool.
+    """
+
+    name: str
+    description: str = ""
+    schema: str = "{}"
+    replay: Replay = Replay.AT_MOST_ONCE
+    timeout: Count | None = None
+    digest: str = ""
+    agent: str = ""
+
+
+class MessageHead(Part, frozen=True, kw_only=True):
+    """What the machine needs to know of a message that no answer of this run made.
+
+    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The digest
+    in its size is of this message alone.
+    """
+
+    role: Role
+    unit: Count
+    call: str | None = None
+    size: Size = Size()
+
+
+class Parent(Part, frozen=True, kw_only=True):
+    """The run and the call that started this run."""
+
+    run: str
+    call: str
+
+
+Ranges = tuple[tuple[Count, Count], ...]
+"""Message numbers, as inclusive (first, last) pairs."""
+
+
+class Opening(Content, frozen=True, kw_only=True):
+    """What the run began with: the system prompt, earlier messages and, last, the task."""
+
+    messages: tuple[Message, ...]
+
+
+class Call(Part, frozen=True, kw_only=True):
+    """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
+
+    `complete`: the arguments parse as a JSON object (empty text counts as `{}`).
+    """
+
+    id: str
+    name: str
+    provider_id: str = ""
+    chars: Count = 0
+    complete: bool = True
+
+
+class Answer(Content, frozen=True, kw_only=True):
+    """What the model said. `arguments` are JSON texts as it wrote them, one a call, in order."""
+
+    text: str = ""
+    reasoning: str = ""
+    arguments: tuple[str, ...] = ()
+    provider_data: str = ""
+
+
+class Failure(Content, frozen=True, kw_only=True):
+    """What the provider said went wrong, and what had arrived of an answer."""
+
+    message: str = ""
+    partial_text: str = ""
+
+
+class Output(Content, frozen=True, kw_only=True):
+    """What the tool said, as the model sees it: after the cap. `sha256` is of the uncut output, hex."""
+
+    output: str
+    sha256: str = ""
+
+
+class Note(Content, frozen=True, kw_only=True):
+    """What a person wrote about what they did."""
+
+    note: str = ""
+
+
+class ApprovalAnswer(Part, frozen=True, kw_only=True):
+    """What a person decided about one call."""
+
+    call: str
+    decision: Literal["approve", "reject", "edit", "escalate", "terminate"]
+
+
+class Input(Content, frozen=True, kw_only=True):
+    """What a person said."""
+
+    text: str = ""
+
+
+class Edits(Content, frozen=True, kw_only=True):
+    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about it."""
+
+    arguments: dict[str, str] = {}
+    note: str = ""
+
+
+class Summary(Content, frozen=True, kw_only=True):
+    """A text that a model wrote to replace older messages."""
+
+    text: str
+
+
+class Reason(Content, frozen=True, kw_only=True):
+    """Why somebody asked for this."""
+
+    reason: str = ""
