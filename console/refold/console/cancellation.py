@@ -16,7 +16,7 @@ from refold.replay.doubts import DoubtfulCall
 from refold.replay.family import family_of
 
 
-class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     """How a run stands after it was stopped, as JSON. `in_doubt`: calls whose end is not known, of its children too."""
 
     run: str
@@ -45,12 +45,14 @@ async def cancel_command(
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
         calls = [call for each in family for call in await doubts.in_doubt(store, each)]
-    left = Cancelled(**standing_of(result), in_doubt=[call for call in calls if doubts.is_unresolved(call)])
+    left = Cancellation(
+        **standing_of(result), in_doubt=[call for call in calls if doubts.is_unresolved(call)]
+    )
     screen.result(left, lambda: _tell(screen, place, left))
     return 0
 
 
-def _tell(screen: Screen, place: StorePlace, left: Cancelled) -> None:
+def _tell(screen: Screen, place: StorePlace, left: Cancellation) -> None:
     screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
     if left.in_doubt:
         screen.say("in doubt: how these calls ended is not known, and they are not run again")

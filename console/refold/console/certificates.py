@@ -17,7 +17,7 @@ _MOST = 1 << 26
 """Bytes of a certificate that is read."""
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not signed.
 
     `compared`: a key was named, and this is it.
@@ -46,18 +46,20 @@ def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes]) -> int
         with path.open("rb") as file:
             certificate, key = read(str(path), file.read(_MOST), keys)
     except (BadCertificate, Unsigned) as error:
-        checked = Checked(certificate=str(path), whole=False, problem=str(error))
+        checked = CheckedCertificate(certificate=str(path), whole=False, problem=str(error))
         screen.result(checked, lambda: _tell(screen, checked))
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
     signer = key_id(bytes.fromhex(key)) if key else ""
-    checked = Checked(certificate=str(path), whole=True, key=signer, found=certificate, compared=bool(keys))
+    checked = CheckedCertificate(
+        certificate=str(path), whole=True, key=signer, found=certificate, compared=bool(keys)
+    )
     screen.result(checked, lambda: _tell(screen, checked))
     return code_of(certificate.totals)
 
 
-def _tell(screen: Screen, checked: Checked) -> None:
+def _tell(screen: Screen, checked: CheckedCertificate) -> None:
     found = checked.found
     if found is None:
         screen.heading(f"certificate {checked.certificate}: NOT TO BE BELIEVED")
@@ -74,7 +76,7 @@ def _tell(screen: Screen, checked: Checked) -> None:
     screen.pairs([*rows, *imported_row(totals.imported), *named_rows(totals)])
 
 
-def _signer(checked: Checked) -> str:
+def _signer(checked: CheckedCertificate) -> str:
     if not checked.key:
         return "no, so that it proves nothing about who wrote it"
     return f"by key {checked.key}{'' if checked.compared else ', which was held against none: name yours by --key'}"

@@ -16,7 +16,7 @@ from refold.reducers.numbers import nano
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run has an engine, or wants one, as JSON.
 
     `driven` by `holder`, whose lease has `seconds` left; `abandoned` by it, which is gone; `queued`: the next worker
@@ -81,7 +81,7 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     return Elsewhere(run, (problem, f"  {ways}{also}"))
 
 
-async def claimed(store: Store, run: str) -> Claimed | None:
+async def claimed(store: Store, run: str) -> EngineClaim | None:
     """Whether the run has an engine, or wants one; None: it has ended, or waits for a person."""
     claim = await store.claim(run)
     return None if claim is None else _claimed(claim)
@@ -93,14 +93,14 @@ def driver(holder: str) -> str:
     return f"process {rest[0]} on {host}" if len(rest) == 3 else holder
 
 
-def _claimed(claim: Claim) -> Claimed:
+def _claimed(claim: Claim) -> EngineClaim:
     if claim.holder:
         gone = claim.seconds <= 0 or is_gone(claim.holder)
         standing: Literal["driven", "abandoned"] = "abandoned" if gone else "driven"
-        return Claimed(standing=standing, holder=claim.holder, seconds=max(0.0, claim.seconds))
+        return EngineClaim(standing=standing, holder=claim.holder, seconds=max(0.0, claim.seconds))
     if claim.seconds <= 0:
-        return Claimed(standing="queued")
-    return Claimed(standing="later", seconds=claim.seconds)
+        return EngineClaim(standing="queued")
+    return EngineClaim(standing="later", seconds=claim.seconds)
 
 
 def _left(seconds: float) -> str:

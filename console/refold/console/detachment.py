@@ -14,7 +14,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.state import RunState
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="left"):
+class LeftRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="left"):
     """A run that was left, as JSON: its log has `events` events. `waits_for` a worker, a person, or nothing any more."""
 
     run: str
@@ -53,11 +53,11 @@ async def wake(screen: Screen, place: StorePlace, state: RunState) -> int:
 def tell_left(screen: Screen, place: StorePlace, state: RunState) -> None:
     """Print the id of a run that was left, and beside it who goes on with it."""
     waits = "" if state.ended else waits_for(state)
-    line = Left(run=state.setup.run, state=str(state.agent_state), events=state.seq, waits_for=waits)
+    line = LeftRun(run=state.setup.run, state=str(state.agent_state), events=state.seq, waits_for=waits)
     screen.result(line, lambda: _tell(screen, place, state, line))
 
 
-def _tell(screen: Screen, place: StorePlace, state: RunState, left: Left) -> None:
+def _tell(screen: Screen, place: StorePlace, state: RunState, left: LeftRun) -> None:
     screen.say(left.run)
     stands = f"waits for {left.waits_for}" if left.waits_for else f"is {left.state}"
     note(f"recorded up to event {left.events}; the run {stands}")

@@ -37,7 +37,7 @@ UNREACHED = (
 _LISTED = 12
 
 
-class Erased(msgspec.Struct, frozen=True, kw_only=True):
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says so.
 
     `forks` are the runs that go on from there, in which it is erased too.
@@ -82,7 +82,7 @@ async def erase_command(
             for each in (found.run, *forks):
                 await _refuse_needed(store, each, seq)
             head = await _erase(store, lease, found, why, by)
-    done = Erased(
+    done = Erasure(
         run=found.run,
         seq=seq,
         kind=found.kind,
@@ -181,7 +181,7 @@ async def _redactor(store: Store, run: str) -> Redactor:
     return redactor_of()
 
 
-def _tell(screen: Screen, done: Erased) -> None:
+def _tell(screen: Screen, done: Erasure) -> None:
     what = (
         "was erased before, and now again" if done.again else f"{figures.count(done.size)} bytes are erased"
     )

@@ -27,7 +27,7 @@ from refold.store.protocol import Store
 from refold.store.verify_bundle import key_id
 
 
-class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+class SealReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What `seal` did, as JSON. `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id."""
 
     line: str
@@ -65,14 +65,16 @@ async def seal_command(
         done = await seals.seal(store, signing, time.time_ns(), kept, before)
     line = seals.Kept(done.seal.size, done.seal.root).line
     id_ = key_id(done.seal.key)
-    sealed = Sealed(line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken)
+    sealed = SealReceipt(
+        line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken
+    )
     screen.result(sealed, lambda: _tell_sealed(screen, sealed))
     for each in done.broken:
         note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
     return Damaged.exit_code if done.broken else 0
 
 
-def _tell_sealed(screen: Screen, sealed: Sealed) -> None:
+def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
     screen.say(sealed.line)
     named = f"key {sealed.key}, {figures.clock(sealed.at)}"
     note(f"{figures.count(sealed.added)} new heads of {figures.count(sealed.runs)} runs; {named}")

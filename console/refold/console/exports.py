@@ -40,7 +40,7 @@ class Shape(StrEnum):
 _WITHOUT = frozenset({Shape.JSONL, Shape.OTEL, Shape.PARQUET})
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
     """What was written into a file, as JSON: `size` in bytes."""
 
     path: str
@@ -91,7 +91,7 @@ async def export_command(
             await _onto(screen, _pieces(store, wanted, choice, trouble), choice.to)
             return trouble.code
         size = await _into(file, store, wanted, choice, trouble, force=force)
-    told = Exported(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
+    told = WrittenExport(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
     screen.result(
         told,
         lambda: screen.say(

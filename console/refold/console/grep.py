@@ -16,7 +16,7 @@ from refold.replay.queries.grep import Excerpt, Match, excerpt, grep
 from refold.store.protocol import UnknownRun
 
 
-class FoundIn(msgspec.Struct, frozen=True, kw_only=True):
+class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
     """How many events of a run were found, as JSON."""
 
     run: str
@@ -62,7 +62,7 @@ async def grep_command(
 
 
 def _tell_count(screen: Screen, run: str, count: int) -> None:
-    screen.result(FoundIn(run=run, count=count), lambda: screen.say(f"{count:>6}  {run}"))
+    screen.result(MatchCount(run=run, count=count), lambda: screen.say(f"{count:>6}  {run}"))
 
 
 def _tell(screen: Screen, asked: Filter, found: Match, *, alone: bool) -> None:

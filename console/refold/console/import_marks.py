@@ -16,7 +16,9 @@ from refold.reducers.events import (
     RunStarted,
     ToolReturned,
 )
+from refold.replay.queries.rows import texts_of
 
+_SPEAK = (ContextObserved, InputReceived, ModelFailed, ModelResponded, RunStarted, ToolReturned)
 _STARTED = "run_started"
 _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
@@ -47,20 +49,7 @@ def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
 
 def words(event: Event) -> list[bytes]:
     """What was said in a fact, text by text, wherever it stands in the log."""
-    match event:
-        case ModelResponded(content=answer) if answer is not None:
-            said = [answer.text, *answer.arguments]
-        case ModelFailed(content=failure) if failure is not None:
-            said = [failure.message, failure.partial_text]
-        case ToolReturned(content=output) if output is not None:
-            said = [output.output]
-        case InputReceived(content=message) if message is not None:
-            said = [message.text]
-        case RunStarted(content=opening) | ContextObserved(content=opening) if opening is not None:
-            said = [message.text for message in opening.messages]
-        case _:
-            said = []
-    return [_digest(text) for text in said if text]
+    return [_digest(text) for text in texts_of(event) if text] if isinstance(event, _SPEAK) else []
 
 
 def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:

@@ -23,7 +23,7 @@ _MOST = 8  # runs of one conversation that are compared, the newest: a key may b
 How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
 
 
-class Related(msgspec.Struct, frozen=True, kw_only=True):
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
     """How a run stands to `run`, which was imported before: both are equal up to event `upto` of that one.
 
     It `goes_on` where that one's source ended; it `ends_before` what that one has besides; it is the `same` conversation in
@@ -114,10 +114,10 @@ class Beside:
         self._more_answers += isinstance(each.event, ModelResponded)
         self._here.update(import_marks.words(each.event))
 
-    def related(self) -> Related | None:
+    def related(self) -> Relation | None:
         """How the two stand to each other; None: they have no beginning in common, only the key."""
         if self._broken:
-            return Related(run=self.run, how="unknown", upto=self._same)
+            return Relation(run=self.run, how="unknown", upto=self._same)
         if not self._same:
             return None
         # Every answer of the one that ends first is in both, but for its last, which may have been under way; and what
@@ -130,10 +130,10 @@ class Beside:
         how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
         if how == "differs" and not any(place <= self._same for place in self._answers):
             return None
-        return Related(run=self.run, how=how, upto=self._same)
+        return Relation(run=self.run, how=how, upto=self._same)
 
 
-async def superseded(store: Store, related: Related, origin: Origin, run: str) -> None:
+async def superseded(store: Store, related: Relation, origin: Origin, run: str) -> None:
     """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
 
     def note(state: RunState, _: int, __: bytes) -> Annotation:
@@ -150,7 +150,7 @@ async def superseded(store: Store, related: Related, origin: Origin, run: str) -
     await annotate(store, related.run, note)
 
 
-def sentence(related: Related) -> str:
+def sentence(related: Relation) -> str:
     """What is said of it."""
     match related.how:
         case "goes_on":

@@ -5,7 +5,7 @@ from contextlib import suppress
 import msgspec
 
 from refold.console import import_marks
-from refold.console.import_relations import Beside, Conversations, Related, superseded
+from refold.console.import_relations import Beside, Conversations, Relation, superseded
 from refold.engine import entropy
 from refold.engine.journal import record
 from refold.engine.tenure import BRIEF, Tenure
@@ -40,7 +40,7 @@ class BegunOtherwise(Damaged):
         )
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
+class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: `added` events are new (None: nothing was to be written); `whole`: all of it was there already.
 
     Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is not what the
@@ -52,10 +52,10 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     erased: tuple[int, ...] = ()
     differs: int = 0
     damaged: str = ""
-    related: tuple[Related, ...] = ()
+    related: tuple[Relation, ...] = ()
 
 
-async def add_run(store: Store, known: Conversations, reading: TranscriptRun) -> Added:
+async def add_run(store: Store, known: Conversations, reading: TranscriptRun) -> ImportResult:
     """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`."""
     others = [
         await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)
@@ -73,7 +73,7 @@ async def add_run(store: Store, known: Conversations, reading: TranscriptRun) ->
     finally:
         await tenure.let_go(None)
     known.add(reading.format, reading.key, reading.run)
-    return Added(
+    return ImportResult(
         added=appending.added,
         whole=done,
         erased=tuple(sorted(there.erased)),
@@ -85,8 +85,8 @@ async def add_run(store: Store, known: Conversations, reading: TranscriptRun) ->
 
 async def _related(
     store: Store, reading: TranscriptRun, others: list[Beside], *, new: bool
-) -> tuple[Related, ...]:
-    found: list[Related] = []
+) -> tuple[Relation, ...]:
+    found: list[Relation] = []
     for beside in others:
         related = beside.related()
         found += [related] if related is not None else []

@@ -12,7 +12,7 @@ from refold.console import figures, places, steady
 from refold.console.import_files import FoundFile, found_files
 from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
-from refold.console.imported_runs import Added, add_run
+from refold.console.imported_runs import ImportResult, add_run
 from refold.console.options import option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
@@ -31,7 +31,7 @@ _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  #
 _Into = tuple[Store, Conversations]
 
 
-class ImportedRun(Added, frozen=True, kw_only=True):
+class ImportedRun(ImportResult, frozen=True, kw_only=True):
     """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None: nothing was to be written."""
 
     run: str
@@ -62,7 +62,7 @@ class NotImported(msgspec.Struct, frozen=True, kw_only=True):
     skipped: bool = False
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ReadFile(msgspec.Struct, frozen=True):
     """A file that was imported."""
 
     reading: Transcript
@@ -125,7 +125,7 @@ async def _file(screen: Screen, into: _Into | None, file: FoundFile, named: str 
     return _done_with(file.name, told)
 
 
-def _done_with(name: str, told: _Told) -> FileDone:
+def _done_with(name: str, told: _ReadFile) -> FileDone:
     unread = told.reading.unread
     return FileDone(
         name=name,
@@ -138,11 +138,11 @@ def _done_with(name: str, told: _Told) -> FileDone:
     )
 
 
-async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _Told:
+async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _ReadFile:
     reading = Transcript(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
-        done = Added()
+        done = ImportResult()
         if into is None:
             for _ in run.derive(entropy.salts(0)):
                 pass
@@ -159,10 +159,10 @@ async def _imported(into: _Into | None, source: Source, found: Candidate, *, sur
                 events=ended.events,
             )
         )
-    return _Told(reading, found.why, runs)
+    return _ReadFile(reading, found.why, runs)
 
 
-def _document(name: str, told: _Told) -> dict[str, Any]:
+def _document(name: str, told: _ReadFile) -> dict[str, Any]:
     reading = told.reading
     first = tuple(reading.problems[:MOST_PROBLEMS])
     head = {"file": name, "format": reading.format, "sha256": reading.sha256, "bytes": reading.bytes}
@@ -187,7 +187,7 @@ def _not_imported(
     return FileDone(name=name, code=code)
 
 
-def _tell(screen: Screen, name: str, told: _Told) -> None:
+def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     reading, counts = told.reading, told.reading.counts()
     screen.heading(f"{name}: {reading.format} ({told.why})")
     rows: list[tuple[str, str]] = [

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from refold.console import addresses, descriptions, figures, hostile, places
-from refold.console.claims import Claimed, claimed
+from refold.console.claims import EngineClaim, claimed
 from refold.console.options import Address, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
@@ -43,7 +43,7 @@ class RunLine(Summary, frozen=True, kw_only=True):
     """
 
     tokens: int | None = None
-    engine: Claimed | None = None
+    engine: EngineClaim | None = None
 
 
 async def ls_command(

@@ -30,7 +30,7 @@ from refold.store.protocol import Store
 Shows = Callable[[Log], bool]
 
 
-class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+class MinimalLog(msgspec.Struct, frozen=True, kw_only=True):
     """What was written, as JSON: of `facts_before` facts so many are left, with what follows from them."""
 
     run: str
@@ -79,7 +79,9 @@ async def shrink_command(
             name = await write(made, log, said)
             events_ = (await made.head(name)).seq
     facts = len(log.told)
-    done = Shrunk(run=name, path=str(file), facts=facts, facts_before=len(told), events=events_, tried=tried)
+    done = MinimalLog(
+        run=name, path=str(file), facts=facts, facts_before=len(told), events=events_, tried=tried
+    )
     screen.result(done, lambda: _tell(screen, done))
     return 0
 
@@ -139,7 +141,7 @@ async def _ended(words: Sequence[str], log: Log) -> int:
     return ended.returncode
 
 
-def _tell(screen: Screen, done: Shrunk) -> None:
+def _tell(screen: Screen, done: MinimalLog) -> None:
     left = f"{figures.count(done.facts)} of {figures.count(done.facts_before)} facts"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.count(done.events)} events")
     note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")

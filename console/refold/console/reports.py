@@ -18,7 +18,7 @@ from refold.store.atomic_files import check_free, written_beside
 _MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page
 
 
-class Reported(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
     """What was written, as JSON: `size` in bytes; `damaged` says why not all of the log could be followed."""
 
     run: str
@@ -49,7 +49,7 @@ async def report_command(
     with written_beside(file, force=force) as beside:
         beside.write_bytes(data)
     damaged = report.about.damaged or (report.checked.problem.problem if report.checked.problem else "")
-    told = Reported(run=run, path=str(file), size=len(data), events=len(report.events), damaged=damaged)
+    told = WrittenPage(run=run, path=str(file), size=len(data), events=len(report.events), damaged=damaged)
     said = f"{told.path}: {figures.count(told.events)} events of run {run}, {figures.size(told.size)}"
     screen.result(told, lambda: screen.say(said))
     if damaged:

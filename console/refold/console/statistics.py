@@ -29,7 +29,7 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
     longest: int | None
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies."""
 
     counts: Stats
@@ -68,8 +68,8 @@ async def _counted(store: Store, run: str, trouble: Trouble, shared: dict[str, i
     return counter.result()
 
 
-def _told(total: Stats) -> Counted:
-    return Counted(
+def _told(total: Stats) -> Statistics:
+    return Statistics(
         counts=total,
         answers=_quantiles(total.latency),
         runs=_quantiles(total.elapsed),

@@ -33,14 +33,14 @@ _VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.UNJUDGED: "not 
 _HINT = "--set end_of_turn=wait looks at it as one session"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does not say."""
 
     policy: str
     whatif: dict[str, Any]
 
 
-class Summed(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
     """All the runs under one of the policies, as JSON. `prices` as in `WhatIf`."""
 
     policy: str
@@ -131,12 +131,12 @@ class _Table:
             for name, each in zip(self._names, found, strict=True):
                 # A state may be megabytes; of one run it is told all the same.
                 shown = each if self._alone else replace(each, state="")
-                self._screen.document(Told(policy=name, whatif=_with_unknowns(shown)))
+                self._screen.document(PolicyVerdict(policy=name, whatif=_with_unknowns(shown)))
 
     def finish(self) -> None:
         if self._screen.json:
             for name, totals in zip(self._names, self._totals, strict=True):
-                self._screen.document(Summed(policy=name, totals=totals, prices=self._prices))
+                self._screen.document(PolicyTotals(policy=name, totals=totals, prices=self._prices))
             return
         if self._found:
             for name, each in zip(self._names, self._found, strict=True):
