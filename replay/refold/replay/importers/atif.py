@@ -109,8 +109,8 @@ def tally(doc: JSON) -> Tally:
         sources.count("user"),
         sources.count("agent"),
         results,
-        calls=sum(len(rows(step, "tool_calls")) for step in steps),
-        results=results,
+        tool_calls=sum(len(rows(step, "tool_calls")) for step in steps),
+        tool_results=results,
         tokens=(sent, read, written, got),
         times=(at(step, "timestamp") for step in steps),
     )

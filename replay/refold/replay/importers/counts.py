@@ -13,18 +13,9 @@ Said = int | str
 
 NOT_SAID = "-"
 SUMMED = (
-    "messages",
-    "user_messages",
-    "assistant_messages",
-    "tool_messages",
-    "tool_calls",
-    "tool_results",
-    "tool_errors",
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-)
+    "messages", "user_messages", "assistant_messages", "tool_messages", "tool_calls", "tool_results",
+    "tool_errors", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
+)  # fmt: skip
 
 # How a format's readers are used to hear of one run: `finished`, or `finished=1`.
 _ALWAYS_COUNTED = frozenset({"openai_agents", "otel", "tau_bench"})

@@ -231,7 +231,7 @@ class _Run:
             None,
             len(self.answers),
             None,
-            errors=sum(one.failed for one in tools) if tools else None,
+            tool_errors=sum(one.failed for one in tools) if tools else None,
             tokens=(summed(used, "input"), None, None, summed(used, "output")),
             times=(at(one.row, name) for one in self.all for name in ("startTime", "endTime")),
         )

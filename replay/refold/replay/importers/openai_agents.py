@@ -24,24 +24,10 @@ from refold.replay.importers.values import values
 _ANSWERS = ("generation", "response")
 _GUARDRAIL = "Guardrail tripwire triggered"
 _MAX_TURNS = "Max turns exceeded"
-_KINDS = frozenset(
-    [
-        "agent",
-        "custom",
-        "function",
-        "generation",
-        "guardrail",
-        "handoff",
-        "mcp_tools",
-        "response",
-        "span",
-        "speech",
-        "speech_group",
-        "task",
-        "transcription",
-        "turn",
-    ]
-)
+_KINDS = frozenset({
+    "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
+    "speech", "speech_group", "task", "transcription", "turn"
+})  # fmt: skip
 _TOKENS = UsageNames(
     input=("input_tokens",),
     output=("output_tokens",),
@@ -218,9 +204,9 @@ def _tally(spans: Sequence[Span]) -> Tally:
         None,
         len(answers) or None,
         None,
-        calls=len(functions),
-        results=sum(bool(text(span.row, "ended_at")) for span in functions),
-        errors=sum(bool(span.error) for span in functions),
+        tool_calls=len(functions),
+        tool_results=sum(bool(text(span.row, "ended_at")) for span in functions),
+        tool_errors=sum(bool(span.error) for span in functions),
         tokens=(summed(used, "input_tokens"), None, None, summed(used, "output_tokens")),
         times=(at(span.row, name) for span in spans for name in ("started_at", "ended_at")),
     )

@@ -100,7 +100,7 @@ def tallied(listed: Sequence[Row]) -> Tally:
     roles = [message.role for message in said]
     users, answers, results = (roles.count(role) for role in (Role.USER, Role.ASSISTANT, Role.TOOL))
     calls = sum(len(message.calls) for message in said)
-    return tally_of(users, answers, results, calls=calls, results=results - len(unpaired(said)))
+    return tally_of(users, answers, results, tool_calls=calls, tool_results=results - len(unpaired(said)))
 
 
 class OpenAIMessages:

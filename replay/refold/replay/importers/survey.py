@@ -4,10 +4,6 @@ Files of other agents may look like one of a format and map to nothing of it. Wh
 in which nothing stands, and rows that the format is not known to have.
 """
 
-from collections.abc import Iterable
-
-import msgspec
-
 from refold.reducers.messages import Message
 from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.items import (
@@ -22,6 +18,7 @@ from refold.replay.importers.items import (
     RunEnded,
     Said,
     Unread,
+    message_of,
 )
 from refold.replay.importers.source import BadTranscript, fits
 
@@ -31,20 +28,19 @@ MOST_ITEMS = 10_000_000
 _OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the format
 
 
-class Survey(msgspec.Struct):
-    """What was found. `said` messages, answers and results were read, `mute` ones not, or not all of each.
+class Survey:
+    """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or not all of each.
 
     `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which nothing was said at all.
     """
 
-    runs: int = 0
-    said: int = 0
-    mute: int = 0
-    known: int = 0
-    unknown: int = 0
-    first_mute: str = ""
-    first_unknown: str = ""
-    silent: list[Problem] = msgspec.field(default_factory=list[Problem])
+    def __init__(self, name: str) -> None:
+        self.runs = self.said = self.mute = self.known = self.unknown = 0
+        self.first_mute = self.first_unknown = self._last_mute = ""
+        self.silent: list[Problem] = []
+        self._name = name
+        self._count = self._together = self._before = self._unread = 0
+        self._began: RunBegan | None = None
 
     def foreign(self, *, certain: bool) -> str:
         """Why it is not of this format, "" if it may be: most of what it holds says nothing.
@@ -71,84 +67,61 @@ class Survey(msgspec.Struct):
             found.append(Problem(self.first_unknown, "unknown_rows", rows, unread=unread))
         return found
 
-
-def surveyed(name: str, items: Iterable[Item]) -> Survey:
-    """Look over the items of a file. Raises `BadTranscript` for more than is read of any, and what reading raises."""
-    look = _Look(name)
-    for item in items:
-        look.take(item)
-    return look.found
-
-
-class _Look:
-    def __init__(self, name: str) -> None:
-        self.name, self.found = name, Survey()
-        self.count = self.together = self.before = 0
-        self.began: RunBegan | None = None
-        self.last_mute = ""
-        self.unread = 0
-
     def take(self, item: Item) -> None:
-        self.count += 1
-        if self.count > MOST_ITEMS:
-            raise BadTranscript(
-                self.name, item.position, f"more than {MOST_ITEMS} messages and remarks in one file"
-            )
+        """Look at one more item. Raises `BadTranscript` for more than is read of any file."""
+        self._count += 1
+        if self._count > MOST_ITEMS:
+            problem = f"more than {MOST_ITEMS} messages and remarks in one file"
+            raise BadTranscript(self._name, item.position, problem)
         self._bounded(item)
-        found = self.found
         match item:
             case RunBegan():
-                self.began, self.before = item, self._heard()
-                found.runs += 1
-                found.said += len(item.messages)
-                found.known += bool(item.rest)  # its header
+                self._began, self._before = item, self._heard()
+                self.runs += 1
+                self.said += len(item.messages)
+                self.known += bool(item.rest)  # its header
             case RunEnded():
-                self._ended(found)
+                self._ended()
             case Prompted():
-                found.said += bool(item.messages)
+                self.said += bool(item.messages)
             case Remarked(known=False):
-                found.unknown += item.rows
-                found.first_unknown = found.first_unknown or item.position
+                self.unknown += item.rows
+                self.first_unknown = self.first_unknown or item.position
             case Remarked():
-                found.known += item.rows
+                self.known += item.rows
             case Unread(code=code):
-                self.unread += 1
+                self._unread += 1
                 if code == UNKNOWN_PART:
-                    self._mute(item)
+                    self.mute += 1
+                    self.first_mute = self.first_mute or item.position
+                    self._last_mute = item.position
             case _:
-                found.said += item.position != self.last_mute
-
-    def _mute(self, item: Item) -> None:
-        self.found.mute += 1
-        self.found.first_mute = self.found.first_mute or item.position
-        self.last_mute = item.position
+                self.said += item.position != self._last_mute
 
     def _heard(self) -> int:
-        return self.found.said + self.found.mute + self.unread
+        return self.said + self.mute + self._unread
 
-    def _ended(self, found: Survey) -> None:
-        if self.began is not None and self._heard() == self.before:
-            problem = f"run {self.began.key!r}: no message and no answer in it"
-            found.silent.append(Problem(self.began.position, "nothing_said", problem))
-        self.began = None
+    def _ended(self) -> None:
+        if self._began is not None and self._heard() == self._before:
+            problem = f"run {self._began.key!r}: no message and no answer in it"
+            self.silent.append(Problem(self._began.position, "nothing_said", problem))
+        self._began = None
 
     def _bounded(self, item: Item) -> None:
         """What is said between two answers may become one event."""
         size = _size(item)
         if isinstance(item, Answered | RequestFailed | RunBegan | RunEnded):
-            self.together = 0
-        self.together += size if isinstance(item, Said) else 0
-        fits(self.name, item.position, max(size, self.together, len(item.rest)))
+            self._together = 0
+        self._together += size if isinstance(item, Said) else 0
+        fits(self._name, item.position, max(size, self._together, len(item.rest)))
 
 
 def _size(item: Item) -> int:
     match item:
         case Said():
             return len(item.text)
-        case Answered():
-            return len(item.text) + len(item.reasoning) + sum(len(call.arguments) for call in item.calls)
-        case Returned():
-            return len(item.output)
+        case Answered() | Returned():
+            return _length(message_of(item))
         case RequestFailed():
             return len(item.message) + len(item.partial_text)
         case Prompted() | RunBegan():

@@ -76,35 +76,24 @@ def tally_of(
     answers: int | None,
     tools: int | None,
     *,
-    calls: int | None = None,
-    results: int | None = None,
-    errors: int | None = None,
     tokens: Tokens = (None, None, None, None),
     times: Iterable[JSON] = (),
-    beside: int = 0,
-    requests: int | None = None,
-    asked: int | None = None,
+    **counted: int | None,
 ) -> Tally:
-    """A tally of so many messages of each kind, with the earliest and the latest of `times`."""
+    """A tally of so many messages of each kind, with the earliest and the latest of `times`; `counted` by its names there."""
     known = [number for number in (users, answers, tools) if number is not None]
+    sent, read, written, got = tokens
     first, last = edges(times)
-    return Tally(
+    return msgspec.structs.replace(
+        Tally(user_messages=users, assistant_messages=answers, tool_messages=tools),
         messages=sum(known) if known else None,
-        user_messages=users,
-        assistant_messages=answers,
-        tool_messages=tools,
-        tool_calls=calls,
-        tool_results=results,
-        tool_errors=errors,
-        input_tokens=tokens[0],
-        cache_read_tokens=tokens[1],
-        cache_write_tokens=tokens[2],
-        output_tokens=tokens[3],
+        input_tokens=sent,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        output_tokens=got,
         first_timestamp=first,
         last_timestamp=last,
-        beside=beside,
-        requests=requests,
-        asked=asked,
+        **counted,
     )
 
 
@@ -140,9 +129,9 @@ class Count:
             self.users,
             self.answers,
             self.tools,
-            calls=len(self.calls),
-            results=len(self.results),
-            errors=self.errors,
+            tool_calls=len(self.calls),
+            tool_results=len(self.results),
+            tool_errors=self.errors,
             tokens=tokens_of(self.used, writes=self.writes),
             times=self._times,
             beside=self.beside,

@@ -19,7 +19,7 @@ from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Tally, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.survey import surveyed
+from refold.replay.importers.survey import Survey
 
 MOST_PROBLEMS = 20
 """Problems of a file that are kept; all are counted."""
@@ -155,7 +155,9 @@ class Transcript:
 
     def _look_over(self) -> None:
         """Whether the file is worth a line of a log: a run that was begun cannot be taken back."""
-        found = self._told(lambda: surveyed(self._source.name, self._importer.items(self._source)))
+        found, items = Survey(self._source.name), self._importer.items(self._source)
+        while (item := self._told(lambda: next(items, None))) is not None:
+            found.take(item)
         match = self._importer.match(self._source)
         certain = match is not None and match.score >= CERTAIN
         if self._closest is not None and (problem := found.foreign(certain=certain)):

@@ -12,7 +12,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.claude_code.conversation import Conversation
-from refold.replay.importers.claude_code.outline import Outline, is_side, outline
+from refold.replay.importers.claude_code.outline import Outline, is_side
 from refold.replay.importers.claude_code.queue import Fate
 from refold.replay.importers.claude_code.queue import by as by_whom
 from refold.replay.importers.claude_code.rows import (
@@ -72,7 +72,7 @@ class _Reading:
     """One reading of a session. What follows the beginning of an answer waits until the answer is complete."""
 
     def __init__(self, source: Source) -> None:
-        self.source, self.outline = source, outline(source)
+        self.source, self.outline = source, Outline(source)
         self.queue: deque[Item | Noise | Response] = deque()
         self.drafts: dict[str, Response] = {}
         self.seen: set[str] = set()

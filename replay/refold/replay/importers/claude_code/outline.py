@@ -4,9 +4,11 @@ Rows point back at rows, answers are written in pieces with other rows between, 
 left rows behind: none of it shows before the end of the file. So the file is read twice, and only its skeleton is kept.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
-from refold.replay.importers.claude_code.queue import Fate, Queue
+from refold.replay.importers.claude_code.queue import Queue
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.session_rows import Row, rows
@@ -21,7 +23,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     response: str
 
 
-class Outline(msgspec.Struct, frozen=True):
+class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0.
 
     `alone`: the whole file is a sub-agent's, so its rows are the conversation. `left`: uuids of rows that somebody
@@ -29,111 +31,81 @@ class Outline(msgspec.Struct, frozen=True):
     `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
     """
 
-    session: str
-    model: str
-    version: str
-    alone: bool
-    left: frozenset[str]
-    complete: dict[str, int]
-    fates: dict[int, Fate]
-    began: int | None
-    lines: int
-
-
-def outline(source: Source) -> Outline:
-    """Look over a session."""
-    look = _Look()
-    for place, row in enumerate(rows(source)):
-        look.lines = row.line
-        if isinstance(row, Row):
-            look.row(row.value, place)
-            look.time(row)
-    return look.outline()
-
-
-class _Look:
-    def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
-        self.parents: dict[str, str] = {}
+    def __init__(self, source: Source) -> None:
         self.complete: dict[str, int] = {}
         self.session = self.model = self.version = ""
-        self.last: dict[bool, str] = {}
-        self.side: set[str] = set()
-        self.queue = Queue()
-        self.main = False
-        self.spoke: dict[bool, int] = {}
         self.began: int | None = None
         self.lines = 0
+        self._nodes: dict[str, Node] = {}
+        self._parents: dict[str, str] = {}
+        self._last: dict[bool, str] = {}
+        self._side: set[str] = set()
+        self._queue = Queue()
+        self._main = False
+        self._spoke: dict[bool, int] = {}
+        for place, row in enumerate(rows(source)):
+            self.lines = row.line
+            if isinstance(row, Row):
+                self._row(row.value, place)
+                self._time(row)
+        self._queue.end()
+        self.alone, self.fates = not self._main, self._queue.fates
+        self.began = self._spoke.get(self.alone, self.began)
+        self.left = frozenset(self._left())
 
-    def row(self, row: JSON, place: int) -> None:
+    def _row(self, row: JSON, place: int) -> None:
         found, uuid = kind(row), text(row, "uuid")
         self.session = text(row, "sessionId") or self.session
         self.version = text(row, "version") or self.version
         side = is_side(row)
         if found != "other":
-            self.main = self.main or not side
+            self._main = self._main or not side
         if found == "answer":
             self.model = self.model or text(row, "message", "model")
-        if is_id(uuid) and uuid in self.nodes:
+        if is_id(uuid) and uuid in self._nodes:
             return
         response = text(row, "message", "id") if found == "answer" else ""
-        if not side or not self.main:
-            self.queue.row(row, place, answers=found == "answer" and response not in self.complete)
+        if not side or not self._main:
+            self._queue.row(row, place, answers=found == "answer" and response not in self.complete)
         if response:
             self.complete[response] = place
         if is_id(uuid):
-            self.nodes[uuid] = Node(found, response)
-            self.parents[uuid] = text(row, "parentUuid") or self._before(row, side=side)
+            self._nodes[uuid] = Node(found, response)
+            self._parents[uuid] = text(row, "parentUuid") or self._before(row, side=side)
             if side:
-                self.side.add(uuid)
+                self._side.add(uuid)
             if text(row, "type") in ("user", "assistant", "system"):
-                self.last[side] = uuid
+                self._last[side] = uuid
 
-    def time(self, row: Row) -> None:
+    def _time(self, row: Row) -> None:
         """Note when the first row was written, and the first message: bookkeeping may be much older."""
         if row.at is None:
             return
         self.began = row.at if self.began is None else self.began
         if kind(row.value) != "other":
-            self.spoke.setdefault(is_side(row.value), row.at)
+            self._spoke.setdefault(is_side(row.value), row.at)
 
     def _before(self, row: JSON, *, side: bool) -> str:
         """What a compaction followed. Where it names a message that it keeps, that one is written anew behind it."""
         named = text(row, "logicalParentUuid")
-        return self.last.get(side, named) if named and named not in self.nodes else named
+        return self._last.get(side, named) if named and named not in self._nodes else named
 
-    def outline(self) -> Outline:
-        alone = not self.main
-        self.queue.end()
-        path = path_to(self.parents, self.last.get(alone, ""))
-        kept = {self.nodes[row].response for row in path}
-        asked = {self.parents[row] for row in path if self.nodes[row].kind == "prompt"}
-        left = [
-            row
-            for branch in branches(self.parents, path)
-            if self._was_left(branch, kept, asked)
-            for row in branch.rows
-        ]
-        return Outline(
-            session=self.session,
-            model=self.model,
-            version=self.version,
-            alone=alone,
-            left=frozenset(left),
-            complete=self.complete,
-            fates=self.queue.fates,
-            began=self.spoke.get(alone, self.began),
-            lines=self.lines,
-        )
+    def _left(self) -> Iterator[str]:
+        path = path_to(self._parents, self._last.get(self.alone, ""))
+        kept = {self._nodes[row].response for row in path}
+        asked = {self._parents[row] for row in path if self._nodes[row].kind == "prompt"}
+        for branch in branches(self._parents, path):
+            if self._was_left(branch, kept, asked):
+                yield from branch.rows
 
     def _was_left(self, branch: Branch, kept: set[str], asked: set[str]) -> bool:
         """Whether somebody went back behind a branch: it holds an answer of its own, or a prompt was asked anew.
 
         Results of parallel calls fork the tree too: each hangs on its own piece of one answer.
         """
-        if any(row in self.side for row in branch.rows) and self.main:
+        if any(row in self._side for row in branch.rows) and self._main:
             return False
-        nodes = [self.nodes[row] for row in branch.rows]
+        nodes = [self._nodes[row] for row in branch.rows]
         if any(node.kind == "answer" and node.response not in kept for node in nodes):
             return True
         return nodes[0].kind == "prompt" and branch.fork in asked

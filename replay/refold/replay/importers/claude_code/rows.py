@@ -35,35 +35,13 @@ PARTS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_re
 """What the content of a message is made of."""
 
 # What a session keeps beside its messages: rows of other types may be of a version to come, or of another agent.
-_KEPT = frozenset(
-    {
-        "agent-name",
-        "ai-title",
-        "atis-latch",
-        "attachment",
-        "bridge-session",
-        "custom-title",
-        "file-history-snapshot",
-        "frame-link",
-        "last-prompt",
-        "mode",
-        "pr-link",
-        "progress",
-        "relocated",
-        "result",
-        "started",
-        "summary",
-        "system",
-        "tag",
-        "worktree-state",
-        # of a stream on stdout
-        "control_request",
-        "control_response",
-        "rate_limit_event",
-        "stream_event",
-        "tool_progress",
-    }
-)
+_KEPT = frozenset({
+    "agent-name", "ai-title", "atis-latch", "attachment", "bridge-session", "custom-title",
+    "file-history-snapshot", "frame-link", "last-prompt", "mode", "pr-link", "progress", "relocated", "result",
+    "started", "summary", "system", "tag", "worktree-state",
+    # of a stream on stdout
+    "control_request", "control_response", "rate_limit_event", "stream_event", "tool_progress",
+})  # fmt: skip
 
 _BOOKKEEPING = (
     ("summary", "leafUuid"),

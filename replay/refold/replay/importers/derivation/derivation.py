@@ -102,7 +102,7 @@ class Derivation:
                 facts.cancel(self._log, cancel)
                 facts.cancelled_request(self._log, cancel)
             return
-        gap = Gap.of(items, asked, cancel)
+        gap = Gap(items, asked, cancel)
         plan = bridged(self._log, gap)
         if gap.prompt is not None:
             self._compare(gap.prompt, plan, asked)

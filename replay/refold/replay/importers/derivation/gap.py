@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -27,36 +25,21 @@ from refold.replay.importers.items import (
 Reply = Answered | RequestFailed
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class Gap:
     """The items between two answers. `asked` is what answers the request that comes next, None: the source ends here.
 
     `cancel`: a person stopped the run at the end. The first `before` of `said` came before the last `prompt`;
     `under_way`: results came after it.
     """
 
-    items: Sequence[Item]
-    asked: Reply | None
-    cancel: Cancelled | None
-    said: tuple[Said, ...]
-    prompt: Prompted | None
-    before: int
-    under_way: bool
-
-    @classmethod
-    def of(cls, items: Sequence[Item], asked: Reply | None, cancel: Cancelled | None) -> "Gap":
-        """A gap of these items."""
-        prompts = [place for place, item in enumerate(items) if isinstance(item, Prompted)]
-        last = prompts[-1] if prompts else None
-        prompt = None if last is None else items[last]
-        return cls(
-            items=items,
-            asked=asked,
-            cancel=cancel,
-            said=tuple(item for item in items if isinstance(item, Said)),
-            prompt=prompt if isinstance(prompt, Prompted) else None,
-            before=sum(isinstance(item, Said) for item in items[: last or 0]),
-            under_way=any(isinstance(item, Returned) for item in items[last or 0 :]),
-        )
+    def __init__(self, items: Sequence[Item], asked: Reply | None, cancel: Cancelled | None) -> None:
+        self.items, self.asked, self.cancel = items, asked, cancel
+        prompts = [(place, item) for place, item in enumerate(items) if isinstance(item, Prompted)]
+        self.prompt: Prompted | None
+        last, self.prompt = prompts[-1] if prompts else (0, None)
+        self.said = [item for item in items if isinstance(item, Said)]
+        self.before = sum(isinstance(item, Said) for item in items[:last])
+        self.under_way = any(isinstance(item, Returned) for item in items[last:])
 
     @property
     def unasked(self) -> bool:

@@ -8,7 +8,16 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.derivation.plan import said_message
 from refold.replay.importers.derivation.units import Unit, aligned, key_of, units_of
-from refold.replay.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread
+from refold.replay.importers.items import (
+    Item,
+    Prompted,
+    Remarked,
+    Returned,
+    RunBegan,
+    Said,
+    Unread,
+    message_of,
+)
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -96,7 +105,7 @@ def _waited_for(shown: Sequence[Message]) -> bool:
 def _message(item: Said | Returned) -> Message:
     if isinstance(item, Said):
         return said_message(item)
-    return Message(role=Role.TOOL, text=item.output, call=item.id, name=item.name or None)
+    return msgspec.structs.replace(message_of(item), name=item.name or None)
 
 
 def _place(messages: tuple[Message, ...], task: Message) -> int | None:

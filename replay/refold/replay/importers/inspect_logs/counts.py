@@ -20,9 +20,9 @@ def tally(sample: JSON) -> Tally:
         roles.count("user"),
         roles.count("assistant"),
         roles.count("tool"),
-        calls=len(set(calls)),
-        results=len({text(message, "tool_call_id") for message in results}),
-        errors=sum(at(message, "error") is not None for message in results),
+        tool_calls=len(set(calls)),
+        tool_results=len({text(message, "tool_call_id") for message in results}),
+        tool_errors=sum(at(message, "error") is not None for message in results),
         tokens=_usage(table(sample, "model_usage")),
         times=(at(event, "timestamp") for event in rows(sample, "events")),
     )
@@ -37,7 +37,7 @@ def _usage(by_model: dict[str, JSON]) -> Tokens:
     return sent, read, written, got
 
 
-NOTHING = tally_of(0, 0, 0, calls=0, results=0, errors=0)
+NOTHING = tally_of(0, 0, 0, tool_calls=0, tool_results=0, tool_errors=0)
 """The counts of a log without samples."""
 
 

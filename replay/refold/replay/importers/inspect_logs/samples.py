@@ -37,33 +37,11 @@ from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said
 from refold.replay.importers.remarks import known_or, prefixed
 
 _BOOKKEEPING = ("span_begin", "span_end", "step")
-_KINDS = frozenset(
-    [
-        "anchor",
-        "approval",
-        "branch",
-        "checkpoint",
-        "compaction",
-        "error",
-        "info",
-        "input",
-        "interrupt",
-        "logger",
-        "model",
-        "sample_init",
-        "sample_limit",
-        "sandbox",
-        "score",
-        "score_edit",
-        "span_begin",
-        "span_end",
-        "state",
-        "step",
-        "store",
-        "subtask",
-        "tool",
-    ]
-)
+_KINDS = frozenset({
+    "anchor", "approval", "branch", "checkpoint", "compaction", "error", "info", "input", "interrupt",
+    "logger", "model", "sample_init", "sample_limit", "sandbox", "score", "score_edit", "span_begin",
+    "span_end", "state", "step", "store", "subtask", "tool"
+})  # fmt: skip
 
 
 class Sample:

@@ -113,9 +113,9 @@ def tally(messages: Sequence[JSON]) -> Tally:
         roles.count("user"),
         roles.count("assistant"),
         roles.count("tool"),
-        calls=sum(len(asked(row, n)) for n, row in enumerate(answers)),
-        results=len(results),
-        errors=sum(failed(row) is not None for row in results),
+        tool_calls=sum(len(asked(row, n)) for n, row in enumerate(answers)),
+        tool_results=len(results),
+        tool_errors=sum(failed(row) is not None for row in results),
         tokens=tokens_of(used, writes=False),
         times=(_written(seconds) for row in messages if isinstance(seconds := _clock(row), int | float)),
     )

@@ -19,38 +19,12 @@ from refold.replay.importers.openhands.events import Event, condensed
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.tallies import CHAT_TOKENS, UsageNames
 
-_KINDS = frozenset(
-    [
-        "browse",
-        "browse_interactive",
-        "call_tool_mcp",
-        "condensation_request",
-        "delegate",
-        "delegate_observation",
-        "edit",
-        "error",
-        "finish",
-        "loop_recovery",
-        "mcp",
-        "message",
-        "null",
-        "pause",
-        "read",
-        "recall",
-        "reject",
-        "resume",
-        "run",
-        "run_ipython",
-        "start",
-        "state",
-        "success",
-        "system",
-        "task_tracking",
-        "think",
-        "user_rejected",
-        "write",
-    ]
-)
+_KINDS = frozenset({
+    "browse", "browse_interactive", "call_tool_mcp", "condensation_request", "delegate",
+    "delegate_observation", "edit", "error", "finish", "loop_recovery", "mcp", "message", "null", "pause",
+    "read", "recall", "reject", "resume", "run", "run_ipython", "start", "state", "success", "system",
+    "task_tracking", "think", "user_rejected", "write"
+})  # fmt: skip
 _TOKENS = UsageNames(
     input=CHAT_TOKENS.input,
     output=CHAT_TOKENS.output,

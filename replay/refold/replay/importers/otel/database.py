@@ -33,18 +33,10 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "tool_type": "gen_ai.tool.type",
     }
 )
-_FIELDS = frozenset(
-    [
-        "span_id",
-        "trace_id",
-        "parent_span_id",
-        "name",
-        "start_time_ms",
-        "end_time_ms",
-        "status_code",
-        "status_message",
-    ]
-)
+_FIELDS = frozenset({
+    "span_id", "trace_id", "parent_span_id", "name", "start_time_ms", "end_time_ms", "status_code",
+    "status_message"
+})  # fmt: skip
 _TABLES = frozenset({"spans", "span_attributes", "span_events"})
 _MOST_SHOWN = 100
 

@@ -21,9 +21,9 @@ def tallied(tree: Tree) -> Tally:
         None,
         len(chats),
         None,
-        calls=len(tools),
-        results=sum(span.end is not None for span in tools),
-        errors=sum(span.failed for span in tools),
+        tool_calls=len(tools),
+        tool_results=sum(span.end is not None for span in tools),
+        tool_errors=sum(span.failed for span in tools),
         tokens=(summed(used, *names.input), read, written, summed(used, *names.output)),
         times=(stamp(time) for span in every for time in (span.start, span.end) if time is not None),
     )

@@ -166,9 +166,9 @@ class _Conversation:
             len(requests) - len(results),
             len(answers),
             len(results),
-            calls=_distinct([part for part in parts if text(part, "part_kind") == "tool-call"]),
-            results=_distinct([part for part in parts if is_result(part)]),
-            errors=sum(failed(part) for part in parts),
+            tool_calls=_distinct([part for part in parts if text(part, "part_kind") == "tool-call"]),
+            tool_results=_distinct([part for part in parts if is_result(part)]),
+            tool_errors=sum(failed(part) for part in parts),
             tokens=(sent, read, written, got),
             times=(at(row, "timestamp") for row in (*messages, *parts)),
         )

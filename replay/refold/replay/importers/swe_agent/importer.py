@@ -126,8 +126,8 @@ def tally(doc: JSON) -> Tally:
         own.count("assistant"),
         tools,
         asked=sum(len(asked(step, 0)) for step in steps if not text(step, "response").startswith(_GAVE_UP)),
-        calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
-        results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tools,
+        tool_calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
+        tool_results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tools,
         tokens=(number(stats, "tokens_sent"), None, None, number(stats, "tokens_received")),
     )
 
