@@ -104,7 +104,7 @@ async def test_a_run_with_it_audits_clean() -> None:
     judged = await audit(store, "door", installed_guards())
     assert judged.clean
     assert () == judged.blind
-    assert "look_first" in [getattr(event, "guard", "") for event in await events_of(store, "door")]
+    assert "look_first" in [getattr(event, "name", "") for event in await events_of(store, "door")]
 
 
 @pytest.mark.anyio
