@@ -16,6 +16,7 @@ import trio
 
 import refold.engine.agent
 import refold.engine.reconciliation
+import refold.engine.run
 import refold.engine.tenure
 from refold.engine import Run
 from refold.engine.journal import Overtaken
@@ -239,6 +240,7 @@ class _Schedule:
             virtual.instead(refold.engine.tenure, "new_holder", holder),
             virtual.instead(refold.engine.tenure, "is_gone", gone),
             virtual.instead(refold.engine.agent, "this_process", name),
+            virtual.instead(refold.engine.run, "this_process", name),
             virtual.instead(refold.engine.reconciliation, "lingers", lingers),
         ):
             yield

@@ -107,7 +107,7 @@ def change_keys(patch: Patch) -> None:
 
 def trust_the_lease(patch: Patch) -> None:
     """An engine believes that a call did not happen, whoever may wake up in the middle of it."""
-    patch.setattr(refold.engine.world, "believed", lambda found, other: found)
+    patch.setattr(refold.engine.world, "credible", lambda found, other: found)
 
 
 def forget_epochs(patch: Patch) -> None:

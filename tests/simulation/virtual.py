@@ -10,6 +10,7 @@ import trio
 
 import refold.engine.agent
 import refold.engine.clock
+import refold.engine.run
 from refold.reducers.guards import BUILTIN, Registry
 
 _NANO = 1_000_000_000
@@ -141,6 +142,10 @@ def _packages_read_once() -> Iterator[None]:
     def versions() -> dict[str, str]:
         return {"refold": "simulated"}
 
-    agents = refold.engine.agent
-    with instead(agents, "installed_guards", guards), instead(agents, "versions", versions):
+    agents, runs = refold.engine.agent, refold.engine.run
+    with (
+        instead(agents, "installed_guards", guards),
+        instead(agents, "versions", versions),
+        instead(runs, "versions", versions),
+    ):
         yield
