@@ -11,7 +11,7 @@ from refold.replay import Problem, Verification
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
 from refold.replay.verification import NO_SEAL, UNKEYED
 from refold.store import MemoryStore
-from refold.store.merkle import Tree
+from refold.store.merkle import MerkleTree
 from refold.store.protocol import Seal, SealedHead
 from refold.store.seals import Kept, leaf_of, seal
 from refold.store.verify_bundle import key_id, seal_message
@@ -274,11 +274,11 @@ def test_every_earlier_line_holds_for_ever(runs: Sequence[tuple[str, int]], cut:
     entries = [
         SealedHead(place=n, run=run, seq=seq, hash=bytes([n]) * 32) for n, (run, seq) in enumerate(runs, 1)
     ]
-    tree, roots = Tree(), [Tree().root()]
+    tree, roots = MerkleTree(), [MerkleTree().root()]
     for each in entries:
         tree.add(leaf_of(each))
         roots.append(tree.root())
-    again = Tree()
+    again = MerkleTree()
     for each in entries[:cut]:
         again.add(leaf_of(each))
     assert roots[min(cut, len(entries))] == again.root()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.store.merkle import EMPTY, Prover, Tree
+from refold.store.merkle import EMPTY, MerkleTree, Prover
 from refold.store.verify_bundle import leaf_hash, node_hash, root_of
 
 leaves = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=70)
@@ -39,8 +39,8 @@ def split(size: int) -> int:
     return 1 << (size - 1).bit_length() - 1
 
 
-def tree_of(leaf_hashes: Sequence[bytes]) -> Tree:
-    tree = Tree()
+def tree_of(leaf_hashes: Sequence[bytes]) -> MerkleTree:
+    tree = MerkleTree()
     for each in leaf_hashes:
         tree.add(each)
     return tree
@@ -63,7 +63,7 @@ def test_the_root_is_that_of_the_rfc(size: int) -> None:
 
 def test_a_tree_without_leaves_has_a_root() -> None:
     """It is the hash of nothing."""
-    assert sha256(b"").digest() == EMPTY == Tree().root() == Prover([]).finish()
+    assert sha256(b"").digest() == EMPTY == MerkleTree().root() == Prover([]).finish()
 
 
 def test_leaves_and_nodes_are_told_apart() -> None:
@@ -115,7 +115,7 @@ def test_a_tree_is_its_beginning_and_the_rest(hashes: list[bytes], data: st.Data
 
 def test_memory_does_not_grow_with_the_leaves() -> None:
     """A hundred thousand leaves leave as many hashes as the number has binary ones."""
-    tree = Tree()
+    tree = MerkleTree()
     for _ in range(100_000):
         tree.add(bytes(32))
     assert (100_000).bit_count() == len(tree._row)  # pyright: ignore[reportPrivateUsage]

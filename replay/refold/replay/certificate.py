@@ -11,7 +11,7 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.rules import RULES
 from refold.replay.bulk import Judged, Totals
 from refold.store.keys import SigningKey
-from refold.store.merkle import Tree
+from refold.store.merkle import MerkleTree
 from refold.store.protocol import Head
 from refold.store.seals import leaves_of
 from refold.store.verify_bundle import framed, signed
@@ -96,7 +96,7 @@ class Heads:
             raise WrongUse(
                 f"run {min(self._twice)} stands in two files, with different logs: certify them one by one"
             )
-        tree = Tree()
+        tree = MerkleTree()
         for leaf in leaves_of(self._heads):
             tree.add(leaf)
         return len(self._heads), tree.root().hex()

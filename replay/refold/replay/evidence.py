@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import Damaged
 from refold.replay.verification import NO_SEAL, UNKEYED, Problem, Verification
-from refold.store.merkle import Tree
+from refold.store.merkle import MerkleTree
 from refold.store.protocol import Seal, SealedHead, Store
 from refold.store.seals import Kept, Lines, is_signed, last_seal, leaf_of
 from refold.store.verify_bundle import NEWEST, key_id, loose_erasures
@@ -112,7 +112,7 @@ class _Checker:
     def __init__(self, store: Store, keys: Collection[bytes], lines: Sequence[Kept]) -> None:
         self._store, self._entries = store, _entries(store)
         self._keys, self._lines, self._waiting = keys, lines, Lines(lines)
-        self._tree = Tree()
+        self._tree = MerkleTree()
         self._seals = self._signed = self._trusted = self._more = self._place = 0
         self._last: Seal | None = None
         self._newest: Seal | None = None

@@ -30,7 +30,7 @@ class Bridge(Protocol):
         ...
 
 
-class Here:
+class DirectBridge:
     """We are on asyncio already."""
 
     def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> Awaitable[T]:
@@ -41,7 +41,7 @@ class Here:
         """Nothing to let go of."""
 
 
-class Elsewhere:
+class PortalBridge:
     """An asyncio loop in a thread of its own. A call that began is not cancelled but waited for."""
 
     def __init__(self, opened: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
@@ -63,10 +63,10 @@ class Elsewhere:
 async def bridge() -> Bridge:
     """The way to asyncio from here."""
     if _on_asyncio():
-        return Here()
+        return DirectBridge()
     opened = start_blocking_portal("asyncio", name="refold-store")
     portal = await anyio.to_thread.run_sync(opened.__enter__)
-    return Elsewhere(opened, portal)
+    return PortalBridge(opened, portal)
 
 
 def _on_asyncio() -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 
 from refold.store import lineage, rows, schema
 from refold.store.claims import find
-from refold.store.lineage import Own, Piece
+from refold.store.lineage import LogPart, OwnLog
 from refold.store.protocol import Head, Origin, Record
 from refold.store.rows import RunPlace
 
@@ -21,7 +21,7 @@ def origins(connection: sqlite3.Connection, path: str, run: str) -> list[Origin]
     return found
 
 
-def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[Piece, int]]:
+def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[LogPart, int]]:
     """The parts of the run's whole log in order, each with its key's upper bits; none for a run without events."""
     place = find(connection, path, run)
     if place is None or not place.head.seq:
@@ -29,7 +29,7 @@ def spans(connection: sqlite3.Connection, path: str, run: str) -> list[tuple[Pie
     own = _own_at(connection, place)
     if own is None or own.origin is None:  # almost always
         # From the front means from the very front: what was put before event 1 must be seen to be found.
-        return [(Piece(run, -1, place.head.seq), place.number << schema.SEQ_BITS)]
+        return [(LogPart(run, -1, place.head.seq), place.number << schema.SEQ_BITS)]
     parts = lineage.pieces(run, own.last, origins(connection, path, run))
     return [(part, _low(connection, path, part.run)) for part in parts]
 
@@ -53,28 +53,28 @@ def begun(
 
 def owner(connection: sqlite3.Connection, path: str, run: str, seq: int) -> str:
     """In whose own log event `seq` of the run's log stands."""
-    parts: Sequence[tuple[Piece, int]] = spans(connection, path, run)
+    parts: Sequence[tuple[LogPart, int]] = spans(connection, path, run)
     return next((part.run for part, _ in parts if part.after < seq <= part.upto), run)
 
 
-def _own(connection: sqlite3.Connection, path: str, run: str) -> Own | None:
+def _own(connection: sqlite3.Connection, path: str, run: str) -> OwnLog | None:
     place = find(connection, path, run)
     return _own_at(connection, place) if place else None
 
 
-def _own_at(connection: sqlite3.Connection, place: RunPlace) -> Own | None:
+def _own_at(connection: sqlite3.Connection, place: RunPlace) -> OwnLog | None:
     low = place.number << schema.SEQ_BITS
     row = connection.execute(schema.FIRST, (low,)).fetchone()
     if row is None:
         return None
     first = row[0] & schema.SEQ_MASK
     if first <= 1:
-        return Own(first, place.head.seq, None)
+        return OwnLog(first, place.head.seq, None)
     # A damaged page may hold anything, and may hide by its number what it has shown in passing.
     kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone() or (None, None)
     if not isinstance(kind, bytes) or not isinstance(body, bytes):
-        return Own(first, place.head.seq, None)
-    return Own(first, place.head.seq, lineage.origin_of(first, rows.text(kind), body))
+        return OwnLog(first, place.head.seq, None)
+    return OwnLog(first, place.head.seq, lineage.origin_of(first, rows.text(kind), body))
 
 
 def _low(connection: sqlite3.Connection, path: str, run: str) -> int:

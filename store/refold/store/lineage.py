@@ -24,7 +24,7 @@ MOST_ANCESTORS = 64
 """How many runs may stand behind a fork, each a fork of the one before it."""
 
 
-class Own(NamedTuple):
+class OwnLog(NamedTuple):
     """A run's own log: numbers of its first and last event, and of a fork where it goes on from."""
 
     first: int
@@ -32,7 +32,7 @@ class Own(NamedTuple):
     origin: Origin | None
 
 
-class Piece(NamedTuple):
+class LogPart(NamedTuple):
     """A part of a log, read in the own log of `run`: the events with `after < seq <= upto`."""
 
     run: str
@@ -65,7 +65,7 @@ def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
     return Origin(run=said.parent, seq=said.parent_seq, hash=hashed) if there else None
 
 
-def traced(run: str, own: Callable[[str], Own | None]) -> list[Origin]:
+def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
     """Where the runs before `run` were left, the oldest first; none for a run with a beginning of its own.
 
     `own` looks a run's own log up; None: it has no events. Raises `DamagedLog` for a lineage that leads nowhere.
@@ -82,13 +82,13 @@ def traced(run: str, own: Callable[[str], Own | None]) -> list[Origin]:
     return found[::-1]
 
 
-def pieces(run: str, last: int, lineage: Sequence[Origin]) -> list[Piece]:
+def pieces(run: str, last: int, lineage: Sequence[Origin]) -> list[LogPart]:
     """The parts of the run's whole log in order, up to event `last`."""
-    found, after = list[Piece](), 0
+    found, after = list[LogPart](), 0
     for origin in lineage:
-        found.append(Piece(origin.run, after, origin.seq))
+        found.append(LogPart(origin.run, after, origin.seq))
         after = origin.seq
-    return [*found, Piece(run, after, last)]
+    return [*found, LogPart(run, after, last)]
 
 
 def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> None:

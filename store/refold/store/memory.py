@@ -18,7 +18,7 @@ from refold.store.checks import (
     check_seal,
     milliseconds,
 )
-from refold.store.lineage import Own, check_origin, inherited, origin_of, traced
+from refold.store.lineage import OwnLog, check_origin, inherited, origin_of, traced
 from refold.store.pages import BYTES, ROWS, Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
@@ -289,11 +289,11 @@ class MemoryStore:
         check_origin(run, origin, hashed, len(traced(origin.run, self._own)) + 1)
         return origin
 
-    def _own(self, run: str) -> Own | None:
+    def _own(self, run: str) -> OwnLog | None:
         log = self._logs.get(run)
         if not log:
             return None
-        return Own(log[0].seq, log[-1].seq, origin_of(log[0].seq, log[0].kind, log[0].body))
+        return OwnLog(log[0].seq, log[-1].seq, origin_of(log[0].seq, log[0].kind, log[0].body))
 
     def _whole(self, run: str) -> list[Stored]:
         """The run's log from event 1. Of a run that is no fork it is the log itself."""

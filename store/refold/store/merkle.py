@@ -19,7 +19,7 @@ EMPTY = sha256(b"").digest()
 """The root over no leaves."""
 
 
-class Tree:
+class MerkleTree:
     """A tree that takes leaves, and says the root over those it has. `size` is how many."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from refold.reducers.errors import Damaged, WrongUse
 from refold.store.keys import SigningKey
-from refold.store.merkle import Tree
+from refold.store.merkle import MerkleTree
 from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead, Store
 from refold.store.verify_bundle import NEWEST, key_id, leaf_hash, seal_message, signed
 
@@ -93,7 +93,7 @@ class Lines:
     def __init__(self, lines: Sequence[Kept]) -> None:
         self._left = sorted(lines, key=lambda line: line.size, reverse=True)
 
-    def met(self, tree: Tree) -> list[tuple[Kept, str]]:
+    def met(self, tree: MerkleTree) -> list[tuple[Kept, str]]:
         """The lines of the tree's present size, each with what is wrong with it: `""` if nothing is."""
         found = list[tuple[Kept, str]]()
         while self._left and self._left[-1].size == tree.size:
@@ -103,7 +103,7 @@ class Lines:
             found.append((line, "" if same else changed))
         return found
 
-    def missed(self, tree: Tree) -> list[str]:
+    def missed(self, tree: MerkleTree) -> list[str]:
         """What is wrong once the tree has all entries: a line of more than there are."""
         return [
             f"it has {tree.size} entries, and {line.line[:24]}… was kept: the rest was removed"
@@ -148,7 +148,7 @@ async def seal(
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
     """What a seal adds to a log of so many entries: new heads, and one entry over the newest head of each run."""
-    tree = Tree()
+    tree = MerkleTree()
     for leaf in leaves_of(newest):
         tree.add(leaf)
     heads = [*new.items(), (NEWEST, Head(seq=tree.size, hash=tree.root()))]
@@ -183,7 +183,7 @@ def _broken(run: str, sealed: Head, problem: str) -> BrokenRun:
     return BrokenRun(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
 
 
-def _sign(tree: Tree, key: SigningKey, at: int) -> Seal:
+def _sign(tree: MerkleTree, key: SigningKey, at: int) -> Seal:
     if not tree.size:
         raise WrongUse("there is nothing to seal: no run of this store has an event")
     root = tree.root()
@@ -201,10 +201,10 @@ async def last_seal(store: Store) -> Seal | None:
 
 async def _log_of_heads(
     store: Store, lines: Lines, keys: Collection[bytes]
-) -> tuple[Tree, Seal | None, dict[str, Head]]:
+) -> tuple[MerkleTree, Seal | None, dict[str, Head]]:
     """The tree over all entries, the seal over it, and the last head of each run in it. Each seal has the root at its size."""
     before = [each async for chunk in store.seals() for each in chunk]
-    tree, heads, wrong, left = Tree(), dict[str, Head](), list[str](), before[::-1]
+    tree, heads, wrong, left = MerkleTree(), dict[str, Head](), list[str](), before[::-1]
     async for chunk in store.sealed_heads():
         for entry in chunk:
             tree.add(leaf_of(entry))

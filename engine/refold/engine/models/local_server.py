@@ -45,10 +45,10 @@ class Chunk(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class Answer:
+class LocalAnswer:
     """One request on its way: a thread that puts chunks, and a reader that takes them."""
 
-    def __init__(self, ask: "Callable[[Answer], None]") -> None:
+    def __init__(self, ask: "Callable[[LocalAnswer], None]") -> None:
         self._chunks: queue.SimpleQueue[Chunk | Exception | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self.thread = threading.Thread(target=ask, args=(self,), name="refold-local-model")
@@ -83,11 +83,11 @@ class LocalServer:
         self._path, self._context, self._threads = path, context, threads
         self._lock = threading.Lock()
         self._server: Any = None
-        self._answers: set[Answer] = set()
+        self._answers: set[LocalAnswer] = set()
 
-    def ask(self, body: dict[str, Any]) -> Answer:
+    def ask(self, body: dict[str, Any]) -> LocalAnswer:
         """Start a request; its chunks come from the answer."""
-        answer = Answer(lambda answer: self._work(body, answer))
+        answer = LocalAnswer(lambda answer: self._work(body, answer))
         self._answers.add(answer)
         answer.thread.start()
         return answer
@@ -101,7 +101,7 @@ class LocalServer:
         with self._lock:
             self._server = None
 
-    def _work(self, body: dict[str, Any], answer: Answer) -> None:
+    def _work(self, body: dict[str, Any], answer: LocalAnswer) -> None:
         try:
             server = self._started()
             if not answer.unwanted:
@@ -140,7 +140,7 @@ def _server(path: Path, context: int, threads: int) -> Any:
         raise ModelFailed(FailureClass.OTHER, problem) from error
 
 
-def _taken(answer: Answer, chunk: Any) -> bool:
+def _taken(answer: LocalAnswer, chunk: Any) -> bool:
     """Hand a chunk of the server's stream over; True stops it. An exception here would be lost in native code."""
     try:
         answer.put(_chunk(chunk))

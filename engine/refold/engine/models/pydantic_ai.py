@@ -26,7 +26,7 @@ from refold.engine.models.prices import context_window, cost_nanousd, is_priced
 from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
-from refold.engine.models.vendor_stream import Answer
+from refold.engine.models.vendor_stream import VendorAnswer
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import FailureClass
 
@@ -190,7 +190,7 @@ class PydanticAIModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model once; see `Model.stream`."""
-        answer = Answer()
+        answer = VendorAnswer()
         try:
             async with self._open(request) as response:
                 answer.opened = True
@@ -252,7 +252,7 @@ class PydanticAIModel:
                 return cost
         return None
 
-    def _failed(self, error: Exception, answer: Answer) -> ModelFailed:
+    def _failed(self, error: Exception, answer: VendorAnswer) -> ModelFailed:
         around = Circumstances(
             opened=answer.opened,
             partial=answer.text,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")  # what every vendor accepts as a call's id
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AnswerPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One part of an answer, in its order: `size` characters of the text or the reasoning, or the next call."""
 
     kind: Literal["text", "thinking", "call"]
@@ -40,7 +40,7 @@ class ProviderData(msgspec.Struct, frozen=True, kw_only=True):
 
     system: str
     digest: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[AnswerPiece, ...]
 
 
 def provider_data(response: "ModelResponse") -> str:
@@ -151,18 +151,22 @@ def _kept(parts: Iterable["ModelResponsePart"]) -> Iterator["ModelResponsePart"]
     return (part for part in parts if isinstance(part, (TextPart, ThinkingPart, ToolCallPart)))
 
 
-def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[Piece]:
+def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[AnswerPiece]:
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
     for part in parts:
         match part:
             case TextPart():
-                yield Piece(kind="text", size=len(part.content), id=part.id, details=part.provider_details)
+                yield AnswerPiece(
+                    kind="text", size=len(part.content), id=part.id, details=part.provider_details
+                )
             case ThinkingPart():
                 size, details = len(part.content), part.provider_details
-                yield Piece(kind="thinking", size=size, id=part.id, signature=part.signature, details=details)
+                yield AnswerPiece(
+                    kind="thinking", size=size, id=part.id, signature=part.signature, details=details
+                )
             case ToolCallPart():
-                yield Piece(kind="call", id=part.id, details=part.provider_details)
+                yield AnswerPiece(kind="call", id=part.id, details=part.provider_details)
             case _:  # files and the vendor's own tools: never asked for
                 continue
 

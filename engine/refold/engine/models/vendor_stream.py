@@ -42,7 +42,7 @@ STOPS: Mapping[str, StopReason] = MappingProxyType(
 )
 
 
-class Answer:
+class VendorAnswer:
     """What has arrived of one answer. Fed with the library's events in order; gives deltas, then the reply.
 
     The texts of all deltas, joined, are the reply's text and reasoning. `opened` is set by its owner once
