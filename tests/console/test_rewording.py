@@ -1,4 +1,4 @@
-"""Other texts for messages that were shown before, by command: a fork is refused, a log that has them is not judged."""
+"""Other texts for messages that were shown before, by command: the run goes on, and what was shown stays as it was."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ TRIMS: dict[str, Any] = {
     "end_of_turn": "wait",
 }
 OTHER = {**TRIMS, "texts": {"trimmed": "[...]"}}
+OLD_WORDS = "tokens were left out here"
 
 
 @pytest.fixture
@@ -29,23 +30,34 @@ def trimmed(store: Path) -> str:
     return agent.run_sync("Look at all of it. " * 40, run_id="aa11").run
 
 
-@pytest.mark.parametrize(("texts", "code"), [({"trimmed": "[...]"}, 2), ({"nudge": "On!"}, 1)])
+def seen(refold: Refold, store: Path, run: str) -> str:
+    """The task as the last request of the run shows it."""
+    ran = refold("view", run, "--store", store, "--json")
+    assert 0 == ran.code, ran.err
+    return str(next(each["text"] for each in json.loads(ran.out)["messages"] if each["role"] == "user"))
+
+
+@pytest.mark.parametrize("texts", [{"trimmed": "[...]"}, {"nudge": "On!"}])
 def test_a_fork_with_other_texts(
-    refold: Refold, store: Path, trimmed: str, tmp_path: Path, texts: dict[str, str], code: int,
+    refold: Refold, store: Path, trimmed: str, tmp_path: Path, texts: dict[str, str],
     scripted: Callable[[Sequence[Line]], None],
 ) -> None:  # fmt: skip
-    """It is refused, naming the text, where messages are shown in it; other texts may be chosen, and the fork waits."""
+    """It goes on until it waits, and shows the task in the words in which it was shown before."""
     scripted([say("Bye.")])
     file = tmp_path / "other.json"
     file.write_text(json.dumps({"schema": "refold/v1", **TRIMS, "texts": texts}))
     words = ["--policy", file, "--tools", "console.conftest:look", "--say", "Go on.", "--model", "scripted"]
-    ran = refold("fork", trimmed, *words, "--store", store)
-    assert code == ran.code, ran.err
-    assert (code == 2) == ("other texts for trimmed" in ran.err)
+    ran = refold("fork", trimmed, *words, "--store", store, "--json")
+    assert 1 == ran.code, ran.err
+    fork = json.loads(ran.out.splitlines()[-1])["run"]
+    assert OLD_WORDS in seen(refold, store, fork)
+    assert seen(refold, store, trimmed) == seen(refold, store, fork)
+    assert 0 == refold("audit", fork, "--store", store).code
 
 
 def test_an_amendment_with_other_texts(refold: Refold, store: Path, trimmed: str) -> None:
-    """An audit of a log that has one ends with 125, and says which messages, and why."""
+    """An audit of a log that has one agrees, and the task is shown as before."""
+    before = seen(refold, store, trimmed)
 
     async def amended() -> None:
         agent = Agent(model=ScriptedModel([say("Bye.")]), tools=[look], store=store)
@@ -55,8 +67,7 @@ def test_an_amendment_with_other_texts(refold: Refold, store: Path, trimmed: str
         await run.result()
 
     anyio.run(amended)
-    ran = refold("audit", trimmed, "--store", store)
-    assert 125 == ran.code
-    assert "cannot be judged" in ran.out
-    assert "message 1 is shown in other words (trimmed)" in ran.out
-    assert 125 == refold("audit", "--all", "--store", store).code
+    assert OLD_WORDS in before
+    assert before == seen(refold, store, trimmed)
+    assert 0 == refold("audit", trimmed, "--store", store).code
+    assert 0 == refold("audit", "--all", "--store", store).code

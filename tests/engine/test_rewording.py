@@ -1,4 +1,4 @@
-"""Other texts in a fork or an amendment: the words in which messages were shown before stay, or nobody can judge the log."""
+"""Other texts in a fork or an amendment: what was shown stays in the words in which it was shown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,15 @@ import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.script import Line
-from refold.reducers.errors import WrongUse
-from refold.reducers.events import PolicyAmended
+from refold.reducers.events import Event, PolicyAmended
+from refold.reducers.messages import Message
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
+from refold.reducers.state import RunState
+from refold.reducers.views import MissingContent, message_of, view
+from refold.reducers.window import refs
 from refold.replay import audit, cut, verify
+from refold.replay.reading import state_at
 from refold.store import MemoryStore
 from support.clocks import VirtualClock
 
@@ -27,8 +31,7 @@ SHORTENING: dict[str, list[dict[str, Any]]] = {
     "compacted": [{"do": "compact", "budget": 300, "tail_fraction": 0.5, "when": {"messages": 5}}],
 }
 WORDS = sorted({*SHORTENING, "nudge", "continue"})
-RENDERED = {"trimmed", "aged", "cleared", "preview", "digest", "summary"}
-"""What is rendered each time that it is shown. A `compacted` has its words in its own event."""
+OTHER = "[left out: {removed}{summary}{digest}]"
 
 
 @tool(replay="read_only")
@@ -58,29 +61,35 @@ async def shortened(store: MemoryStore, passes: str) -> None:
     assert "WAITING_FOR_INPUT" == result.state
 
 
+async def shown(store: MemoryStore, run: str, upto: int | None = None) -> tuple[RunState, dict[str, Message]]:
+    """The state, and how each message of the window looks, by the digest that it has there."""
+    state, contents = await state_at(store, run, upto)
+    return state, {ref.size.digest: message_of(state, ref, contents) for ref in refs(state.window)}
+
+
 @pytest.mark.parametrize("key", WORDS)
 @pytest.mark.parametrize("passes", SHORTENING)
-async def test_other_words_of_what_was_shown_are_refused(passes: str, key: str) -> None:
-    """A fork with another text is refused, and names it, where a message is rendered from it; else it goes on soundly."""
+async def test_a_fork_with_other_texts_shows_what_was_shown_in_the_old_words(passes: str, key: str) -> None:
+    """Whatever the fork would say in other words: each message of before has the digest and the words of before."""
     store = MemoryStore()
     await shortened(store, passes)
-    other = policy(passes, **{key: "[left out: {removed}{summary}{digest}]"})
-    fork = agent(store, *[say("Bye.")] * 3, policy=other).fork(
-        "r", await cut(store, "r"), say="Go on.", fork_id="f"
-    )
-    if key == passes and key in RENDERED:
-        with pytest.raises(
-            WrongUse, match=rf"other texts for {key}, and messages .* are shown in these words already"
-        ):
-            await fork.result()
-        assert 0 == (await store.head("f")).seq
-    else:
-        await fork.result()
-        assert (await verify(store, "f")).whole
-        assert (await audit(store, "f")).clean
+    place = await cut(store, "r")
+    before, was = await shown(store, "r", place)
+    fork = agent(store, *[say("Bye.")] * 3, policy=policy(passes, **{key: OTHER}))
+    await fork.fork("r", place, say="Go on.", fork_id="f").result()
+    forked, same = await shown(store, "f", place + 1)
+    assert OTHER == forked.policy.texts[key]
+    assert list(was.items()) == list(same.items())
+    after, later = await shown(store, "f")
+    whole = {ref.number: ref.size.digest for ref in refs(before.window)}
+    stayed = [ref for ref in refs(after.window) if whole.get(ref.number) == ref.size.digest]
+    assert stayed
+    assert all(was[ref.size.digest] == later[ref.size.digest] for ref in stayed)
+    assert (await verify(store, "f")).whole
+    assert (await audit(store, "f")).clean
 
 
-async def test_before_anything_was_shortened_any_words_may_be_chosen() -> None:
+async def test_what_is_shortened_later_is_shown_in_the_new_words() -> None:
     """What is shown shorter only after the fork is shown in the fork's own words."""
     store = MemoryStore()
     await shortened(store, "trimmed")
@@ -91,17 +100,33 @@ async def test_before_anything_was_shortened_any_words_may_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("key", ["trimmed", "nudge"])
-async def test_an_amendment_with_other_words_cannot_be_judged(key: str) -> None:
-    """Of a log in which the words of shown messages were changed, an audit says so, and why: not that all is well."""
+async def test_an_amendment_with_other_texts_rewords_nothing(key: str) -> None:
+    """What was shown stays in its words, the log is judged, and what is shortened from then on has the new words."""
     store = MemoryStore()
     await shortened(store, "trimmed")
-    run = agent(store, *[say("Bye.")] * 3).resume("r")
+    state, was = await shown(store, "r")
+    run = agent(store, say("Bye. " * 100)).resume("r")
     run.put(PolicyAmended(at=2 * 10**18, policy=parse(policy("trimmed", **{key: "[...]"}))))
-    run.send("Go on.")
+    run.send("Go on. " * 100)
     await run.result()
-    found = await audit(store, "r")
-    assert not found.differences
-    assert (key == "nudge") == found.clean
-    if key == "trimmed":
-        assert "in other words (trimmed) than when it was shortened" in found.unreplayable[0].why
-        assert found.unjudged
+    after, now = await shown(store, "r")
+    assert "[...]" == after.policy.texts[key]
+    assert was == {digest: message for digest, message in now.items() if digest in was}
+    assert len(refs(state.window)) == len(was)
+    assert (key == "trimmed") == (
+        "[...]" in next(m.text for m in now.values() if m.text.startswith("Go on."))
+    )
+    assert (await audit(store, "r")).clean
+
+
+async def test_words_of_a_cut_that_are_not_there() -> None:
+    """A message whose marker was erased is not shown in other words, and not at all: its event is named."""
+    store = MemoryStore()
+    await shortened(store, "trimmed")
+    state, contents = await state_at(store, "r")
+    cut_one = next(ref for ref in refs(state.window) if ref.shown is not None)
+    assert cut_one.shown is not None
+    left: dict[int, Event] = {seq: event for seq, event in contents.items() if seq != cut_one.shown.seq}
+    with pytest.raises(MissingContent) as missing:
+        view(state, left)
+    assert cut_one.shown.seq == missing.value.seq

@@ -344,6 +344,8 @@ def test_which_kinds_have_content() -> None:
         "model_requested",
         "call_refused",
         "message_injected",
+        "message_trimmed",
+        "summary_requested",
         "late_result",
         "note_added",
         "diagnosed",

@@ -147,4 +147,4 @@ def test_no_field_of_a_reference_is_left_out(field: str) -> None:
 
 
 def shown() -> Shown:
-    return Shown(text="trimmed", cuts=(TextCut(head=1, tail=1),))
+    return Shown(seq=9, text="trimmed", whole=Size(chars=9), cuts=(TextCut(head=1, tail=1),))

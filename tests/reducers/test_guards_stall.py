@@ -286,7 +286,10 @@ def test_stub_refers_to_nothing_that_is_gone() -> None:
     whole = watching.state
     watching.state = msgspec.structs.replace(whole, window=only(whole.window, set()))
     assert [] == stubbed(watching)
-    shorter = [msgspec.structs.replace(ref, shown=Shown(text="aged")) for ref in refs(whole.window)]
+    shorter = [
+        msgspec.structs.replace(ref, shown=Shown(seq=1, text="aged", whole=ref.size, cuts=()))
+        for ref in refs(whole.window)
+    ]
     window = msgspec.structs.replace(whole.window, chunks=(tuple(shorter),))
     watching.state = msgspec.structs.replace(whole, window=window)
     assert [] == stubbed(watching)

@@ -15,7 +15,7 @@ from refold.reducers.events import (
     SummaryRequested,
 )
 from refold.reducers.folding import advance
-from refold.reducers.pending import asked_of
+from refold.reducers.pending import asked_of, bare
 from refold.reducers.state import Pending
 from refold.reducers.views import summary_view
 from refold.reducers.vocabulary import FailureClass, Role
@@ -45,7 +45,7 @@ def test_the_summary_is_asked_for_before_the_request() -> None:
     (effect,) = next_effects(scenario.state)
     assert isinstance(effect, CallModel)
     assert (scenario.state.seq, None) == (effect.seq, effect.until)
-    assert asked(scenario) == asked_of(scenario.state, effect.seq).event
+    assert bare(asked(scenario)) == asked_of(scenario.state, effect.seq).event
 
 
 def test_what_the_summarising_model_sees() -> None:

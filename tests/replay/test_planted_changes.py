@@ -179,7 +179,7 @@ BY_NAME = {
     "of": "time",
     "outcome": "fallback",
     "sources": ((1, 1),),
-    "request_only": (RequestText(role=Role.USER, text="continue", cause=Cause.NUDGE, tokens=1),),
+    "request_only": (RequestText(role=Role.USER, text="continue", cause=Cause.NUDGE, size=Size(tokens=1)),),
     "tools": ("look",),
     "where": "model",
 }

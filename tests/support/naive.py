@@ -149,7 +149,8 @@ class Transcript:
         return place
 
     def _injected(self, event: MessageInjected, texts: Mapping[str, str]) -> None:
-        text = event.content.texts[0] if event.content else self._framed(event, texts)
+        framed = event.source or event.sources
+        text = self._framed(event, texts) if framed else event.content.texts[0] if event.content else ""
         place = None
         if event.after is not None:
             places = {line.number: place for place, line in enumerate(self.lines, 1)}

@@ -63,7 +63,7 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
 def _shortened(scene: Scene, window: Window, shorter: Shortening) -> Window:
     chars, reasoning = lengths(scene, shorter)
     ref = next(ref for ref in refs(window) if ref.number == shorter.number)
-    shown = Shown(text=shorter.text, values=shorter.values, cuts=shorter.cuts)
+    shown = Shown(seq=ref.seq, text=shorter.text, whole=ref.whole, cuts=shorter.cuts)
     tokens = -(-(chars + reasoning + ref.size.arguments) // 4)
     digest = f"{ref.size.digest}{chars:x}"
     size = replace(ref.size, tokens=tokens, chars=chars, digest=digest, reasoning=reasoning)

@@ -256,7 +256,17 @@ def _words(event: Event) -> str:
     return said.text if isinstance(said, Answer) else said.partial_text
 
 
-_LEFT_OUT = {"kind", "view", "size", "partial", "version", "reason", "input_tokens", "visibility"}
+_LEFT_OUT = {
+    "kind",
+    "view",
+    "size",
+    "partial",
+    "instructions",
+    "version",
+    "reason",
+    "input_tokens",
+    "visibility",
+}
 
 
 def line(event: Event) -> str:
@@ -273,6 +283,9 @@ def line(event: Event) -> str:
 
 
 def _flat(value: Any) -> str:
+    if isinstance(value, dict) and "size" in value and isinstance(value["size"], dict):
+        value = {"tokens" if key == "size" else key: inner for key, inner in value.items()}
+        value["tokens"] = value["tokens"]["tokens"]
     if isinstance(value, dict):
         return "{" + " ".join(f"{key}:{_flat(inner)}" for key, inner in sorted(value.items())) + "}"
     if isinstance(value, list):

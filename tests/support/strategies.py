@@ -31,7 +31,9 @@ from refold.reducers.events import (
     LateResult,
     Manifest,
     MessageInjected,
+    MessageTrimmed,
     ModelFailed,
+    ModelRequested,
     ModelResponded,
     PolicyAmended,
     Result,
@@ -39,6 +41,7 @@ from refold.reducers.events import (
     RunResumed,
     RunStarted,
     Said,
+    SummaryRequested,
     SummaryReturned,
     ToolReturned,
 )
@@ -98,10 +101,17 @@ def _fitting(event: Event) -> Event:
             count = min(len(sizes), len(opening.messages))
             content = msgspec.structs.replace(opening, messages=opening.messages[:count])
             return msgspec.structs.replace(event, messages=sizes[:count], content=content)
-        case CallRefused() | MessageInjected() if event.content is not None:
-            return msgspec.structs.replace(event, content=Said(texts=(*event.content.texts, "")[:1]))
+        case CallRefused() | MessageInjected() | SummaryRequested() if event.content is not None:
+            return _saying(event, event.content, 1)
+        case MessageTrimmed(cuts=parts) | ModelRequested(request_only=parts) if event.content is not None:
+            return _saying(event, event.content, len(parts))
         case _:
             return event
+
+
+def _saying(event: Event, said: Said, count: int) -> Event:
+    texts = (*said.texts, *[""] * count)[:count]
+    return msgspec.structs.replace(event, content=Said(texts=texts))
 
 
 def _struct(type_: type[Any]) -> st.SearchStrategy[Any]:

@@ -178,7 +178,7 @@ class Journal:
             return
         self.contents[seq] = event
         # Looking through the window costs as much as the window: do it when it pays, not at each event.
-        if len(self.contents) > 2 * state.window.count + 64:
+        if len(self.contents) > 3 * state.window.count + 64:
             self.contents = remembered(state, self.contents)
 
 
@@ -196,8 +196,7 @@ def record(event: Event, at: int, salt: bytes) -> Record:
 
 
 def _says_something(event: Event) -> bool:
-    # A digest of older messages has no words of its own: it is rendered from theirs.
-    return getattr(event, "content", None) is not None or bool(getattr(event, "sources", ()))
+    return getattr(event, "content", None) is not None
 
 
 @cache

@@ -22,8 +22,11 @@ from refold.reducers.events import (
     Event,
     LateResult,
     MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
     ModelResponded,
     RunStarted,
+    SummaryRequested,
     UnknownAnnotation,
     kind_of,
 )
@@ -135,7 +138,10 @@ _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     kind_of(ModelResponded): lambda event, answer: len(event.calls) == len(answer.arguments),
     kind_of(RunStarted): lambda event, opening: len(event.messages) == len(opening.messages),
     kind_of(CallRefused): lambda _, said: len(said.texts) == 1,
-    kind_of(MessageInjected): lambda _, said: len(said.texts) == 1,
+    kind_of(MessageInjected): lambda event, said: len(said.texts) == 1 or event.source or event.sources,
+    kind_of(MessageTrimmed): lambda event, said: len(said.texts) == len(event.cuts),
+    kind_of(ModelRequested): lambda event, said: len(said.texts) == len(event.request_only),
+    kind_of(SummaryRequested): lambda _, said: len(said.texts) == 1,
 }
 
 

@@ -1,19 +1,14 @@
 """`run_forked` made of what the new run is to be, and of how the prefix stands."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from refold.reducers.composing import offered, told
 from refold.reducers.doubts import repeatable, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Input, Manifest, RunForked
-from refold.reducers.rewording import reworded
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import label
-
-_LISTED = 8  # messages that are named
 
 
 def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN) -> RunForked:
@@ -21,9 +16,8 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
 
     Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A request under
     way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a call that is not under
-    way, for a message where calls are, and for other words of messages that were shown before.
+    way, and for a message where calls are.
     """
-    _refuse_rewording(state, fact)
     redactor = redactor.under((fact.policy or state.policy).redact)
     tools = None if fact.tools is None else tuple(offered(tool, redactor) for tool in fact.tools)
     fact = msgspec.structs.replace(
@@ -51,21 +45,6 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
     if not text:
         return fact
     return told(fact, Input(text=redactor.text(text)), salt, state.policy)
-
-
-def _refuse_rewording(state: RunState, fact: RunForked) -> None:
-    found = reworded(state, fact.policy)
-    if found:
-        keys = ", ".join(sorted({key for keys in found.values() for key in keys}))
-        raise WrongUse(
-            f"run {state.setup.run}: the fork's policy has other texts for {keys}, and messages {_listed(found)} are shown in "
-            "these words already: give it the texts that the run's own policy has for them, or fork before they were"
-        )
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    some = sorted(numbers)
-    return ", ".join(map(str, some[:_LISTED])) + (", …" if len(some) > _LISTED else "")
 
 
 def _doubtful(state: RunState, fact: RunForked) -> tuple[str, ...]:

@@ -78,7 +78,16 @@ def text_of(policy: Policy, key: str) -> str:
 
     Raises `UnexpectedEvent` for a key that nobody has: only a forged log names one.
     """
-    text = policy.texts.get(key) or TEXTS.get(key)
+    text = _text(policy, key)
     if text is None:
         raise UnexpectedEvent("text", f"the policy has none under {key!r}")
     return text
+
+
+def has_text(policy: Policy, key: str) -> bool:
+    """Whether the harness has something to say under this key."""
+    return _text(policy, key) is not None
+
+
+def _text(policy: Policy, key: str) -> str | None:
+    return policy.texts.get(key) or TEXTS.get(key)

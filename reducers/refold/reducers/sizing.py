@@ -40,10 +40,10 @@ from refold.reducers.history import previewed
 from refold.reducers.knobs import Overflow
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message, MessageCall, Size
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow, size_of
-from refold.reducers.views import summary_text
+from refold.reducers.texts import render
 from refold.reducers.vocabulary import Role
 
 AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
@@ -147,7 +147,7 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
         case RunForked(content=Input() as said):
             return {"size": _size(fact.policy or policy, Role.USER, said.text, said, fact.size, salt)}
         case SummaryReturned(content=Summary() as said):
-            text = summary_text(policy, said.text)
+            text = render(text_of(policy, "summary"), {"summary": said.text})
             return {"size": _size(policy, Role.USER, text, said, fact.size, salt)}
         case _:
             return {}

@@ -113,3 +113,8 @@ def render(template: str, values: Mapping[str, str | int]) -> str:
         return str(values[name])
 
     return _PLACEHOLDER.sub(value_of, template)
+
+
+def framed(template: str, name: str, values: Mapping[str, str | int]) -> tuple[str, ...]:
+    """The texts around `{name}`, filled: with its value between each two of them they are the whole text."""
+    return tuple([render(part, values) for part in template.split(f"{{{name}}}", MOST_PLACES)])

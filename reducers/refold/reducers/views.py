@@ -13,20 +13,22 @@ from refold.reducers.events import (
     ContextObserved,
     Edits,
     Event,
+    Failure,
+    Input,
     InputReceived,
     MessageInjected,
     ModelFailed,
     ModelResponded,
+    Opening,
+    Output,
     RunForked,
     RunStarted,
+    Said,
     SummaryReturned,
     ToolReturned,
-    kind_of,
 )
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
-from refold.reducers.texts import render
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Shown, refs
 
@@ -46,11 +48,19 @@ class MissingContent(CannotJudge):
 
 def needed(state: RunState) -> tuple[int, ...]:
     """The numbers of the events whose contents a view of this state needs, ascending."""
-    return tuple(sorted({seq for ref in refs(state.window) for seq in _seqs(ref)}))
+    request = state.request
+    wanted = {seq for ref in refs(state.window) for seq in _seqs(ref)}
+    return tuple(
+        sorted(wanted | ({request.seq} if request is not None and request.event.request_only else set()))
+    )
 
 
 def _seqs(ref: MessageRef) -> Iterator[int]:
     yield ref.seq
+    if ref.source:
+        yield ref.source
+    if ref.shown is not None:
+        yield ref.shown.seq
     for source in ref.sources:
         yield from _seqs(source)
 
@@ -65,6 +75,7 @@ def needed_to_go_on(state: RunState) -> tuple[int, ...]:
     wanted = {*needed(state), *state.parts}
     wanted |= {state.answer.seq} if state.answer else set()
     wanted |= {state.failure.seq} if state.failure else set()
+    wanted |= {state.summary.seq} if state.summary else set()
     if state.batch is not None:
         # Its results join the window only when the last one is there; their words are needed then.
         calls = state.batch.calls
@@ -96,11 +107,17 @@ def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
         if message.call is not None and message.name is None:
             message = replace(message, name=names.get(message.call))
         messages.append(message)
-    texts = state.request.event.request_only if state.request else ()
-    return (
-        *messages,
-        *(Message(role=text.role, text=_worded(state, text.text, text.values)) for text in texts),
-    )
+    return (*messages, *request_only(state, contents))
+
+
+def request_only(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
+    """The messages that stand in the request under way, and in no other. Raises as `view`."""
+    request = state.request
+    if request is None or not request.event.request_only:
+        return ()
+    said = _said(state, request.seq, contents)
+    pairs = zip(request.event.request_only, said.texts, strict=True)
+    return tuple([Message(role=text.role, text=words) for text, words in pairs])
 
 
 def arguments_of(state: RunState, call: str, contents: Mapping[int, Event]) -> str:
@@ -132,41 +149,58 @@ def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Messag
         for ref in refs(state.window)
         if any(first <= ref.number <= last for first, last in pending.event.messages)
     ]
+    instructions = _said(state, pending.seq, contents).texts[0]
     said = [_transcribed(message_of(state, ref, contents)) for ref in covered]
-    return (
-        Message(role=Role.SYSTEM, text=_worded(state, "summarise", {})),
-        Message(role=Role.USER, text="\n\n".join(said)),
-    )
+    return Message(role=Role.SYSTEM, text=instructions), Message(role=Role.USER, text="\n\n".join(said))
 
 
 def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
     """One message of the window, as it is shown."""
+    message = _whole(state, ref, contents)
+    return message if ref.shown is None else _shortened(state, ref.shown, message, contents)
+
+
+def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
     event = contents.get(ref.seq)
-    if event is None or (getattr(event, "content", None) is None and not ref.sources):
-        raise MissingContent(state.setup.run, ref.seq)
-    message = _digest(state, ref, event, contents) if ref.sources else _whole(state, ref, event)
-    return message if ref.shown is None else _shortened(state, ref.shown, message)
-
-
-def _whole(state: RunState, ref: MessageRef, event: Event) -> Message:
     match event:
         case ModelResponded(content=Answer() as answer):
             return _answer(event, answer)
-        case RunStarted(content=opening) | ContextObserved(content=opening) if opening is not None:
+        case RunStarted(content=Opening() as opening) | ContextObserved(content=Opening() as opening):
             return opening.messages[ref.part]
-        case ToolReturned(content=output) if output is not None:
+        case ToolReturned(content=Output() as output):
             return Message(role=Role.TOOL, text=output.output, call=ref.call)
-        case InputReceived(content=said) | RunForked(content=said) if said is not None:
+        case InputReceived(content=Input() as said) | RunForked(content=Input() as said):
             return Message(role=Role.USER, text=said.text)
-        case CallRefused(content=texts) | MessageInjected(content=texts) if texts is not None:
-            return Message(role=ref.role, text=texts.texts[0], call=ref.call)
-        case SummaryReturned(content=summary) if summary is not None:
-            text = summary_text(state.policy, summary.text)
-            return Message(role=ref.role, text=text)
-        case ModelFailed(content=failure) if failure is not None:
+        case CallRefused(content=Said() as said):
+            return Message(role=Role.TOOL, text=said.texts[0], call=ref.call)
+        case MessageInjected(content=Said() as said):
+            return Message(role=ref.role, text=_framed(state, ref, event, contents).join(said.texts))
+        case ModelFailed(content=Failure() as failure):
             return Message(role=Role.ASSISTANT, text=failure.partial_text)
         case _:
-            raise AssertionError(f"{kind_of(event)} is no message")
+            raise MissingContent(state.setup.run, ref.seq)
+
+
+def _framed(state: RunState, ref: MessageRef, event: MessageInjected, contents: Mapping[int, Event]) -> str:
+    """The words that a message of the harness frames: a summary, or the beginnings of older messages."""
+    if ref.source:
+        summary = contents.get(ref.source)
+        if isinstance(summary, SummaryReturned) and summary.content is not None:
+            return summary.content.text
+        raise MissingContent(state.setup.run, ref.source)
+    if not ref.sources:
+        return ""
+    per_message, total = int(event.values["per_message"]), int(event.values["total"])
+    lines = [digest_line(message_of(state, source, contents), per_message) for source in ref.sources]
+    return "\n".join(lines)[:total]
+
+
+def _said(state: RunState, seq: int, contents: Mapping[int, Event]) -> Said:
+    """The words of the harness in the content of event `seq`."""
+    said = getattr(contents.get(seq), "content", None)
+    if not isinstance(said, Said):
+        raise MissingContent(state.setup.run, seq)
+    return said
 
 
 def _answer(event: ModelResponded, answer: Answer) -> Message:
@@ -183,28 +217,16 @@ def _answer(event: ModelResponded, answer: Answer) -> Message:
     )
 
 
-def _digest(state: RunState, ref: MessageRef, event: Event, contents: Mapping[int, Event]) -> Message:
-    assert isinstance(event, MessageInjected)
-    per_message, total = int(event.values["per_message"]), int(event.values["total"])
-    lines = [digest_line(message_of(state, source, contents), per_message) for source in ref.sources]
-    text = _worded(state, ref.cause, {**event.values, "digest": "\n".join(lines)[:total]})
-    return Message(role=ref.role, text=text)
-
-
 def digest_line(message: Message, per_message: int) -> str:
     """A message in a digest: its role in capitals and its first characters, or that it is no text."""
     return f"{message.role.upper()}: {message.text[:per_message] or NO_TEXT}"
 
 
-def summary_text(policy: Policy, summary: str) -> str:
-    """A summary as the model sees it: delimited, and said to stand for earlier messages."""
-    return render(text_of(policy, "summary"), {"summary": summary})
-
-
-def _shortened(state: RunState, shown: Shown, message: Message) -> Message:
-    for cut in shown.cuts:
+def _shortened(state: RunState, shown: Shown, message: Message, contents: Mapping[int, Event]) -> Message:
+    marked = any(cut.marker for cut in shown.cuts)
+    texts = _said(state, shown.seq, contents).texts if marked else ("",) * len(shown.cuts)
+    for cut, marker in zip(shown.cuts, texts, strict=True):
         before: str = getattr(message, cut.part)
-        marker = _worded(state, shown.text, {**shown.values, "removed": cut.removed}) if cut.marker else ""
         after = before[: cut.head] + marker + before[max(cut.head, len(before) - cut.tail) :]
         message = replace(message, **{cut.part: after})
     return message
@@ -213,7 +235,3 @@ def _shortened(state: RunState, shown: Shown, message: Message) -> Message:
 def _transcribed(message: Message) -> str:
     calls = [f"[calls {call.name} {call.arguments}]" for call in message.calls]
     return "\n".join([f"{message.role.upper()}: {message.text}", *calls])
-
-
-def _worded(state: RunState, key: str, values: Mapping[str, str | int]) -> str:
-    return render(text_of(state.policy, key), values)

@@ -35,11 +35,15 @@ Ranges = tuple[tuple[int, int], ...]
 class Shown(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """How a message is shown shorter: each cut part's head and tail, and between them the policy's text `text`."""
+    """How a message is shown shorter: each cut part's head and tail, and between them the words of event `seq`.
 
-    text: str = ""
-    values: dict[str, str | int] = {}
-    cuts: tuple[TextCut, ...] = ()
+    `text` is the key of these words, `whole` the size of the message as it was said.
+    """
+
+    seq: int
+    text: str
+    whole: Size
+    cuts: tuple[TextCut, ...]
 
 
 class MessageRef(
@@ -49,7 +53,7 @@ class MessageRef(
 
     `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is shown of
     it, if `shown` says that it is shown shorter. A marker or summary has a
-    `cause` and stands for `covers` messages of `covered_tokens`, a digest is rendered from its `sources`.
+    `cause` and stands for `covers` messages of `covered_tokens`; it frames the words of its `sources`, or of event `source`.
     `preview` is how much of a result a preview would show.
     """
 
@@ -66,7 +70,13 @@ class MessageRef(
     cause: str = ""
     covers: int = 0
     covered_tokens: int = 0
+    source: int = 0
     sources: tuple["MessageRef", ...] = ()
+
+    @property
+    def whole(self) -> Size:
+        """The size of the message as it was said, however it is shown."""
+        return self.size if self.shown is None else self.shown.whole
 
 
 class Window(

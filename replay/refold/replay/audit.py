@@ -27,20 +27,16 @@ from refold.reducers.events import (
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
-    PolicyAmended,
-    RunForked,
     SourceRecorded,
     StateDigested,
     kind_of,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.rewording import reworded
 from refold.reducers.rules import rules_of
 from refold.reducers.sizing import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Cause
-from refold.reducers.window import refs
 from refold.replay.reading import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -90,7 +86,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What was re-derived, and what was found.
 
     `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a guard
-    could not be asked again, or a request shows words that no digest covers, `unjudged` counts all, `blind` names such
+    could not be asked again, `unjudged` counts all, `blind` names such
     guards and why; `damaged` is set when the log itself could not be followed to its end. `imported`: its decisions
     were derived when a transcript was imported, and no agent was ever held to them.
     """
@@ -140,7 +136,6 @@ class Auditor:
         self._facts = self._decisions = self._differences = self._unjudged = 0
         self._room = _STATES
         self._imported = False
-        self._reworded: dict[int, tuple[str, ...]] = {}  # messages whose words no digest covers any more
         self._findings: list[Finding] = []
         self._unreplayable: list[Finding] = []
 
@@ -159,8 +154,6 @@ class Auditor:
         event = event_of(stored, content=stored.kind in _FACTS)
         if isinstance(event, Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
-        if isinstance(event, RunForked | PolicyAmended):
-            self._reworded |= reworded(self._state, event.policy)
         self._state = self._evolved(self._state, stored.seq, event)
         self._fact, self._fact_seq = (event, stored.seq) if isinstance(event, Fact) else (None, stored.seq)
         self._facts += self._fact is not None
@@ -177,8 +170,6 @@ class Auditor:
         self._decisions += len(group)
         if agreed:
             self._state = derived[-1][1] if derived else before
-            if self._reworded:
-                self._look_at_words(before, derived)
 
     @property
     def policy(self) -> str:
@@ -272,27 +263,6 @@ class Auditor:
             return
         self._differences += 1
         self._keep(self._findings, finding, state)
-
-    def _look_at_words(self, before: RunState, derived: Derived) -> None:
-        """A request that shows messages which a fork or an amendment re-worded: its digest says nothing of their words."""
-        for place, (decision, state) in enumerate(derived):
-            if isinstance(decision, ModelRequested):
-                shown = self._reworded.keys() & {ref.number for ref in refs(state.window)}
-                if shown:
-                    self._unjudged += 1
-                    self._keep(self._unreplayable, self._unworded(decision, place, min(shown)), before)
-
-    def _unworded(self, decision: Decision, place: int, message: int) -> Finding:
-        texts = ", ".join(self._reworded[message])
-        return Finding(
-            seq=self._fact_seq + 1 + place,
-            difference=Difference.UNREPLAYABLE,
-            fact=self._fact_seq,
-            kind=kind_of(decision),
-            recorded=_text(decision),
-            derived=_text(decision),
-            why=f"message {message} is shown in other words ({texts}) than when it was shortened: no digest covers them",
-        )
 
     def _keep(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
         """Keep one finding more, with its state, while there is room for them. The first always has its state."""

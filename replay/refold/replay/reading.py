@@ -84,9 +84,7 @@ async def state_at(
 async def words_of(store: Store, run: str, state: RunState) -> dict[int, Event]:
     """The events whose words a view of this state of the run needs, by their numbers."""
     needed = await store.read_some(run, needed_to_go_on(state))
-    # One without a digest never had words of its own: a digest of older messages is rendered from theirs.
-    said = (stored for stored in needed if stored.content is not None or stored.content_digest is None)
-    return {stored.seq: event_of(stored) for stored in said}
+    return {stored.seq: event_of(stored) for stored in needed if stored.content is not None}
 
 
 def folded(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:

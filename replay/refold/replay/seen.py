@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import Event
+from refold.reducers.events import Event, RequestText
 from refold.reducers.limits import TokenLimit, threshold
 from refold.reducers.messages import Message
-from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
-from refold.reducers.texts import render
-from refold.reducers.views import MissingContent, message_of
+from refold.reducers.views import MissingContent, message_of, request_only
 from refold.reducers.window import MessageRef
 from refold.replay.causes import by
 
@@ -106,7 +104,7 @@ class Views:
             allowed=allowed(state),
             tools=tuple(tool.name for tool in state.setup.tools) if request.tools is None else request.tools,
             splices=tuple(splices),
-            once=tuple(self._once(state)),
+            once=tuple(self._once(state, contents)),
         )
 
     def _parted(
@@ -161,20 +159,22 @@ class Views:
             message = replace(message, name=self._names.get(message.call))
         return message
 
-    def _once(self, state: RunState) -> Iterator[int]:
-        for text in state.request.event.request_only if state.request else ():
-            said = render(text_of(state.policy, text.text), text.values)
-            message = Message(role=text.role, text=said)
+    def _once(self, state: RunState, contents: Mapping[int, Event]) -> Iterator[int]:
+        for text, message in said_once(state, contents):
+            cause = by(text.cause, text.name)
             self.shown.append(
-                ShownMessage(
-                    number=0,
-                    seq=state.seq,
-                    tokens=text.tokens,
-                    cause=by(text.cause, text.name),
-                    message=message,
-                )
+                ShownMessage(number=0, seq=state.seq, tokens=text.size.tokens, cause=cause, message=message)
             )
             yield len(self.shown) - 1
+
+
+def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[RequestText, Message | None]]:
+    """What stands in the request under way and in no other; the message is None where the words were erased."""
+    texts = state.request.event.request_only if state.request else ()
+    try:
+        return list(zip(texts, request_only(state, contents), strict=True))
+    except MissingContent:
+        return [(text, None) for text in texts]
 
 
 def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Splice]:

@@ -8,9 +8,9 @@ from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
     ContextObserved,
-    Decision,
     Event,
     Fact,
+    MessageInjected,
     RunForked,
     RunStarted,
     StateDigested,
@@ -243,8 +243,8 @@ def _are_digested(stored: Stored, event: Event) -> bool:
         return all(
             size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
         )
-    if isinstance(event, Decision) and stored.content_digest is None:
-        return True  # a digest of older messages: its words are theirs
+    if isinstance(event, MessageInjected) and (event.source or event.sources):
+        return True  # it is of the words in the frame, too, which stand elsewhere
     return all(size.digest == (stored.content_digest or b"").hex() for size in sizes)
 
 

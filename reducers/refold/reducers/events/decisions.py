@@ -15,7 +15,7 @@ from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdi
 
 
 class RequestText(Part, frozen=True, kw_only=True):
-    """A text that is shown in one request and never kept. `text` is its key in the policy's texts.
+    """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of its words.
 
     `cause` says why, and `name` which guard asked for it; `tier` is the degree of pressure that it tells of;
     `escalated`: the tier's own words were ignored before.
@@ -23,7 +23,7 @@ class RequestText(Part, frozen=True, kw_only=True):
 
     role: Role
     text: str
-    tokens: Count
+    size: Size = Size()
     values: dict[str, str | int] = {}
     cause: Cause
     name: str = ""
@@ -43,7 +43,8 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
 
     `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is
     the estimate, `max_output` the most output tokens wanted. `purpose`: `step`, or `grace` for the one request
-    that a limit grants. `model` is asked instead of the run's, "" if it is that one.
+    that a limit grants. `model` is asked instead of the run's, "" if it is that one. The content has the words of
+    `request_only`, a text each.
     """
 
     step: Count
@@ -102,7 +103,8 @@ class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_reque
 class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
     """Ask a model to sum up these messages, for the pass `name`.
 
-    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front).
+    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front). The content
+    has what the model is told to do; `instructions` is the size of that.
     """
 
     name: str
@@ -112,6 +114,8 @@ class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_request
     deadline: Count | None = None
     after: Count = 0
     role: Role = Role.USER
+    instructions: Size = Size()
+    content: Said | None = None
 
 
 class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
@@ -134,7 +138,8 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
 
     `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated tokens, `size` what is
-    shown of it from here on. Where something was cut stands the policy's text `text`, filled by `values` and each cut's `removed`.
+    shown of it from here on. Where something was cut stands the policy's text `text`, filled by `values` and each cut's `removed`:
+    the content has it, a text a cut, if any cut has one.
     """
 
     message: Count
@@ -146,14 +151,16 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     text: str = ""
     values: dict[str, str | int] = {}
     cuts: tuple[TextCut, ...] = ()
+    content: Said | None = None
 
 
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
     """The harness says something to the model: the policy's text `text` with `values`, kept in the window.
 
     `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or right after message `after` (0: in front) if it stands for `covers` messages, which
-    weighed `covered_tokens`. The words that it frames may be in the content of event `source`: a summary. A digest
-    is of the messages `sources`. `stitches`: the answer to it goes on with the one before.
+    weighed `covered_tokens`. The content has its one text, or, of a frame, the texts around the words that stand in it: those of
+    a summary, in the content of event `source`, or beginnings of the messages `sources`. `stitches`: the answer to it goes on
+    with the one before.
     """
 
     role: Role

@@ -15,9 +15,8 @@ from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
 from refold.reducers.guards.registry import Registry
 from refold.reducers.machine import MOVES, TERMINAL
-from refold.reducers.policy import GuardConfig, Policy
+from refold.reducers.policy import GuardConfig, Policy, has_text
 from refold.reducers.state import RunState, Watch
-from refold.reducers.texts import TEXTS
 
 OWN: Registry = MappingProxyType({Approval.kind: Approval, PrematureEnd.kind: PrematureEnd})
 """Guards that no entry of `guards` names: the policy has keys of their own for them."""
@@ -126,7 +125,7 @@ def _possible(state: RunState, judgement: Judgement) -> bool:
         return False
     if isinstance(judgement, Warn | Ask):
         return True
-    return judgement.text in state.policy.texts or judgement.text in TEXTS
+    return has_text(state.policy, judgement.text)
 
 
 def _failed(watch: Watch) -> Stop:

@@ -12,9 +12,8 @@ Values = dict[str, str | int]
 
 def sizes(ref: MessageRef) -> Values:
     """Characters of the whole text, `size`, and of the `reasoning`, if any: values of the text in a cut."""
-    values = ref.shown.values if ref.shown else {}
-    reasoning = values.get("reasoning", ref.size.reasoning)
-    return {"size": values.get("size", ref.size.chars), **({"reasoning": reasoning} if reasoning else {})}
+    whole = ref.whole
+    return {"size": whole.chars, **({"reasoning": whole.reasoning} if whole.reasoning else {})}
 
 
 def length(scene: Scene, text: str, values: Values, removed: int) -> int:

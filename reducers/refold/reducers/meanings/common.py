@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from refold.reducers.doubts import unknown
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
-from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, Pending, RunState
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, append
@@ -46,11 +45,6 @@ def no_longer_asked(state: RunState) -> RunState:
     waited = state.spent.person_wait + state.at - state.asked_at
     spent = replace(state.spent, person_wait=waited)
     return replace(state, spent=spent, asked_at=None, approval=None, unasked=False)
-
-
-def worded(policy: Policy, old: Policy) -> Policy:
-    """The policy, with the words of the one before: what is under way, or shown shorter, may still say them."""
-    return replace(policy, texts={**old.texts, **policy.texts})
 
 
 def found_out(state: RunState) -> RunState:

@@ -118,9 +118,10 @@ def _spelt_out(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) ->
 
 def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
     """A message is shown shorter."""
-    if not any(ref.number == event.message for ref in refs(state.window)):
+    ref = next((ref for ref in refs(state.window) if ref.number == event.message), None)
+    if ref is None:
         raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
-    shown = Shown(text=event.text, values=event.values, cuts=event.cuts) if event.cuts else None
+    shown = Shown(seq=state.seq, text=event.text, whole=ref.whole, cuts=event.cuts) if event.cuts else None
     window = resized(state.window, event.message, event.size, shown)
     return replace(state, window=window, eased=True)
 
@@ -162,12 +163,13 @@ def _placed(state: RunState, event: MessageInjected) -> RunState:
     ref = MessageRef(
         number=number,
         role=event.role,
-        seq=event.source or state.seq,
+        seq=state.seq,
         unit=number,
         size=event.size,
         cause=event.text,
         covers=event.covers,
         covered_tokens=event.covered_tokens,
+        source=event.source,
         sources=sources,
     )
     return replace(state, window=insert(state.window, ref, event.after or 0), messages=number)

@@ -32,7 +32,6 @@ from refold.reducers.meanings.common import (
     said,
     tallied,
     where,
-    worded,
 )
 from refold.reducers.messages import Usage
 from refold.reducers.pending import bare
@@ -243,7 +242,7 @@ def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
 
 def amended_setup(old: Setup, event: PolicyAmended) -> Setup:
     """What the run goes on with."""
-    return replace(old, policy=worded(event.policy, old.policy))
+    return replace(old, policy=event.policy)
 
 
 def _succeeded(state: RunState) -> RunState:

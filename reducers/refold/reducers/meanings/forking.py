@@ -6,7 +6,7 @@ from refold.reducers.batches import find, with_call
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said, worded
+from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -39,8 +39,9 @@ def forked_setup(old: Setup, event: RunForked) -> Setup:
     said = {name: value for name in _GOES_ON if (value := getattr(event, name)) is not None}
     if event.context == 0:
         said["context"] = None
-    policy = worded(event.policy, old.policy) if event.policy else old.policy
-    return replace(old, run=event.run, rules=event.rules, policy=policy, parent=None, **said)
+    return replace(
+        old, run=event.run, rules=event.rules, policy=event.policy or old.policy, parent=None, **said
+    )
 
 
 def _later(state: RunState, downtime: int) -> RunState:

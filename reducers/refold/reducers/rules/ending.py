@@ -7,14 +7,13 @@ from refold.reducers.events import (
     CallRefused,
     Fact,
     MessageInjected,
-    RequestText,
     Said,
     StateChanged,
 )
 from refold.reducers.limits import ENDS, StepLimit, trips
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Size
 from refold.reducers.policy import text_of
 from refold.reducers.rules.flow import Flow, busy
 from refold.reducers.state import RunState, Stopping
@@ -115,25 +114,18 @@ def injected(
     )
 
 
-def reminder(
-    state: RunState, text: str, cause: Cause, name: str = "", values: Values | None = None
-) -> RequestText:
-    """Something to say to the model in one request only."""
-    rendered = render(text_of(state.policy, text), values or {})
-    size = measured(state.policy.estimator, Message(role=Role.USER, text=rendered))
-    return RequestText(
-        role=Role.USER, text=text, tokens=size.tokens, values=values or {}, cause=cause, name=name
-    )
-
-
 def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
+    content, size = said(state, role, text, values)
+    return {"size": size, "content": content}
+
+
+def said(state: RunState, role: Role, text: str, values: Values) -> tuple[Said, Size]:
+    """The policy's text, filled, as the words of a message, and the size of it."""
     rendered = render(text_of(state.policy, text), values)
     content = Said(texts=(rendered,))
-    message = Message(role=role, text=rendered)
-    return {
-        "size": measured(state.policy.estimator, message, digest_of(b"", content)),
-        "content": content,
-    }
+    return content, measured(
+        state.policy.estimator, Message(role=role, text=rendered), digest_of(b"", content)
+    )
 
 
 def may_inject(state: RunState) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,11 +12,12 @@ from refold.reducers.events import (
     HistoryPruned,
     MessageInjected,
     MessageTrimmed,
+    Said,
     SummaryAbandoned,
     SummaryRequested,
     SummaryReturned,
 )
-from refold.reducers.history import Marker, Pass, Plan, Scene, Shortening, cutting, planned
+from refold.reducers.history import Covering, Marker, Pass, Plan, Scene, Shortening, planned
 from refold.reducers.history.observed import Observed
 from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
@@ -23,11 +25,11 @@ from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.pending import failed_summary, summary_of
 from refold.reducers.policy import text_of
-from refold.reducers.rules.ending import injected, move
+from refold.reducers.rules.ending import injected, move, said
 from refold.reducers.rules.flow import Flow, one, settled
 from refold.reducers.rules.requesting import model_next
 from refold.reducers.state import Remembered, RunState
-from refold.reducers.texts import render
+from refold.reducers.texts import framed, render
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, Window, only, ranges_of, refs
@@ -115,17 +117,7 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
     for shorter in plan.shorter:
         state = yield _trimmed(state, step, shorter, forced=forced)
     if plan.summary is not None:
-        return (
-            yield SummaryRequested(
-                name=step.name,
-                messages=ranges_of(plan.summary.numbers),
-                input_tokens=plan.summary.tokens,
-                max_output=plan.summary.max_output,
-                deadline=call_deadline(state),
-                after=plan.summary.after,
-                role=plan.summary.role,
-            )
-        )
+        return (yield _summary_requested(state, step.name, plan.summary))
     kept, before = plan.keep, state.window
     if plan.marker is not None:
         state = yield _marked(state, step.name, plan.marker)
@@ -135,6 +127,21 @@ def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Fl
         over = not step.fits(after, scene_of(state, forced=forced))
         state = yield _pruned(step.name, _reason(step, forced=forced), before, after, over=over)
     return state
+
+
+def _summary_requested(state: RunState, name: str, wanted: Covering) -> SummaryRequested:
+    content, size = said(state, Role.SYSTEM, "summarise", {})
+    return SummaryRequested(
+        name=name,
+        messages=ranges_of(wanted.numbers),
+        input_tokens=wanted.tokens,
+        max_output=wanted.max_output,
+        deadline=call_deadline(state),
+        after=wanted.after,
+        role=wanted.role,
+        instructions=size,
+        content=content,
+    )
 
 
 def _reason(step: Pass, *, forced: bool) -> str:
@@ -157,18 +164,18 @@ def _pruned(name: str, reason: str, before: Window, after: Window, *, over: bool
 
 def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
     if not marker.sources:
-        said = injected(state, marker.text, Cause.HISTORY, name, marker.values, marker.role)
-        return replace(said, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
-    # A digest holds words of the model: it is rendered where it is shown, and only its size stands here.
+        alone = injected(state, marker.text, Cause.HISTORY, name, marker.values, marker.role)
+        return replace(alone, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
+    # A digest holds words of the model: only what stands around them is said here.
     values = {**marker.values, "per_message": marker.per_message, "total": marker.total}
     lines = (
         sum(len(ref.role) + 2 + min(ref.size.chars or 9, marker.per_message) + 1 for ref in marker.sources)
         - 1
     )
-    frame = len(render(text_of(state.policy, marker.text), {**values, "digest": ""}))
-    chars = frame + min(lines, marker.total)
-    words = "".join(ref.size.digest for ref in marker.sources)
-    digest = hashlib.sha256(words.encode()).hexdigest()
+    frame = framed(text_of(state.policy, marker.text), "digest", values)
+    chars = sum(map(len, frame)) + (len(frame) - 1) * min(lines, marker.total)
+    sources = [ref.size.digest for ref in marker.sources]
+    digest = _sha256((frame, sources, marker.per_message, marker.total))
     return MessageInjected(
         role=marker.role,
         text=marker.text,
@@ -179,7 +186,10 @@ def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
         covers=marker.covers,
         covered_tokens=marker.covered_tokens,
         sources=ranges_of([ref.number for ref in marker.sources]),
-        size=measured(state.policy.estimator, Message(role=marker.role, text="x" * chars), digest),
+        size=measured(
+            state.policy.estimator, Message(role=marker.role, text="x" * min(chars, _LONGEST)), digest
+        ),
+        content=Said(texts=frame),
     )
 
 
@@ -192,15 +202,16 @@ def trimming(
     state: RunState, ref: MessageRef, shorter: Shortening, cause: Cause, name: str, reason: str
 ) -> MessageTrimmed:
     """The decision to show a message shorter, with the sizes of what is left of it."""
-    whole = cutting.sizes(ref)
-    sizes = {"text": int(whole["size"]), "reasoning": int(whole.get("reasoning", 0))}
+    whole = ref.whole
+    sizes, texts = {"text": whole.chars, "reasoning": whole.reasoning}, list[str]()
     for cut in shorter.cuts:
-        marker = render(text_of(state.policy, shorter.text), {**shorter.values, "removed": cut.removed})
-        sizes[cut.part] = cut.head + cut.tail + (len(marker) if cut.marker else 0)
+        values = {**shorter.values, "removed": cut.removed}
+        texts.append(render(text_of(state.policy, shorter.text), values) if cut.marker else "")
+        sizes[cut.part] = cut.head + cut.tail + len(texts[-1])
     # Beside its text and reasoning a message weighs what its calls do: that stays.
-    beside = ref.size.tokens - _weight(state, ref.role, ref.size.chars, ref.size.reasoning)
+    beside = whole.tokens - _weight(state, ref.role, whole.chars, whole.reasoning)
     tokens = max(0, beside + _weight(state, ref.role, sizes["text"], sizes["reasoning"]))
-    said = encoded((ref.size.digest, shorter.text, shorter.values, shorter.cuts))
+    cuts = [(cut.part, cut.head, cut.tail) for cut in shorter.cuts]
     return MessageTrimmed(
         message=ref.number,
         cause=cause,
@@ -212,11 +223,12 @@ def trimming(
             chars=sizes["text"],
             reasoning=sizes["reasoning"],
             tokens=tokens,
-            digest=hashlib.sha256(said).hexdigest(),
+            digest=_sha256((whole.digest, cuts, texts)),
         ),
         text=shorter.text,
         values=shorter.values,
         cuts=shorter.cuts,
+        content=Said(texts=tuple(texts)) if any(cut.marker for cut in shorter.cuts) else None,
     )
 
 
@@ -224,6 +236,10 @@ def _weight(state: RunState, role: Role, chars: int, reasoning: int) -> int:
     text, thought = "x" * min(chars, _LONGEST), "x" * min(reasoning, _LONGEST)
     message = Message(role=role, text=text, reasoning=thought)
     return measured(state.policy.estimator, message).tokens
+
+
+def _sha256(shown: Any) -> str:
+    return hashlib.sha256(encoded(shown)).hexdigest()
 
 
 def summarised(state: RunState, fact: Fact) -> Flow | None:
@@ -240,7 +256,8 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
         for ref in refs(state.window)
         if any(first <= ref.number <= last for first, last in asked.messages)
     }
-    before = state.window
+    before, size = state.window, came.event.size
+    frame = framed(text_of(state.policy, "summary"), "summary", {})
     state = yield MessageInjected(
         role=asked.role,
         text="summary",
@@ -250,7 +267,8 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
         covers=sum(ref.covers or 1 for ref in covered.values()),
         covered_tokens=sum(ref.covered_tokens or ref.size.tokens for ref in covered.values()),
         source=came.seq,
-        size=came.event.size,
+        size=replace(size, digest=_sha256((frame, size.digest))),
+        content=Said(texts=frame),
     )
     kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
     return (yield _pruned(asked.name, "summary", before, only(state.window, kept), over=False))

@@ -10,7 +10,7 @@ from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.knobs import Pressure, Progress, Tier, Without
 from refold.reducers.limits import UNITS, Limit, StepLimit, TimeLimit, name_of, threshold
-from refold.reducers.rules.ending import injected, reminder
+from refold.reducers.rules.ending import Values, injected
 from refold.reducers.rules.flow import Check, Flow, one
 from refold.reducers.state import RunState
 from refold.reducers.text import hours_minutes_seconds
@@ -56,19 +56,21 @@ def reminders(state: RunState) -> tuple[RequestText, ...]:
     policy = state.policy
     texts: list[RequestText] = []
     if policy.progress is not None and not policy.progress.kept and _due(policy.progress, state):
-        texts.append(reminder(state, "progress", Cause.PROGRESS, values=_elapsed(policy.progress, state)))
+        texts.append(_text("progress", Cause.PROGRESS, values=_elapsed(policy.progress, state)))
     if state.overflowed and policy.overflow is not None and policy.overflow.hint:
-        texts.append(reminder(state, "overflow", Cause.OVERFLOW))
+        texts.append(_text("overflow", Cause.OVERFLOW))
     for watch in state.guards:
         said = judged(watch, state, Place.BEFORE_REQUEST)
         texts += (
-            reminder(state, one.text, Cause.GUARD, watch.name, one.values)
-            for one in said
-            if isinstance(one, Remind)
+            _text(one.text, Cause.GUARD, watch.name, one.values) for one in said if isinstance(one, Remind)
         )
     if policy.nudge:
-        texts.append(reminder(state, "nudge", Cause.NUDGE))
+        texts.append(_text("nudge", Cause.NUDGE))
     return (*texts, *_pressure(state, policy.pressure))
+
+
+def _text(text: str, cause: Cause, name: str = "", values: Values | None = None) -> RequestText:
+    return RequestText(role=Role.USER, text=text, values=values or {}, cause=cause, name=name)
 
 
 def _pressure(state: RunState, knob: Pressure | None) -> tuple[RequestText, ...]:
@@ -90,7 +92,7 @@ def _pressure(state: RunState, knob: Pressure | None) -> tuple[RequestText, ...]
         return ()
     values: dict[str, str | int] = {"n": count, "max": most, "remaining": max(0, most - count)}
     values["unit"] = str(UNITS[type(limit)])
-    text = reminder(state, f"pressure:{shown.name}", Cause.PRESSURE, values=values)
+    text = _text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
     return (replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated),)
 

@@ -2,17 +2,20 @@
 
 import hashlib
 
+from msgspec.structs import replace
+
 from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import UnexpectedEvent
-from refold.reducers.events import Fact, ModelRequested, RequestText
+from refold.reducers.events import Fact, ModelRequested, RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.offers import offer_digest
-from refold.reducers.rules.ending import reminder
+from refold.reducers.policy import has_text
+from refold.reducers.rules.ending import Values, said
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.rules.reminding import offered, reminders
 from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
-from refold.reducers.vocabulary import Cause
+from refold.reducers.vocabulary import Cause, Role
 
 
 def request(state: RunState, fact: Fact) -> Flow:
@@ -23,7 +26,10 @@ def request(state: RunState, fact: Fact) -> Flow:
 
 
 def request_again(state: RunState, fact: Fact) -> Flow:
-    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts."""
+    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts.
+
+    Each in the words of the policy in force; but for those of a guard that an amendment took out, and its words with it.
+    """
     assert state.backoff is not None
     before = state.failure.asked if state.failure else None
     asked = before.event if before else None
@@ -32,7 +38,9 @@ def request_again(state: RunState, fact: Fact) -> Flow:
             state,
             state.spent.steps,
             state.backoff.event.attempt,
-            asked.request_only if asked else (),
+            tuple([text for text in asked.request_only if has_text(state.policy, text.text)])
+            if asked
+            else (),
             tools=asked.tools if asked else None,
             model=state.model,
             purpose=asked.purpose if asked else "step",
@@ -44,7 +52,8 @@ def request_again(state: RunState, fact: Fact) -> Flow:
 def request_grace(state: RunState) -> ModelRequested:
     """At a limit: one more request, without tools, in which the model says what was done."""
     found = granted_by(state)
-    text = reminder(state, "grace", Cause.GRACE, values={"limit": found.name, "max": found.value})
+    values: Values = {"limit": found.name, "max": found.value}
+    text = RequestText(role=Role.USER, text="grace", cause=Cause.GRACE, values=values)
     return _requested(
         state, state.spent.steps, 1, (text,), tools=(), model=model_next(state), purpose="grace"
     )
@@ -75,17 +84,20 @@ def _requested(
     purpose: str = "step",
     promised: int | None = None,
 ) -> ModelRequested:
+    words = [said(state, text.role, text.text, text.values) for text in texts]
+    texts = tuple([replace(text, size=size) for text, (_, size) in zip(texts, words, strict=True)])
     return ModelRequested(
         step=step,
         attempt=attempt,
         view=view_digest(state, texts, tools, model),
         messages=state.window.ranges,
-        input_tokens=state.window.tokens + sum(text.tokens for text in texts),
+        input_tokens=state.window.tokens + sum([text.size.tokens for text in texts]),
         deadline=call_deadline(state, promised),
         tools=tools,
         request_only=texts,
         purpose=purpose,
         model=model,
+        content=Said(texts=tuple([each.texts[0] for each, _ in words])) if words else None,
     )
 
 
@@ -106,6 +118,5 @@ def view_digest(
         shown = setup.tools if tools is None else tuple(tool for tool in setup.tools if tool.name in tools)
         offer = offer_digest(model or setup.model, setup.settings, shown)
     if texts:
-        # Who asked for a text is not seen by the model.
-        seen += encoded([(text.role, text.text, text.values, text.tokens, text.place) for text in texts])
+        seen += encoded([(text.role, text.place, text.size.digest) for text in texts])
     return hashlib.sha256(seen + offer.encode()).hexdigest()

@@ -6,10 +6,8 @@ import msgspec
 
 from refold.reducers.events import Event
 from refold.reducers.messages import Message
-from refold.reducers.policy import text_of
 from refold.reducers.state import NEW, RunState
-from refold.reducers.texts import render
-from refold.reducers.views import MissingContent, message_of, remembered, view
+from refold.reducers.views import MissingContent, message_of, remembered, request_only, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 from refold.replay.queries.rows import START, LogPlace, moved
@@ -50,11 +48,10 @@ class Trail:
         self.state = folded(self.state, stored, event, NO_GUARDS)
         self._place = moved(self._place, stored.at, event)
         self.source_end = source_end(stored, event, self.source_end)
-        # A digest of older messages has no words of its own: it is rendered from theirs.
-        if getattr(event, "content", None) is not None or bool(getattr(event, "sources", ())):
+        if getattr(event, "content", None) is not None:
             self._said[stored.seq] = event
             # Looking through the window costs as much as the window: where it pays, not at each event.
-            if len(self._said) > 2 * self.state.window.count + 64:
+            if len(self._said) > 3 * self.state.window.count + 64:
                 self._said = remembered(self.state, self._said)
         return Step(stored, event, self.state, self._place)
 
@@ -78,6 +75,7 @@ class Trail:
         answered = {ref.call for ref in new if ref.call is not None}
         try:
             made = [message_of(self.state, ref, self._said) for ref in new]
+            once = request_only(self.state, self._said)
         except MissingContent:
             return None
         whole_calls = (tuple(call for call in message.calls if call.id in answered) for message in made)
@@ -85,15 +83,7 @@ class Trail:
             msgspec.structs.replace(message, calls=calls)
             for message, calls in zip(made, whole_calls, strict=True)
         )
-        return before, (*told, *self._once())
-
-    def _once(self) -> tuple[Message, ...]:
-        """The texts that stand in this one request only."""
-        request, policy = self.state.request, self.state.policy
-        return tuple(
-            Message(role=text.role, text=render(text_of(policy, text.text), text.values))
-            for text in (request.event.request_only if request else ())
-        )
+        return before, (*told, *once)
 
     def joined(self) -> list[Message]:
         """The messages that joined the conversation since this was asked last, in the order of their numbers."""

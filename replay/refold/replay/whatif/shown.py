@@ -11,13 +11,11 @@ import msgspec
 
 from refold.reducers.children import bounded
 from refold.reducers.doubts import course, underway
-from refold.reducers.events import CallRefused, Event, MessageInjected, ModelRequested, SummaryRequested
+from refold.reducers.events import CallRefused, Decision, Event, ModelRequested, SummaryRequested
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
-from refold.reducers.messages import TextCut
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.texts import render
 from refold.reducers.window import MessageRef, refs
 from refold.replay.causes import by
 
@@ -34,11 +32,11 @@ _Chunk = tuple[MessageRef, ...]
 
 
 class Side:
-    """One of the two runs: its state, and the messages that its harness put in, by their event numbers."""
+    """One of the two runs: its state, and what its harness said, by event number."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
-        self.harness: dict[int, MessageInjected | CallRefused] = {}
+        self.harness: dict[int, Decision] = {}
 
     def fold(self, event: Event, registry: Registry) -> None:
         """Fold one event. Raises as `evolve`."""
@@ -47,43 +45,14 @@ class Side:
     def take(self, events: Sequence[Event], after: RunState) -> None:
         """Take these events, and the state after them."""
         for seq, event in enumerate(events, self.state.seq + 1):
-            if isinstance(event, MessageInjected | CallRefused):
+            if isinstance(event, Decision) and getattr(event, "content", None) is not None:
                 self.harness[seq] = event
         self.state = after
 
-    def looks(self, ref: MessageRef) -> tuple[Any, ...]:
-        """What the model sees of a message of the window, as a value that is equal where that is."""
-        policy = self.state.policy
-        words: tuple[Any, ...] = (ref.size.digest, ref.part)
-        framed: tuple[Any, ...] = ()
-        if ref.sources:
-            # Of a digest the words are made of others' where it is shown: it is alike if it is made alike.
-            made = self.harness.get(ref.seq)
-            values = made.values if isinstance(made, MessageInjected) else {}
-            frame = render(text_of(policy, ref.cause), values)
-            measures = (values.get("per_message"), values.get("total"))
-            framed, words = (frame, measures, tuple(map(self.looks, ref.sources))), ("", 0)
-        elif ref.cause == "summary":
-            framed = (text_of(policy, ref.cause),)
-        shown = ref.shown
-        if shown is None:
-            return ref.role, ref.call, words, framed, ()
-        said = self.harness.get(ref.seq)
-        if said is not None and said.content is not None and not ref.sources:
-            words = tuple(_left(said.content.texts[0], cut) for cut in shown.cuts)
-        cuts = tuple(self._cut(shown.text, shown.values, cut) for cut in shown.cuts)
-        return ref.role, ref.call, words, framed, cuts
 
-    def _cut(self, text: str, values: dict[str, str | int], cut: TextCut) -> tuple[Any, ...]:
-        marker = (
-            render(text_of(self.state.policy, text), {**values, "removed": cut.removed}) if cut.marker else ""
-        )
-        return cut.part, cut.head, cut.tail, marker
-
-
-def _left(text: str, cut: TextCut) -> str:
-    """What a cut leaves of words of the harness, which are known on both sides."""
-    return text[: cut.head] + text[max(cut.head, len(text) - cut.tail) :] if cut.part == "text" else text
+def looks(ref: MessageRef) -> tuple[Any, ...]:
+    """What the model sees of a message of the window, as a value that is equal where that is."""
+    return ref.role, ref.call, ref.size.digest
 
 
 class Windows:
@@ -91,12 +60,9 @@ class Windows:
 
     def __init__(self) -> None:
         self._alike: tuple[tuple[_Chunk, _Chunk], ...] = ()
-        self._policies: tuple[Policy, Policy] | None = None
-        self._worded = True
 
     def same(self, recorded: Side, derived: Side) -> bool:
         """Whether the model would be shown the same messages, in the same order."""
-        self._see(recorded.state.policy, derived.state.policy)
         one, other = recorded.state.window, derived.state.window
         if one.count != other.count:
             return False
@@ -105,22 +71,10 @@ class Windows:
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
                 continue
-            if not self._same(recorded, derived, pair):
+            if list(map(looks, pair[0])) != list(map(looks, pair[1])):
                 return False
         self._alike = pairs
         return True
-
-    def _same(self, recorded: Side, derived: Side, pair: tuple[_Chunk, _Chunk]) -> bool:
-        if self._worded and pair[0] == pair[1] and not any(ref.sources for ref in pair[0]):
-            return True
-        return all(recorded.looks(one) == derived.looks(other) for one, other in zip(*pair, strict=True))
-
-    def _see(self, recorded: Policy, derived: Policy) -> None:
-        if self._policies is not None and self._policies[0] is recorded and self._policies[1] is derived:
-            return
-        self._policies, self._alike = (recorded, derived), ()
-        both = recorded.texts.keys() & derived.texts.keys()
-        self._worded = all(text_of(recorded, key) == text_of(derived, key) for key in both)
 
 
 class Parted(msgspec.Struct, frozen=True):
@@ -159,7 +113,7 @@ def _requests(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parte
         return
     if not windows.same(recorded, derived):
         yield Parted("view", "the model would have been shown other messages")
-    if _texts(recorded.state, one) != _texts(derived.state, other):
+    if _texts(one) != _texts(other):
         yield Parted("texts", "the model would have been told something else in this one request")
     if _offered(recorded.state, one) != _offered(derived.state, other):
         yield Parted("tools", "other tools would have been offered")
@@ -173,10 +127,8 @@ def _request(state: RunState) -> ModelRequested | None:
     return None if state.request is None else state.request.event
 
 
-def _texts(state: RunState, request: ModelRequested) -> list[tuple[str, str]]:
-    return [
-        (text.role, render(text_of(state.policy, text.text), text.values)) for text in request.request_only
-    ]
+def _texts(request: ModelRequested) -> list[tuple[str, str]]:
+    return [(text.role, text.size.digest) for text in request.request_only]
 
 
 def _offered(state: RunState, request: ModelRequested) -> list[str]:
@@ -193,8 +145,8 @@ def _summaries(recorded: Side, derived: Side) -> Iterator[Parted]:
 
 def _summed_up(side: Side, pending: SummaryRequested) -> tuple[Any, ...]:
     numbers = {number for first, last in pending.messages for number in range(first, last + 1)}
-    covered = [side.looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
-    return text_of(side.state.policy, "summarise"), covered, pending.max_output
+    covered = [looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
+    return pending.instructions.digest, covered, pending.max_output
 
 
 def _calls(recorded: Side, derived: Side) -> Iterator[Parted]:

@@ -7,19 +7,19 @@ from typing import Literal
 import msgspec
 
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import CallRefused, Event, HistoryPruned, MessageTrimmed
+from refold.reducers.events import CallRefused, Event, HistoryPruned, MessageInjected, MessageTrimmed
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.texts import render
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
 from refold.replay.reading import event_of, stored_events
+from refold.replay.seen import said_once
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
-from refold.replay.whatif.shown import OF_THE_FACT, Side
+from refold.replay.whatif.shown import OF_THE_FACT, Side, looks
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
 
@@ -97,7 +97,10 @@ async def hypothesis(
         raise NoEvidence(run, found.seq, found.turn, found.why, found.turn if found.turn < step else step - 1)
     seen = await _words(store, run, needed(one.state))
     other_seen = await _other_words(store, run, comparison)
-    rows = (*_rows(comparison, seen, other_seen), *_once(one.state, other.state))
+    rows = (
+        *_rows(comparison, seen, other_seen),
+        *_once(_texts(one.state, seen), _texts(other.state, other_seen)),
+    )
     requests = one.state.request, other.state.request
     return Hypothesis(
         run=run,
@@ -149,7 +152,7 @@ def _rows(
             continue
         yield from _added(other, other_seen, map(left.__getitem__, order[told:place]))
         told, twin = place + 1, left[order[place]]
-        same = one.looks(ref) == other.looks(twin)
+        same = looks(ref) == looks(twin)
         why = "" if same else _cut(comparison, twin)
         yield _row(other.state, twin, other_seen, "both" if same else "changed", why)
     yield from _added(other, other_seen, map(left.__getitem__, order[told:]))
@@ -160,6 +163,10 @@ def _added(side: Side, seen: Mapping[int, Event], added: Iterable[MessageRef]) -
         yield _row(side.state, ref, seen, "derived", ref.cause or "said by the harness")
 
 
+_Texts = dict[tuple[str, str], tuple[int, Message | None]]
+"""Texts of one request only, by role and digest: their tokens and words, None where these were erased."""
+
+
 class _Origins:
     """What the messages of a run come from: a recorded fact, or words of the harness, the n-th time that it said them."""
 
@@ -167,14 +174,18 @@ class _Origins:
         said = Counter[tuple[str, str]]()
         self._facts, self._times = origins, dict[int, int]()
         for seq, event in side.harness.items():  # in their order
+            if not isinstance(event, MessageInjected | CallRefused):
+                continue
             words = event.size.digest, event.call if isinstance(event, CallRefused) else event.role
             said[words] += 1
             self._times[seq] = said[words]
 
     def of(self, ref: MessageRef) -> tuple[object, ...]:
         """The same for a message of both runs, and for no two of one."""
+        if ref.source:
+            return self._facts.get(ref.source, ref.source), "summary"
         if ref.seq in self._times:
-            return ref.role, ref.size.digest, ref.call, self._times[ref.seq]
+            return ref.role, ref.whole.digest, ref.call, self._times[ref.seq]
         return self._facts.get(ref.seq, ref.seq), ref.part
 
 
@@ -201,20 +212,18 @@ def _cut(comparison: Comparison, ref: MessageRef) -> str:
     return f"shortened by {names[-1]}" if names else "shown in full, or in other words"
 
 
-def _once(one: RunState, other: RunState) -> Iterator[Row]:
-    was, would = (dict(_texts(state)) for state in (one, other))
-    for message, tokens in was.items():
-        where: Where = "both" if message in would else "recorded"
+def _once(was: _Texts, would: _Texts) -> Iterator[Row]:
+    for key, (tokens, message) in was.items():
+        where: Where = "both" if key in would else "recorded"
         yield Row(number=0, where=where, tokens=tokens, message=message, why="in this request only")
-    for message, tokens in would.items():
-        if message not in was:
+    for key, (tokens, message) in would.items():
+        if key not in was:
             yield Row(number=0, where="derived", tokens=tokens, message=message, why="in this request only")
 
 
-def _texts(state: RunState) -> Iterator[tuple[Message, int]]:
-    for text in state.request.event.request_only if state.request else ():
-        said = render(text_of(state.policy, text.text), text.values)
-        yield Message(role=text.role, text=said), text.tokens
+def _texts(state: RunState, seen: Mapping[int, Event]) -> _Texts:
+    said = said_once(state, seen)
+    return {(text.role, text.size.digest): (text.size.tokens, message) for text, message in said}
 
 
 def _offered(state: RunState) -> tuple[str, ...]:
