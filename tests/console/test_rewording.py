@@ -32,9 +32,10 @@ def trimmed(store: Path) -> str:
 
 def seen(refold: Refold, store: Path, run: str) -> str:
     """The task as the last request of the run shows it."""
-    ran = refold("view", run, "--store", store, "--json")
+    ran = refold("view", run, "--store", store, "-o", "json")
     assert 0 == ran.code, ran.err
-    return str(next(each["text"] for each in json.loads(ran.out)["messages"] if each["role"] == "user"))
+    messages = json.loads(ran.out)["request"]["messages"]
+    return str(next(each["text"] for each in messages if each["role"] == "user"))
 
 
 @pytest.mark.parametrize("texts", [{"trimmed": "[...]"}, {"nudge": "On!"}])
@@ -47,9 +48,9 @@ def test_a_fork_with_other_texts(
     file = tmp_path / "other.json"
     file.write_text(json.dumps({"schema": "refold/v1", **TRIMS, "texts": texts}))
     words = ["--policy", file, "--tools", "console.conftest:look", "--say", "Go on.", "--model", "scripted"]
-    ran = refold("fork", trimmed, *words, "--store", store, "--json")
+    ran = refold("fork", trimmed, *words, "--store", store)
     assert 1 == ran.code, ran.err
-    fork = json.loads(ran.out.splitlines()[-1])["run"]
+    fork = json.loads(refold("ls", "--store", store, "-o", "json").out)[0]["run"]
     assert OLD_WORDS in seen(refold, store, fork)
     assert seen(refold, store, trimmed) == seen(refold, store, fork)
     assert 0 == refold("audit", fork, "--store", store).code
