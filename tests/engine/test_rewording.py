@@ -7,7 +7,7 @@ import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.script import Line
-from refold.reducers.events import Event, PolicyAmended
+from refold.reducers.events import DECISIONS, ContentErased, Event, PolicyAmended, kind_of
 from refold.reducers.messages import Message
 from refold.reducers.parsing import parse
 from refold.reducers.policy import Policy
@@ -18,6 +18,7 @@ from refold.replay import audit, cut, verify
 from refold.replay.reading import state_at
 from refold.store import MemoryStore
 from support.clocks import VirtualClock
+from support.forging import recorded
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,7 @@ SHORTENING: dict[str, list[dict[str, Any]]] = {
     "compacted": [{"do": "compact", "budget": 300, "tail_fraction": 0.5, "when": {"messages": 5}}],
 }
 WORDS = sorted({*SHORTENING, "nudge", "continue"})
+DECIDED = frozenset(map(kind_of, DECISIONS))
 OTHER = "[left out: {removed}{summary}{digest}]"
 
 
@@ -130,3 +132,21 @@ async def test_words_of_a_cut_that_are_not_there() -> None:
     with pytest.raises(MissingContent) as missing:
         view(state, left)
     assert cut_one.shown.seq == missing.value.seq
+
+
+@pytest.mark.parametrize("passes", SHORTENING)
+async def test_words_of_the_harness_that_were_erased(passes: str) -> None:
+    """They are derived again, and agree; the view says which event has them no more."""
+    store = MemoryStore()
+    await shortened(store, passes)
+    log = [stored async for chunk in store.read("r") for stored in chunk]
+    said = [stored.seq for stored in log if stored.kind in DECIDED and stored.content is not None]
+    notice = ContentErased(at=log[-1].at, seqs=tuple(said), by="ann", why="a name")
+    lease = await store.lease("r", holder="ann")
+    await store.erase("r", len(log), lease, said, recorded(notice, notice.at))
+    assert (await verify(store, "r")).whole
+    assert (await audit(store, "r")).clean
+    state, contents = await state_at(store, "r")
+    with pytest.raises(MissingContent) as missing:
+        view(state, contents)
+    assert missing.value.seq in said
