@@ -11,9 +11,18 @@ import msgspec
 
 from refold.reducers.children import bounded
 from refold.reducers.doubts import course, underway
-from refold.reducers.events import CallRefused, Decision, Event, ModelRequested, SummaryRequested
+from refold.reducers.events import (
+    CallRefused,
+    Decision,
+    Event,
+    MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
+    SummaryRequested,
+)
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
+from refold.reducers.messages import TextCut
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.window import MessageRef, refs
@@ -49,10 +58,21 @@ class Side:
                 self.harness[seq] = event
         self.state = after
 
+    def looks(self, ref: MessageRef) -> tuple[Any, ...]:
+        """What the model sees of a message of the window, as a value that is equal where that is."""
+        shown, said = ref.shown, self.harness.get(ref.seq)
+        framed = ref.source or ref.sources
+        if shown is None or framed or not isinstance(said, CallRefused | MessageInjected) or not said.content:
+            return ref.role, ref.call, ref.size.digest
+        # Words of the harness are known on both sides: those that a cut took away may be others.
+        trimmed = self.harness.get(shown.seq)
+        markers = trimmed.content if isinstance(trimmed, MessageTrimmed) else None
+        cuts = [(cut.part, cut.head, cut.tail, _left(said.content.texts[0], cut)) for cut in shown.cuts]
+        return ref.role, ref.call, cuts, markers
 
-def looks(ref: MessageRef) -> tuple[Any, ...]:
-    """What the model sees of a message of the window, as a value that is equal where that is."""
-    return ref.role, ref.call, ref.size.digest
+
+def _left(text: str, cut: TextCut) -> str:
+    return text[: cut.head] + text[max(cut.head, len(text) - cut.tail) :] if cut.part == "text" else text
 
 
 class Windows:
@@ -71,7 +91,7 @@ class Windows:
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
                 continue
-            if list(map(looks, pair[0])) != list(map(looks, pair[1])):
+            if list(map(recorded.looks, pair[0])) != list(map(derived.looks, pair[1])):
                 return False
         self._alike = pairs
         return True
@@ -145,7 +165,7 @@ def _summaries(recorded: Side, derived: Side) -> Iterator[Parted]:
 
 def _summed_up(side: Side, pending: SummaryRequested) -> tuple[Any, ...]:
     numbers = {number for first, last in pending.messages for number in range(first, last + 1)}
-    covered = [looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
+    covered = [side.looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
     return pending.instructions.digest, covered, pending.max_output
 
 

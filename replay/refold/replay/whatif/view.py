@@ -19,7 +19,7 @@ from refold.replay.seen import said_once
 from refold.replay.whatif.comparing import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
-from refold.replay.whatif.shown import OF_THE_FACT, Side, looks
+from refold.replay.whatif.shown import OF_THE_FACT, Side
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
 
@@ -152,7 +152,7 @@ def _rows(
             continue
         yield from _added(other, other_seen, map(left.__getitem__, order[told:place]))
         told, twin = place + 1, left[order[place]]
-        same = looks(ref) == looks(twin)
+        same = one.looks(ref) == other.looks(twin)
         why = "" if same else _cut(comparison, twin)
         yield _row(other.state, twin, other_seen, "both" if same else "changed", why)
     yield from _added(other, other_seen, map(left.__getitem__, order[told:]))
