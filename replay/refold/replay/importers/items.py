@@ -20,7 +20,7 @@ from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.content import calling
-from refold.replay.importers.fields import JSON, json_text
+from refold.replay.importers.fields import JSON, json_text, shared
 from refold.replay.importers.stops import stop_of
 from refold.replay.source_words import HOSTED
 
@@ -228,9 +228,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             self.position,
             self.at,
             rest,
-            text=message.text,
-            reasoning=message.reasoning,
-            calls=message.calls,
+            **shared(message, "text", "reasoning", "calls"),
             stop=stop_of(stop),
             stop_raw=stop,
             usage=usage or Usage(),
@@ -294,11 +292,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         return Prompted(self.position, self.at, rest, messages=messages, why=why)
 
     def remarked(
-        self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", known: bool = True
+        self,
+        what: str,
+        value: JSON | UnsetType = UNSET,
+        *,
+        rest: str = "",
+        rows: int = 1,
+        known: bool = True,
     ) -> Remarked:
         """It is no fact of ours."""
         rest = rest if value is UNSET else json_text(value)
-        return Remarked(self.position, self.at, rest, what=what, known=known)
+        return Remarked(self.position, self.at, rest, what=what, rows=rows, known=known)
 
     def hosted(self, content: JSON) -> Iterator[Item]:
         """An answer there holds this beside what was read of it; nothing, unless it may be a call."""

@@ -131,9 +131,9 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
     labels = {"workflow": text(first.row, "workflow_name"), "group": text(first.row, "group_id")}
     tools = (tool for tool in rows(agent.data if agent else None, "tools") if isinstance(tool, str))
     yield RunBegan(
-        position=first.position,
-        at=spans[0].moment("started_at") if spans else None,
-        rest=without(first.row, "object", "id", "workflow_name", "group_id"),
+        first.position,
+        spans[0].moment("started_at") if spans else None,
+        without(first.row, "object", "id", "workflow_name", "group_id"),
         key=key,
         messages=trace.opening(),
         model=next((name for span in spans if (name := text(span.data, "model"))), ""),

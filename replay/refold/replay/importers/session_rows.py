@@ -198,16 +198,12 @@ def _joins(held: list[Noise], size: int, found: Noise) -> bool:
 
 
 def _together(held: list[Noise]) -> Item:
-    first = held[0]
-    position, texts = lines(first.line, held[-1].line), [noise.text for noise in held]
+    first, texts = held[0], [noise.text for noise in held]
+    place = Place(lines(first.line, held[-1].line), first.at)
     if first.problem:
-        return Unread(
-            position=position, at=first.at, code=first.what, problem=first.problem, rest="\n".join(texts)
-        )
+        return place.unread(first.what, first.problem, rest="\n".join(texts))
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-    return Remarked(
-        position=position, at=first.at, what=first.what, rest=rest, rows=len(held), known=first.known
-    )
+    return place.remarked(first.what, rest=rest, rows=len(held), known=first.known)
 
 
 def unread_parts(

@@ -79,7 +79,7 @@ def _run(value: Value, key: str) -> Iterator[Item]:
     listed = read_rows(rows(value.value, "traj"), f"{value.position}.traj")
     numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
     labels = {name: str(given) for name, given in numbers.items() if given is not None}
-    head = RunBegan(position=value.position, key=key, agent="tau-bench", labels=labels)
+    head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels)
     yield from conversation(listed, head)
     reward = {"reward": table(value.value).get("reward")}
     yield Place(f"{value.position}.reward").remarked("score:reward", reward)
@@ -129,9 +129,7 @@ def _displayed(value: Value, display: str, key: str) -> Iterator[Item]:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
         odd.append(place.unread("calls_inferred", problem))
     rest = without(value.value, "messages_display")
-    yield from conversation(
-        listed, RunBegan(position=place.position, key=key, agent="tau-bench", rest=rest), odd
-    )
+    yield from conversation(listed, RunBegan(place.position, key=key, agent="tau-bench", rest=rest), odd)
     tally = tallied(listed)
     tally = replace(tally, tool_calls=None, tool_results=tally.tool_messages)
     yield place.ended(("unknown", "few-shot text: no outcome"), tally)

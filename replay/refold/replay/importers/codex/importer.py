@@ -118,8 +118,8 @@ class _Reading:
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
         place = self.header.place if self.header else Place("line 1")
         return RunBegan(
-            position=place.position,
-            at=place.at,
+            place.position,
+            place.at,
             rest=leftover(self.header.value, "base_instructions") if self.header else "",
             key=text(meta, "id") or text(meta, "session_id") or "session",
             messages=messages(self.system),

@@ -21,6 +21,7 @@ from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
 from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
+from refold.replay.importers.fields import shared
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -131,7 +132,7 @@ class Derivation:
             lambda _, at, salt: composing.started(
                 self._started(began, at, model, start, unasked=unasked), start.messages, salt
             ),
-            Item(position=began.position, at=at),
+            Item(began.position, at),
             *start.messages,
         )
         for item in items:
@@ -168,8 +169,7 @@ class Derivation:
             policy=OBSERVED,
             model=clean(model),
             settings={clean(name): clean(value) for name, value in began.settings.items()},
-            tools=began.tools,
-            agent=began.agent,
+            **shared(began, "tools", "agent"),
             labels={**began.labels, **labels},
             task=start.task,
             unasked=unasked,

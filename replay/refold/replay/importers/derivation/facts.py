@@ -16,18 +16,19 @@ from refold.reducers.events import (
     ModelResponded,
     ToolReturned,
 )
-from refold.reducers.messages import Message, MessageCall, ReplyCall
+from refold.reducers.messages import Message, ReplyCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.derivation.log import Writer, sha256_of
 from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
-from refold.replay.importers.fields import json_text
-from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said
+from refold.replay.importers.fields import json_text, shared
+from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
 
 MOST_CALLS = 1024
 """Calls of one answer: after each result all of them are looked at. More are kept beside the log, with their results."""
 
+_ALIKE = ("stop_raw", "usage", "cost_nanousd", "model", "response_id", "duration")
 ADAPTER = "import"
 """What stands as adapter in an answer that was imported."""
 
@@ -35,7 +36,7 @@ ADAPTER = "import"
 def answer(log: Writer, item: Answered) -> None:
     """The model answered."""
     calls = [
-        ReplyCall(name=call.name, arguments=call.arguments, provider_id=call.id)
+        ReplyCall(provider_id=call.id, **shared(call, "name", "arguments"))
         for call in item.calls[:MOST_CALLS]
     ]
     stop = item.stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
@@ -46,20 +47,15 @@ def answer(log: Writer, item: Answered) -> None:
                 at=at,
                 request=_request(state),
                 stop=stop,
-                stop_raw=item.stop_raw,
-                usage=item.usage,
-                cost_nanousd=item.cost_nanousd,
-                model=item.model,
                 adapter=ADAPTER,
-                response_id=item.response_id,
-                duration=item.duration,
+                **shared(item, *_ALIKE),
             ),
-            Answer(text=item.text, reasoning=item.reasoning),
+            Answer(**shared(item, "text", "reasoning")),
             calls,
             salt,
         ),
         item,
-        answer_message(item),
+        message_of(item),
     )
     log.record(item, seq, text=f"usage {item.quality}" if item.quality else "")
     if more := item.calls[MOST_CALLS:]:
@@ -68,17 +64,11 @@ def answer(log: Writer, item: Answered) -> None:
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
 
 
-def answer_message(item: Answered) -> Message:
-    """An answer as a later prompt shows it."""
-    calls = tuple(MessageCall("", call.name, call.arguments) for call in item.calls)
-    return Message(role=Role.ASSISTANT, text=item.text, calls=calls)
-
-
 def failure(log: Writer, item: RequestFailed) -> None:
     """A request to the model failed."""
     seq = log.tell(
         lambda state, at, salt: composing.failed(
-            ModelFailed(at=at, request=_request(state), failure=item.failure, status=item.status),
+            ModelFailed(at=at, request=_request(state), **shared(item, "failure", "status")),
             item.message,
             item.partial_text,
             salt,
@@ -94,14 +84,14 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
     seq = log.tell(
         lambda state, at, salt: composing.returned(
             state,
-            ToolReturned(at=at, call=pair.call, error=item.error, duration=item.duration, unasked=unasked),
+            ToolReturned(at=at, call=pair.call, unasked=unasked, **shared(item, "error", "duration")),
             item.output,
             pair.name,
             sha256_of(item.output),
             salt,
         ),
         item,
-        Message(role=Role.TOOL, text=item.output),
+        message_of(item),
     )
     log.record(item, seq)
     if pair.code:
@@ -146,8 +136,7 @@ def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, un
             state,
             ContextObserved(
                 at=at,
-                after=made.after,
-                kept=made.kept,
+                **shared(made, "after", "kept"),
                 why=why,
                 goes_on=goes_on,
                 unasked=goes_on and unasked,
@@ -182,10 +171,10 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
     """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
     seq = log.tell(
         lambda state, at, salt: composing.received(
-            state, InputReceived(at=at, by=item.by, unasked=unasked), item.text, salt
+            state, InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
         ),
         item,
-        Message(role=Role.USER, text=item.text),
+        message_of(msgspec.structs.replace(item, role=Role.USER)),
     )
     log.record(item, seq)
 
@@ -220,4 +209,4 @@ def _request(state: RunState) -> int:
 
 def _place(item: Item) -> Item:
     """Where it stood and no more: what else it holds is kept with its own fact."""
-    return Item(position=item.position, at=item.at)
+    return Item(item.position, item.at)

@@ -104,7 +104,7 @@ def _asker(
     place = found[-1]
     if place is None:
         text = target[-1].messages[0].text
-        return Said(position=prompt.position, at=prompt.at, text=text), None
+        return Said(prompt.position, prompt.at, text=text), None
     return (said[place - standing], place - standing) if place >= standing else (None, None)
 
 

@@ -25,7 +25,7 @@ MOST_LOOKED = 20
 _KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True):
     """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
 
     what: Literal["header", "message", "replaced", "rewind", "noise"]
@@ -66,13 +66,13 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
     header = {
         key: value for key, value in table(read.value).items() if key == "messages" or not too_deep(value)
     }
-    yield Record(what="header", position="$", value=header)
+    yield Record("header", "$", header)
     for place, message in enumerate(rows(header, "messages")):
         position = f"$.messages[{place}]"
         if too_deep(message):
             yield Unread(position=position, code="too_deep", problem=TOO_DEEP)
         else:
-            yield Record(what="message", position=position, value=message)
+            yield Record("message", position, message)
     if read.problem:
         behind = clean(source.whole()[read.read :][:MOST_KEPT].decode(errors="replace"))
         problem = f"the document {read.problem}"
@@ -131,7 +131,7 @@ def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noi
     if id_:
         seen.add(id_)
     latest = log.latest.get(id_, value)
-    return Record(what="message", position=row.position, value=latest, left=id_ in log.left)
+    return Record("message", row.position, latest, left=id_ in log.left)
 
 
 def _inside(row: Row, seen: set[str]) -> Iterator[Record]:
@@ -139,14 +139,14 @@ def _inside(row: Row, seen: set[str]) -> Iterator[Record]:
     for place, message in enumerate(rows(row.value, "messages")):
         if (id_ := text(message, "id")) not in seen:
             seen.update({id_} - {""})
-            yield Record(what="message", position=f"{row.position} $.messages[{place}]", value=message)
+            yield Record("message", f"{row.position} $.messages[{place}]", message)
 
 
 def _patch(row: Row, *, begun: bool) -> Record | Noise:
     """The header, or a change of it. One with messages says what the model is shown from there on."""
     patch = table(row.value, "$set")
     if rows(patch, "messages"):
-        return Record(what="replaced", position=row.position, value=patch)
+        return Record("replaced", row.position, patch)
     if "sessionId" in row.value and not begun:
-        return Record(what="header", position=row.position, value=row.value)
+        return Record("header", row.position, row.value)
     return row.noise()

@@ -99,9 +99,9 @@ class _Run:
         labels = {"trace": head.trace, "conversation": text(head.attributes, "gen_ai.conversation.id")}
         settings = {name: own.get(f"gen_ai.request.{name}") for name in _SETTINGS}
         yield RunBegan(
-            position=head.position,
-            at=head.start,
-            rest=self._left(agent) if agent else "",
+            head.position,
+            head.start,
+            self._left(agent) if agent else "",
             key=self.tree.key,
             messages=trace.opening(otel_names.prompt(agent) if agent else ()),
             model=text(otel_names.first(own, otel_names.MODEL)),

@@ -108,19 +108,16 @@ class _Reading:
         yield Place(f"line {last}").ended(self.counts.end(), self.counts.tally())
 
     def _began(self) -> RunBegan:
-        self.header = next(
-            (
-                row
-                for row in rows(self.source)
-                if isinstance(row, Row) and text(row.value, "type") == "session"
-            ),
-            None,
+        heads = (
+            row for row in rows(self.source) if isinstance(row, Row) and text(row.value, "type") == "session"
         )
+        self.header = next(heads, None)
         header = self.header.value if self.header else None
+        place = self.header.place if self.header else Place("line 1")
         return RunBegan(
-            position=self.header.position if self.header else "line 1",
-            at=self.header.at if self.header else None,
-            rest=leftover(header) if self.header else "",
+            place.position,
+            place.at,
+            leftover(header) if self.header else "",
             key=text(header, "id") or "session",
             model=text(header, "modelId"),
             agent="pi",
