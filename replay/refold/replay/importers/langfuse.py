@@ -156,7 +156,7 @@ class _Run:
             messages=trace.opening(),
             model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
             agent=text(agent.row, "name") if agent else "",
-            tools=next(filter(None, map(self._tools, self.answers)), ()),
+            tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),
             labels={name: label for name, label in labels.items() if label},
         )
         yield from self.odd
@@ -169,7 +169,7 @@ class _Run:
         unread = list(self.prompts[id(one)].left)
         asked = unread or at(unwrapped(at(one.row, "input")), "tools")
         named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
-        return next(filter(None, map(manifests, named)), ())
+        return next((tools for value in named if (tools := manifests(value))), ())
 
     def _beside(self) -> Iterator[Item]:
         """Scores, and the trace's own copy of its observations, which says nothing new."""
