@@ -63,8 +63,9 @@ def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
 
 
 def _sizes(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    holders = (fields, *(each for each in fields.get("messages", ()) if isinstance(each, dict)))
-    for holder in cast("tuple[dict[str, Any], ...]", holders):
+    messages: list[Any] = fields.get("messages", [])
+    holders: list[Any] = [fields, *(each for each in messages if isinstance(each, dict))]
+    for holder in cast("list[dict[str, Any]]", holders):
         yield from (holder[name] for name in ("size", "partial") if name in holder)
 
 

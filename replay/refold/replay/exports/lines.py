@@ -4,6 +4,7 @@ Body and content are the stored bytes, so that the hash chain can be checked of 
 """
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
@@ -52,7 +53,7 @@ async def json_lines(
 
 def line_of(stored: Stored, *, content: bool = True) -> str:
     """The line of a record. What is no JSON, in a log that was tampered with, stands in it as a text."""
-    fields = asdict(stored) | {"body": _raw(stored.body), "content": _NOTHING}
+    fields: dict[str, Any] = asdict(stored) | {"body": _raw(stored.body), "content": _NOTHING}
     fields |= {name: (fields[name] or b"").hex() for name in _HEX}
     if content and stored.content is not None:
         fields["content"] = _raw(stored.content)
@@ -65,11 +66,12 @@ def record(line: str | bytes) -> Stored:
     """The record that a line was made of. Raises `WrongUse` for what is no such line."""
     try:
         read = _DECODER.decode(line)
-        fields = asdict(read) | {name: bytes.fromhex(getattr(read, name)) for name in _HEX}
+        fields: dict[str, Any] = asdict(read) | {name: bytes.fromhex(getattr(read, name)) for name in _HEX}
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WrongUse(f"no line of an export: {error}") from error
     fields |= {"body": bytes(read.body), "content": bytes(read.content) or None}
-    return Stored(**fields | {"content_digest": fields["content_digest"] or None})
+    fields["content_digest"] = fields["content_digest"] or None
+    return Stored(**fields)
 
 
 def _raw(text: bytes) -> msgspec.Raw:

@@ -6,7 +6,7 @@ reduced to what a query asks for: the first name (in `tool`, in `guard`, of all 
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
@@ -118,9 +118,9 @@ def _of_answer(event: Event) -> dict[str, str | int | None]:
 
 def _plain(flat: FlatEvent, column: str) -> Any:
     """What the row's own field says for a column; None: there is no such field, or nothing in it."""
-    value = getattr(flat, _RENAMED.get(column, column), None)
+    value: Any = getattr(flat, _RENAMED.get(column, column), None)
     if isinstance(value, tuple):
-        return value[0] if value else None
+        return next(iter(cast("tuple[str, ...]", value)), None)
     if value is not None and column in _NANO:
         return value / NANO
     return None if value == "" else value

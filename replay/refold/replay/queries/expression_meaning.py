@@ -42,8 +42,8 @@ _STILL, _ANY = Trend(falls=False, rises=False), Trend()
 
 _OPERATORS: Mapping[Sign, Callable[[Any, Any], Any]] = MappingProxyType(
     {
-        "or": operator.or_,
-        "and": operator.and_,
+        "or": lambda one, other: one or other,
+        "and": lambda one, other: one and other,
         "==": operator.eq,
         "!=": operator.ne,
         "<": operator.lt,
@@ -105,4 +105,6 @@ def _trend(pair: Pair, left: Trend, right: Trend) -> Trend:
                     return moves if constant.value else _STILL
                 if isinstance(constant, Minus) and isinstance(constant.of, Number):
                     return moves.turned() if constant.of.value else _STILL
+        case "==" | "!=":
+            pass
     return _STILL if left == right == _STILL else _ANY
