@@ -10,6 +10,23 @@ SOURCE_LABEL = "source.format"
 
 
 @unique
+class Unknown(StrEnum):
+    """What the source of a fact does not say: what stands there is the least that it can have been.
+
+    `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
+    had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
+    not said how large the model's context is. `errors`: calls that failed are not told from others.
+    """
+
+    TIME = "time"
+    USAGE = "usage"
+    COST = "cost"
+    TOOLS = "tools"
+    CONTEXT = "context"
+    ERRORS = "errors"
+
+
+@unique
 class StopReason(StrEnum):
     """Why a model stopped, in our words; the provider's own word stands beside it as `stop_raw`."""
 

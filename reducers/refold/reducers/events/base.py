@@ -8,6 +8,8 @@ that what a model saw can be told apart without them; of every content the store
 
 import msgspec
 
+from refold.reducers.vocabulary import Unknown
+
 
 class Event(
     msgspec.Struct,
@@ -22,9 +24,13 @@ class Event(
 
 
 class Fact(Event, frozen=True, kw_only=True):
-    """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch."""
+    """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
+
+    `unknown` is what its source does not say of it, of an imported run: of `run_started` what it says nowhere.
+    """
 
     at: int
+    unknown: tuple[Unknown, ...] = ()
 
 
 class Decision(Event, frozen=True, kw_only=True):

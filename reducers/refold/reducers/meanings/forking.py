@@ -39,6 +39,8 @@ def forked_setup(old: Setup, event: RunForked) -> Setup:
     said = {name: value for name in _GOES_ON if (value := getattr(event, name)) is not None}
     if event.context == 0:
         said["context"] = None
+    # What follows is of an engine of ours: it says what it does, and what it offers.
+    said["unknown"] = ()
     return replace(
         old, run=event.run, rules=event.rules, policy=event.policy or old.policy, parent=None, **said
     )

@@ -15,7 +15,7 @@ from refold.reducers.parsing import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 from refold.replay.importers.derivation import facts
 from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
 from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
@@ -41,6 +41,9 @@ OBSERVED = parse({"preset": "observed"})
 """The policy of every imported run: nothing is decided that its own harness did not do."""
 
 _WAITING = 1000  # remarks between two answers; more of them do not wait for what stands before them
+
+_UNSAID = (Unknown.TOOLS, Unknown.CONTEXT)  # no source says which tools only read, nor how large the context was
+_MARK_NO_ERRORS = frozenset({"atif", "swe_agent", "tau_bench"})
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -173,6 +176,7 @@ class Derivation:
             labels={**began.labels, **labels},
             task=start.task,
             unasked=unasked,
+            unknown=_UNSAID + (Unknown.ERRORS,) * (self._origin.format in _MARK_NO_ERRORS),
         )
 
     def _end(self, item: RunEnded) -> None:

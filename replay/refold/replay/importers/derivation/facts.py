@@ -16,9 +16,9 @@ from refold.reducers.events import (
     ModelResponded,
     ToolReturned,
 )
-from refold.reducers.messages import Message, ReplyCall
+from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
 from refold.replay.importers.derivation.log import Writer, sha256_of
 from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
@@ -31,6 +31,8 @@ MOST_CALLS = 1024
 _ALIKE = ("stop_raw", "usage", "cost_nanousd", "model", "response_id", "duration")
 ADAPTER = "import"
 """What stands as adapter in an answer that was imported."""
+
+_UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request took that failed
 
 
 def answer(log: Writer, item: Answered) -> None:
@@ -49,6 +51,7 @@ def answer(log: Writer, item: Answered) -> None:
                 stop=stop,
                 adapter=ADAPTER,
                 **shared(item, *_ALIKE),
+                unknown=() if item.quality == "reported" and item.usage != Usage() else (Unknown.USAGE,),
             ),
             Answer(**shared(item, "text", "reasoning")),
             calls,
@@ -68,7 +71,9 @@ def failure(log: Writer, item: RequestFailed) -> None:
     """A request to the model failed."""
     seq = log.tell(
         lambda state, at, salt: composing.failed(
-            ModelFailed(at=at, request=_request(state), **shared(item, "failure", "status")),
+            ModelFailed(
+                at=at, request=_request(state), **shared(item, "failure", "status"), unknown=_UNCOUNTED
+            ),
             item.message,
             item.partial_text,
             salt,
@@ -192,7 +197,9 @@ def cancelled_request(log: Writer, item: Cancelled) -> None:
     """The request that was under way when a person stopped it had no answer."""
     seq = log.tell(
         lambda state, at, salt: composing.failed(
-            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED),
+            ModelFailed(
+                at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED
+            ),
             "",
             "",
             salt,

@@ -21,6 +21,7 @@ from refold.reducers.folding import advance
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.text import clean
+from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 from refold.replay.importers.derivation.plan import Standing
 from refold.replay.importers.derivation.units import Key, key_of
@@ -91,6 +92,8 @@ class Writer:
         fact, before = None, self.state.at
         try:
             fact = make(self.state, at, salt)
+            if item is None or item.at is None:
+                fact = msgspec.structs.replace(fact, unknown=(Unknown.TIME, *fact.unknown))
             self.state, events = advance(self.state, fact)
         except RefoldError as error:
             content = getattr(fact, "content", None)
