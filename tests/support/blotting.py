@@ -6,7 +6,7 @@ right behind it, and what has no time of its own stands at the instant of what c
 
 import random
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,7 +15,6 @@ from refold.reducers.events import (
     Fact,
     ModelFailed,
     ModelResponded,
-    Remark,
     RunStarted,
     SourceRecorded,
     SummaryReturned,
@@ -25,6 +24,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folding import advance
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import Unknown
 
 
 class Blots(NamedTuple):
@@ -59,52 +59,41 @@ class Blotted:
 
     def _tell(self, fact: Fact) -> None:
         before, lost = self._state.at, self._lost(self._blots.times)
-        if lost and not isinstance(fact, RunStarted):
-            fact = replace(fact, at=before)
-        fact, said = self._blot(fact)
+        fact = self._blot(fact)
+        if lost:
+            at = fact.at if isinstance(fact, RunStarted) else before
+            fact = replace(fact, at=at, unknown=(Unknown.TIME, *fact.unknown))
         seq = self._state.seq + 1
         self.facts.append(seq)
         self._state, events = advance(self._state, replace(fact, at=max(fact.at, before)))
         self.log += events
-        own_time = "" if lost or self._state.at > before else f'{{"at":{self._state.at}}}'
-        self._remark(seq, "\n".join(part for part in (said, own_time) if part))
-
-    def _remark(self, seq: int, said: str) -> None:
-        note: Any = SourceRecorded(at=self._state.at, format="test", source="", position="", seq=seq)
-        if said:
-            note = replace(note, content=Remark(text=said))
+        note = SourceRecorded(at=self._state.at, format="test", source="", position="", seq=seq)
         self._state = evolve(self._state, note)
         self.log.append(note)
 
-    def _blot(self, fact: Fact) -> tuple[Fact, str]:
-        """The fact as the source has it, and what the source says of its tokens."""
+    def _blot(self, fact: Fact) -> Fact:
+        """The fact as the source has it."""
         pending = self._state.request or self._state.summary
+        request = pending.seq if pending else 0
         match fact:
             case RunStarted(tools=tools, context=context):
                 tools = tuple(tool for tool in tools if not self._lost(self._blots.tools))
                 context = None if self._lost(self._blots.context) else context
-                return replace(fact, tools=tools, context=context, labels={"source.format": "test"}), ""
+                unsaid = (Unknown.TOOLS, *((Unknown.CONTEXT,) if context is None else ()))
+                return replace(fact, tools=tools, context=context, unknown=unsaid)
             case ModelResponded() | SummaryReturned():
                 uncounted, unpriced = self._lost(self._blots.tokens), self._lost(self._blots.prices)
                 usage = self._least(fact.usage) if uncounted else fact.usage
                 cost = None if unpriced else fact.cost_nanousd
-                said = (
-                    "usage partial"
-                    if uncounted and usage != Usage()
-                    else ""
-                    if uncounted
-                    else "usage reported"
-                )
-                return replace(
-                    fact, request=pending.seq if pending else 0, usage=usage, cost_nanousd=cost
-                ), said
+                unsaid = (Unknown.USAGE,) if uncounted or usage == Usage() else ()
+                return replace(fact, request=request, usage=usage, cost_nanousd=cost, unknown=unsaid)
             case ModelFailed():
-                request = pending.seq if pending else 0
-                return replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None), ""
+                fact = replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None)
+                return replace(fact, unknown=(Unknown.USAGE, Unknown.COST))
             case ToolReturned():
-                return replace(fact, duration=0), ""
+                return replace(fact, duration=0)
             case _:
-                return fact, ""
+                return fact
 
     def _least(self, usage: Usage) -> Usage:
         return self._chance.choice((Usage(), replace(usage, output=0)))

@@ -1,6 +1,6 @@
 """The log as the truth: fold it to a state, and advance it by a fact."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.pending import bare
 from refold.reducers.rules import rules_of
-from refold.reducers.rules.flow import Check
 from refold.reducers.state import NEW, RunState
 
 
@@ -32,19 +31,18 @@ def advance(
     state: RunState,
     fact: Fact,
     registry: Registry = BUILTIN,
-    look: Callable[[Check, RunState], None] | None = None,
 ) -> tuple[RunState, tuple[Event, ...]]:
     """The state after a fact and all that follows from it, and those events: the fact, then its decisions.
 
     A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
-    that has no place here raises `UnexpectedEvent`. `look`: as in `decide`.
+    that has no place here raises `UnexpectedEvent`.
     """
     if isinstance(fact, Result) and not awaited(state, fact):
         late = late_result(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
     events: list[Event] = [fact]
-    for decision, after in rules_of(state)(state, fact, look):
+    for decision, after in rules_of(state)(state, fact):
         events.append(decision)
         state = after
     return state, tuple(events)

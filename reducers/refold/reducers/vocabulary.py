@@ -15,7 +15,8 @@ class Unknown(StrEnum):
 
     `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
     had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
-    not said how large the model's context is. `errors`: calls that failed are not told from others.
+    not said how large the model's context is. `errors`: calls that failed are not told from others. `stop`: why an answer
+    ended, for its word for it is none that anybody here knows.
     """
 
     TIME = "time"
@@ -24,6 +25,7 @@ class Unknown(StrEnum):
     TOOLS = "tools"
     CONTEXT = "context"
     ERRORS = "errors"
+    STOP = "stop"
 
 
 @unique

@@ -25,18 +25,18 @@ from refold.reducers.events import (
 )
 from refold.reducers.folding import advance
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.guards.duty import FAILED
 from refold.reducers.machine import target
 from refold.reducers.policy import Policy
-from refold.reducers.state import NEW, RunState
+from refold.reducers.state import NEW
 from refold.replay.causes import spoken
 from refold.replay.reading import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
+from refold.replay.whatif.ends import Ends
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.found import Found, proven
 from refold.replay.whatif.places import place_of
 from refold.replay.whatif.prices import Bill, Prices, priced
-from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, parted
+from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, apart
 from refold.replay.whatif.unsaid import Doubt, Unsaid
 from refold.replay.whatif.unseen import Unseen
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, WhatIf, spend_of
@@ -103,6 +103,8 @@ class Comparison:
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self.recorded, self.derived = Side(NEW), Side(NEW)
         self._unsaid = Unsaid(self.recorded, self.derived)
+        self._ends = Ends(self.recorded, self.derived, self._unsaid.doubt)
+        self._events: Sequence[Event] = ()  # those that the other run took last
         self._windows = Windows()
         self._fact: Fact | None = None
         self._fact_seq = self._shared = 0
@@ -146,6 +148,7 @@ class Comparison:
             self._follow(seq, event)
             if self._found is None:
                 self.derived.fold(event, self._registry)
+                self._ends.pass_by(event, self._registry)
                 self._shared = seq
 
     def result(self) -> WhatIf:
@@ -199,7 +202,7 @@ class Comparison:
             derived=found.derived,
             saved=saved,
             again=again,
-            exact=found.exact,
+            exact=found.exact and not self._unsaid.more,
             unknown=told.unknown or ((found.parted.why,) if found.verdict is Verdict.UNJUDGED else ()),
             state=encoded(found.other).decode(),
         )
@@ -209,6 +212,7 @@ class Comparison:
         if fact is None:
             return
         self._fact, self._group = None, []
+        parted = self._found is not None
         self._bill.look(fact, self.recorded.state)
         if self._found is not None:
             self._follow_all(fact, group)
@@ -218,7 +222,7 @@ class Comparison:
         else:
             self._follow_all(fact, group)
             self._charge(fact)
-        self._unsaid.done()
+        self._unsaid.done(fact, parted=parted)
 
     def _compare(self, fact: Fact, group: Sequence[Decision]) -> None:
         derived = self._derived(fact)
@@ -254,7 +258,8 @@ class Comparison:
                 self._part(cut, (), ())
                 return False
             before = instant
-            rung = self._advanced(ClockRead(at=max(self.derived.state.at, instant), due=instant))
+            clock = ClockRead(at=max(self.derived.state.at, instant), due=instant)
+            rung = self._advanced(clock, clock)
             if not self._judge((), rung, clock=True):
                 return False
         return True
@@ -265,7 +270,7 @@ class Comparison:
         if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
             return ()
         cut = cut_off(recorded, derived, reached(fact), fact)
-        fact = priced(fact, self._bill.cost)
+        taken, fact = fact, priced(fact, self._bill.cost)
         carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
         if isinstance(carried, Parted):
             return carried
@@ -273,13 +278,15 @@ class Comparison:
             self._unseen.add(derived.seq + 1, carried.parted)
             carried = carried.fact
         try:
-            return self._advanced(carried)
+            return self._advanced(carried, taken)
         except RefoldError as error:
             return Parted("fact", f"the other run has no place for it: {error}")
 
-    def _advanced(self, fact: Fact) -> Sequence[Decision]:
+    def _advanced(self, fact: Fact, recorded: Fact) -> Sequence[Decision]:
         first = self.derived.state.seq + 1
-        state, events = advance(self.derived.state, fact, self._registry, self._unsaid.look)
+        self._ends.take(fact, recorded, self._registry)
+        state, events = advance(self.derived.state, fact, self._registry)
+        self._events = events
         self.derived.take(events, state)
         if first != self._fact_seq and not isinstance(fact, ClockRead):
             self.origins[first] = self._fact_seq
@@ -319,28 +326,14 @@ class Comparison:
 
     def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
         """Whether the two are still one for the world."""
-        one, other = self.recorded.state, self.derived.state
-        blind = [watch for watch in other.guards if watch.blind and watch.blind != FAILED]
-        if blind:
-            why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in blind)
-            self._part(Parted("unknown", why), group, derived)
-        elif other.ended:
-            if not one.ended or _ending(one) != _ending(other):
-                assert other.outcome is not None
-                self._part(Parted("end", other.outcome.reason), group, derived, stops=True)
-        elif other.stopping is not None and one.stopping is None:
-            self._part(Parted("end", other.stopping.reason), group, derived, stops=True)
-        elif one.ended:
-            code = one.outcome.code if one.outcome else ""
-            self._part(
-                Parted("end", f"the record ends here ({code}), and the other run would go on"), group, derived
-            )
-        else:
-            apart = parted(self.recorded, self.derived, self._windows)
-            if apart is not None:
-                apart = self._unseen.reason(other, apart)
-                apart = Parted("clock", f"a deadline passed: {apart.why}") if clock else apart
-                self._part(apart, group, derived)
+        other = self.derived.state
+        found = apart(self.recorded, self.derived, self._windows)
+        self._ends.judge(found, self._events)
+        if found is not None:
+            why = self._unseen.reason(other, found.parted)
+            if clock and not found.stops and why.kind != "unknown" and not self.recorded.state.ended:
+                why = Parted("clock", f"a deadline passed: {why.why}")
+            self._part(why, group, derived, stops=found.stops)
         told = self._unseen.told(other)
         if self._found is None and told is not None:
             self._part(told, group, derived)
@@ -369,17 +362,6 @@ class Comparison:
             counted=_until(spent, spend_of(state)) if stops else spent,
             exact=exact,
         )
-
-
-def _ending(state: RunState) -> tuple[str, ...]:
-    outcome = state.outcome
-    fallback = state.policy.fallback if outcome and outcome.source == "fallback" else None
-    return (
-        str(state.agent_state),
-        outcome.code if outcome else "",
-        outcome.source if outcome else "",
-        fallback or "",
-    )
 
 
 def _until(spent: Spend, other: Spend) -> Spend:

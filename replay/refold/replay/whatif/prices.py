@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from refold.reducers.events import Fact, ModelResponded, SummaryReturned
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.verdict import Spend
 
 _PER_TOKEN = 10
@@ -56,8 +57,12 @@ def cost_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
 
 def priced(fact: Fact, cost: int | None) -> Fact:
     """The fact as it would be if this was known of it."""
-    known = cost is not None and isinstance(fact, ModelResponded | SummaryReturned)
-    return replace(fact, cost_nanousd=cost) if known else fact
+    if cost is None or not isinstance(fact, ModelResponded | SummaryReturned):
+        return fact
+    part = (
+        (Unknown.COST,) if Unknown.USAGE in fact.unknown else ()
+    )  # a price of part of its tokens is a least
+    return replace(fact, cost_nanousd=cost, unknown=(*fact.unknown, *part))
 
 
 class Bill:

@@ -22,6 +22,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
+from refold.reducers.guards.duty import FAILED
 from refold.reducers.messages import TextCut
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -102,6 +103,44 @@ class Parted(msgspec.Struct, frozen=True):
 
     kind: Parting
     why: str
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """In what a run parts from the recorded one; `stops`: it ends there, with that `code`."""
+
+    parted: Parted
+    stops: bool = False
+    code: str = ""
+
+
+def apart(recorded: Side, derived: Side, windows: Windows) -> Apart | None:
+    """In what the two are not one any more for the world; None: they are."""
+    one, other = recorded.state, derived.state
+    blind = [watch for watch in other.guards if watch.blind and watch.blind != FAILED]
+    if blind:
+        return Apart(Parted("unknown", "; ".join(f"guard {watch.name}: {watch.blind}" for watch in blind)))
+    if other.outcome is not None:
+        if one.ended and _ending(one) == _ending(other):
+            return None
+        return Apart(Parted("end", other.outcome.reason), stops=True, code=other.outcome.code)
+    if other.stopping is not None and one.stopping is None:
+        return Apart(Parted("end", other.stopping.reason), stops=True, code=other.stopping.code)
+    if one.outcome is not None:
+        why = f"the record ends here ({one.outcome.code}), and the other run would go on"
+        return Apart(Parted("end", why))
+    found = parted(recorded, derived, windows)
+    return None if found is None else Apart(found)
+
+
+def _ending(state: RunState) -> tuple[str, ...]:
+    outcome = state.outcome
+    fallback = state.policy.fallback if outcome and outcome.source == "fallback" else None
+    return (
+        str(state.agent_state),
+        outcome.code if outcome else "",
+        outcome.source if outcome else "",
+        fallback or "",
+    )
 
 
 def parted(recorded: Side, derived: Side, windows: Windows) -> Parted | None:

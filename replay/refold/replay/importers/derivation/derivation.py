@@ -42,7 +42,10 @@ OBSERVED = parse({"preset": "observed"})
 
 _WAITING = 1000  # remarks between two answers; more of them do not wait for what stands before them
 
-_UNSAID = (Unknown.TOOLS, Unknown.CONTEXT)  # no source says which tools only read, nor how large the context was
+_UNSAID = (
+    Unknown.TOOLS,
+    Unknown.CONTEXT,
+)  # no source says which tools only read, nor how large the context was
 _MARK_NO_ERRORS = frozenset({"atif", "swe_agent", "tau_bench"})
 
 

@@ -24,6 +24,7 @@ from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
 from refold.replay.importers.fields import json_text, shared
 from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
+from refold.replay.importers.stops import is_known
 
 MOST_CALLS = 1024
 """Calls of one answer: after each result all of them are looked at. More are kept beside the log, with their results."""
@@ -51,7 +52,7 @@ def answer(log: Writer, item: Answered) -> None:
                 stop=stop,
                 adapter=ADAPTER,
                 **shared(item, *_ALIKE),
-                unknown=() if item.quality == "reported" and item.usage != Usage() else (Unknown.USAGE,),
+                unknown=_unsaid(item, stop),
             ),
             Answer(**shared(item, "text", "reasoning")),
             calls,
@@ -65,6 +66,12 @@ def answer(log: Writer, item: Answered) -> None:
         problem = f"it has {len(item.calls)} calls, of which {MOST_CALLS} are read"
         text = json_text(msgspec.to_builtins(more))
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
+
+
+def _unsaid(item: Answered, stop: StopReason) -> tuple[Unknown, ...]:
+    counted = item.quality == "reported" and item.usage != Usage()
+    known = stop is not StopReason.OTHER or is_known(item.stop_raw)
+    return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
 
 
 def failure(log: Writer, item: RequestFailed) -> None:
@@ -197,9 +204,7 @@ def cancelled_request(log: Writer, item: Cancelled) -> None:
     """The request that was under way when a person stopped it had no answer."""
     seq = log.tell(
         lambda state, at, salt: composing.failed(
-            ModelFailed(
-                at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED
-            ),
+            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED),
             "",
             "",
             salt,
