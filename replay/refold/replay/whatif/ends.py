@@ -47,6 +47,7 @@ derived rests on it, and is no proof of anything."""
 
 _MOST = 2**60  # tokens, or nano-dollars: more than any limit
 _SPENDING = (Unknown.USAGE, Unknown.COST)
+_BUDGETS = (("token", "usage"), ("cost", "usage"))
 _SETTING = ((Unknown.TOOLS,), (Unknown.CONTEXT,), (Unknown.TOOLS, Unknown.CONTEXT))
 _SILENT = "an answer of nothing: the record does not say whether its stream broke"
 _MISSING = {
@@ -189,7 +190,8 @@ class Ends:
 
     def _effect(self, end: _FarEnd, near: Apart | None) -> Effect | None:
         one = self._recorded.state
-        if near is None and one.limit is not None and end.unknown[0] in _SPENDING:
+        spending = one.limit is not None and (one.limit.type, one.limit.measure) in _BUDGETS
+        if near is None and spending and end.unknown[0] in _SPENDING:
             # The record itself tells of the limits that were in force: the far end has none of them.
             if one.ended:
                 self._ends.remove(end)

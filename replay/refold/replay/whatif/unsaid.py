@@ -48,7 +48,8 @@ _BESIDE = {
     UNCALLED: "the record has results of calls that it does not have",
     HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
 }
-_OF_THE_WHOLE = frozenset({"requests_missing", "calls_missing"})  # and nobody knows where
+_IN_PLACE = frozenset({"no_place", "result_without_call", "too_many_calls", "unknown_part"})
+"""Diagnoses that stand where in a run something is missing. Of others, as of a line that is no JSON, nobody knows where."""
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -86,12 +87,13 @@ class Unsaid:
 
     def hear(self, event: Event) -> None:
         """What of the source is in no fact: said where it stood, or of all of it."""
-        lost = ""
+        lost, in_place = "", True
         if isinstance(event, Diagnosed) and event.code not in _SAID_ALL_THE_SAME:
             lost = f"the source was not wholly read, or has more than is told of it: {event.code}"
+            in_place = event.code in _IN_PLACE
         elif isinstance(event, SourceRecorded):
             lost = _BESIDE.get(event.what, "")
-        if lost and self._behind and not (isinstance(event, Diagnosed) and event.code in _OF_THE_WHOLE):
+        if lost and in_place and self._behind:
             self.more = True
         else:
             self._lost = self._lost or lost
