@@ -22,6 +22,8 @@
     policy_amended: value => said(value, "reason"),
     call_refused: value => value.texts || [],
     message_injected: value => value.texts || [],
+    message_trimmed: value => value.texts || [],
+    summary_requested: value => value.texts || [],
     model_requested: value => value.texts || [],
   };
 
