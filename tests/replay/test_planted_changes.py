@@ -4,7 +4,6 @@ Each log was written by a real engine and is rewritten by somebody who may write
 `verify` has nothing to say: only deriving the decisions again can tell. Expectations are written by hand.
 """
 
-from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from msgspec.structs import replace
 
 from refold.reducers.events import (
     DECISIONS,
-    Annotation,
     ApprovalRequested,
     CallRefused,
     ContentErased,
     Decision,
-    Fact,
     GuardTripped,
     HistoryPruned,
     MessageInjected,
@@ -41,7 +38,7 @@ from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdi
 from refold.replay import Audit, Difference, Finding, audit, verify
 from refold.store import MemoryStore, SqliteStore
 from refold.store.protocol import Record
-from support import golden, runs
+from support import runs
 from support.forging import (
     Forgery,
     changed,
@@ -54,6 +51,7 @@ from support.forging import (
     swapped,
     write,
 )
+from support.planted import rarer_kinds
 
 pytestmark = pytest.mark.anyio
 
@@ -218,7 +216,7 @@ async def test_every_field_of_every_decision_counts(short_log: list[Record], lon
     """There is no field of any decision in these logs that could be changed without being named."""
     visited = set[str]()
     digest = long_log[: runs.DIGEST_AT]
-    for log, numbers in ((short_log, range(1, 29)), (digest, (runs.DIGEST_AT,)), *rarer(short_log)):
+    for log, numbers in ((short_log, range(1, 29)), (digest, (runs.DIGEST_AT,)), *rarer_kinds(short_log)):
         for seq in numbers:
             event = event_of(log[seq - 1])
             if not isinstance(event, Decision):
@@ -230,24 +228,6 @@ async def test_every_field_of_every_decision_counts(short_log: list[Record], lon
                     assert misfit in found.damaged or (seq, CHANGED, kind_of(event), (field,)) == first(found)
             visited.add(kind_of(event))
     assert {kind_of(kind) for kind in DECISIONS} == visited
-
-
-def rarer(log: list[Record]) -> Iterator[tuple[list[Record], Sequence[int]]]:
-    """Recorded logs, and where in them is the first of each kind of decision that `log` lacks."""
-    kinds = {record.kind for record in log}
-    for name in golden.names():
-        at, records = 0, list[Record]()
-        for event in golden.events(name):
-            at = event.at if isinstance(event, Fact | Annotation) else at
-            records.append(recorded(event, at, b"salt"))
-        new = {
-            record.kind: seq
-            for seq, record in reversed(list(enumerate(records, 1)))
-            if record.kind not in kinds
-        }
-        kinds |= new.keys()
-        if new:
-            yield records, sorted(new.values())
 
 
 @pytest.mark.parametrize("seq", [2, 4, 6, 8, 9, 12, 13, 15, 16, 17, 19, 20, 22, 23, 24, 26, 27, 28])

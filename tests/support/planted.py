@@ -5,7 +5,10 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from refold.reducers.events import Decision, Event, kind_of
+from refold.reducers.events import Annotation, Decision, Event, Fact, kind_of
+from refold.store.protocol import Record
+from support import golden
+from support.forging import recorded
 
 
 def planted(log: Sequence[Event]) -> Iterator[tuple[str, int, Event]]:
@@ -32,3 +35,21 @@ def _other(value: object) -> object:
             return f"{value}x"
         case _:
             return None
+
+
+def rarer_kinds(log: list[Record]) -> Iterator[tuple[list[Record], Sequence[int]]]:
+    """Recorded logs, and where in them is the first of each kind of decision that `log` lacks."""
+    kinds = {record.kind for record in log}
+    for name in golden.names():
+        at, records = 0, list[Record]()
+        for event in golden.events(name):
+            at = event.at if isinstance(event, Fact | Annotation) else at
+            records.append(recorded(event, at, b"salt"))
+        new = {
+            record.kind: seq
+            for seq, record in reversed(list(enumerate(records, 1)))
+            if record.kind not in kinds
+        }
+        kinds |= new.keys()
+        if new:
+            yield records, sorted(new.values())
