@@ -54,7 +54,7 @@ def _parsed(arguments: str) -> Any:
         # Without looking for space around it, which few have and which takes as long as reading the rest.
         found, end = _DECODER.raw_decode(arguments)
     except ValueError:
-        end = -1
+        found, end = None, -1
     if end == len(arguments):
         return found
     try:

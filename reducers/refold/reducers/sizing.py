@@ -202,18 +202,24 @@ def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | 
     }
 
 
-def _parting(path: str, recorded: Any, derived: Any) -> tuple[str, Any, Any] | None:
+_Pair = tuple[str, Any, Any]
+
+
+def _parting(path: str, recorded: Any, derived: Any) -> _Pair | None:
     """Where two values part first, in which of their parts if they have some."""
     if recorded == derived:
         return None
+    pairs: list[_Pair]
     if isinstance(recorded, Struct) and type(recorded) is type(derived):
         names = recorded.__struct_fields__
         pairs = [(f"{path}.{name}", getattr(recorded, name), getattr(derived, name)) for name in names]
-    elif isinstance(recorded, tuple) and len(recorded) == len(derived):  # pyright: ignore[reportUnknownArgumentType]
-        places = enumerate(zip(recorded, derived, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        pairs = [(f"{path}[{place}]", one, other) for place, (one, other) in places]
     elif isinstance(recorded, tuple):
-        return f"the number of {path}", len(recorded), len(derived)  # pyright: ignore[reportUnknownArgumentType]
+        ones: tuple[Any, ...] = recorded  # pyright: ignore[reportUnknownVariableType]
+        others: tuple[Any, ...] = derived
+        if len(ones) != len(others):
+            return f"the number of {path}", len(ones), len(others)
+        places = enumerate(zip(ones, others, strict=True))
+        pairs = [(f"{path}[{place}]", one, other) for place, (one, other) in places]
     else:
         return path, recorded, derived
     return next(filter(None, (_parting(*pair) for pair in pairs)))

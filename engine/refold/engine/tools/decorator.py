@@ -68,7 +68,7 @@ def tool(
     be a tool.
     """
     if function is None:
-        return partial(_made, **options)
+        return lambda made: _made(made, **options)
     return _made(function, **options)
 
 
