@@ -34,6 +34,7 @@ from refold.reducers.guards import Registry
 from refold.reducers.guards.pivot import Pivot
 from refold.reducers.history import Pass
 from refold.reducers.history.token_tail import Room, TokenTail
+from refold.reducers.history.when import Share
 from refold.reducers.knobs import Without
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, measure_of
 from refold.reducers.policy import Policy
@@ -216,9 +217,7 @@ class Ends:
         if Unknown.TOOLS in unknown:
             run = replace(run, tools=_more_tools(run.tools, policy))
             # They may weigh as much as there is room for.
-            policy = (
-                policy if self._listed else replace(policy, history=tuple(map(_without_room, policy.history)))
-            )
+            policy = policy if self._listed else _roomless(policy)
         return replace(run, policy=_unlimited(policy, unknown, in_force))
 
     def _why(self, end: _FarEnd, events: Sequence[Event]) -> str:
@@ -278,9 +277,11 @@ def _reads(policy: Policy, kind: Unknown) -> bool:
         case Unknown.COST:
             return any(_counts(limit) is kind for limit in policy.limits)
         case Unknown.TOOLS:
-            return bool(policy.guards or policy.premature_end or policy.history or policy.pressure)
+            return bool(
+                policy.guards or policy.premature_end or policy.pressure or _roomless(policy) != policy
+            )
         case Unknown.CONTEXT:
-            return bool(policy.history or policy.overflow)
+            return any(isinstance(step.when.tokens, Share) or step.when.model for step in policy.history)
         case _:
             return False
 
@@ -314,6 +315,15 @@ def _more_tools(tools: Sequence[Manifest], policy: Policy) -> tuple[Manifest, ..
     there = {tool.name for tool in tools}
     more = [Manifest(name=name) for name in dict.fromkeys(named) if name not in there]
     return tuple(replace(tool, replay=Replay.READ_ONLY) for tool in (*tools, *more))
+
+
+def _roomless(policy: Policy) -> Policy:
+    """The policy where tools leave no room for anything beside them."""
+    policy = replace(policy, history=tuple(map(_without_room, policy.history)))
+    if policy.overflow is None or policy.overflow.do is None:
+        return policy
+    do = tuple(step if isinstance(step, str) else _without_room(step) for step in policy.overflow.do)
+    return replace(policy, overflow=replace(policy.overflow, do=do))
 
 
 def _without_room(step: Pass) -> Pass:

@@ -1,0 +1,122 @@
+"""What a record does not say has two ends: a policy is judged by it where it comes to the same at both, and else not."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from refold.reducers.events import Diagnosed, Event, ModelResponded, RunStarted
+from refold.reducers.parsing import parse
+from refold.reducers.vocabulary import Unknown
+from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.verdict import Verdict, WhatIf
+from support.scenario import Scenario
+
+Plain = dict[str, Any]
+HALF: Plain = {"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"tokens": {"share": 0.5}}}]}
+READING: Plain = {"guards": [{"guard": "read_only", "batches": 2}]}
+ONE_STEP: Plain = {"limits": [{"type": "step", "value": 1}]}
+
+
+def judged(log: list[Event], other: Plain) -> WhatIf:
+    """What is said of a log under another policy."""
+    comparison = Comparison("r1", parse(other))
+    for seq, event in enumerate(log, 1):
+        comparison.take(seq, event)
+    return comparison.result()
+
+
+def calls(tool: str, count: int, used: int) -> list[Event]:
+    """A run of so many batches of one call, each answer with so many tokens, and a last word."""
+    run = Scenario({})
+    for number in range(1, count + 1):
+        run.answer("", (tool, f'{{"n": {number}}}'), usage=(used, 5))
+        run.result(f"c{number}", "seen " * 20)
+    run.answer("done", usage=(used, 5))
+    return run.log
+
+
+def lacking(log: list[Event], started: tuple[Unknown, ...], answers: tuple[Unknown, ...] = ()) -> list[Event]:
+    """The log, of a source that does not say this of the run, and of each answer."""
+    (first,) = [event for event in log if isinstance(event, RunStarted)]
+
+    def unsaid(event: Event) -> Event:
+        match event:
+            case RunStarted():
+                return replace(event, unknown=started)
+            case ModelResponded():
+                return replace(event, unknown=answers, model=first.model)
+            case _:
+                return event
+
+    return [unsaid(event) for event in log]
+
+
+@pytest.mark.parametrize(
+    ("used", "answers", "verdict"),
+    [
+        pytest.param(100_000, (), Verdict.AGREE, id="it has answered to far more than what is shown"),
+        pytest.param(10, (), Verdict.UNJUDGED, id="it may have been hardly larger than what is shown"),
+        pytest.param(
+            100_000, (Unknown.USAGE,), Verdict.UNJUDGED, id="nobody counted what it has answered to"
+        ),
+    ],
+)
+def test_a_context_is_as_large_as_what_was_answered(
+    used: int, answers: tuple[Unknown, ...], verdict: Verdict
+) -> None:
+    """A pass at a share of the context is judged as soon as an answer shows that the context is large enough."""
+    log = lacking(calls("look", 3, used), (Unknown.CONTEXT,), answers)
+    found = judged(log, HALF)
+    assert verdict is found.verdict
+    why = "pass drop_oldest: the record does not say how large the model's context was"
+    assert (why,) * (verdict is Verdict.UNJUDGED) == found.unknown
+
+
+@pytest.mark.parametrize(
+    ("unknown", "count", "verdict"),
+    [
+        pytest.param((), 3, Verdict.AGREE, id="the tools are known, and this one does not only read"),
+        pytest.param((Unknown.TOOLS,), 3, Verdict.UNJUDGED, id="it may only read"),
+        pytest.param((Unknown.TOOLS,), 1, Verdict.AGREE, id="too few batches, whatever it is"),
+    ],
+)
+def test_tools_may_only_read(unknown: tuple[Unknown, ...], count: int, verdict: Verdict) -> None:
+    """A guard that counts what only reads is judged where it would speak of neither end."""
+    found = judged(lacking(calls("act", count, 10), unknown), READING)
+    assert verdict is found.verdict
+    assert all(
+        why.startswith("guard read_only: the record does not say which tools") for why in found.unknown
+    )
+    assert bool(found.unknown) is (verdict is Verdict.UNJUDGED)
+
+
+def diagnosed(log: list[Event], code: str, answer: int) -> list[Event]:
+    """The log up to what that answer has begun, and with a diagnosis there; "": none."""
+    place, answered = [(at, event) for at, event in enumerate(log) if isinstance(event, ModelResponded)][
+        answer
+    ]
+    after = next(
+        at for at, event in enumerate(log) if at > place and type(event).__name__ == "ToolsDispatched"
+    )
+    noted = Diagnosed(at=answered.at, code=code, problem="lost") if code else None
+    return log[: after + 1] + ([noted] if noted else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "verdict", "exact"),
+    [
+        pytest.param("", 2, Verdict.STOPS, True, id="nothing was lost"),
+        pytest.param("result_without_call", 2, Verdict.STOPS, False, id="behind the end of the other run"),
+        pytest.param("result_without_call", 0, Verdict.UNJUDGED, True, id="before it"),
+        pytest.param("result_without_call", 1, Verdict.UNJUDGED, True, id="between it and the next answer"),
+        pytest.param("not_json", 2, Verdict.UNJUDGED, True, id="nobody knows where"),
+    ],
+)
+def test_what_was_lost_behind_the_end_is_not_missed(
+    code: str, answer: int, verdict: Verdict, exact: bool
+) -> None:
+    """What stands of a source behind the place where the two part is no part of what is judged; it may have cost something."""
+    log = diagnosed(lacking(calls("look", 4, 10), (Unknown.TOOLS, Unknown.CONTEXT)), code, answer)
+    found = judged(log, ONE_STEP)
+    assert (verdict, exact) == (found.verdict, found.exact)
