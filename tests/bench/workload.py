@@ -19,7 +19,7 @@ from refold.reducers import (
     Usage,
     advance,
     codec,
-    composing,
+    composition,
     parse,
 )
 from refold.reducers.codec import Encoded
@@ -143,7 +143,7 @@ def begun(meant: Mapping[str, Any]) -> tuple[RunState, Group]:
         Message(role=Role.SYSTEM, text=prose(2_000, 0)),
         Message(role=Role.USER, text=prose(600, 1)),
     )
-    return advance(NEW, composing.started(fact, said, SALT))
+    return advance(NEW, composition.started(fact, said, SALT))
 
 
 def step(state: RunState, number: int) -> tuple[RunState, list[Group]]:
@@ -174,7 +174,7 @@ def summed_up(state: RunState, number: int) -> Fact:
         cost_nanousd=1_234_567,
         model="m-2026-01-01",
     )
-    return composing.summarised(state, fact, prose(1_500, number), SALT)
+    return composition.summarised(state, fact, prose(1_500, number), SALT)
 
 
 def answered(state: RunState, number: int) -> Fact:
@@ -202,7 +202,7 @@ def answered(state: RunState, number: int) -> Fact:
         sent="0" * 64,
         duration=SECOND,
     )
-    return composing.responded(state, fact, Answer(text=prose(1_200, number)), calls, SALT)
+    return composition.responded(state, fact, Answer(text=prose(1_200, number)), calls, SALT)
 
 
 def returned(state: RunState, number: int, chars: int = 2_000) -> Fact:
@@ -210,7 +210,7 @@ def returned(state: RunState, number: int, chars: int = 2_000) -> Fact:
     assert state.batch is not None
     call = next(call for call in state.batch.calls if call.result is None)
     fact = ToolReturned(at=state.at + SECOND // 10, call=call.id, duration=SECOND // 10)
-    return composing.returned(state, fact, prose(chars, number + call.position), call.name, "0" * 64, SALT)
+    return composition.returned(state, fact, prose(chars, number + call.position), call.name, "0" * 64, SALT)
 
 
 def stored(groups: Sequence[Group]) -> list[Encoded]:

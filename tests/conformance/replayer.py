@@ -29,7 +29,7 @@ from refold.reducers import (
     Usage,
     WaitUntil,
     advance,
-    composing,
+    composition,
     next_effects,
     parse,
     view,
@@ -144,7 +144,7 @@ class Replayer:
         fact = RunStarted(
             format=1, at=run.now, run="r", rules=RULES, policy=run.policy, model="m", tools=tools, task=task
         )
-        run.feed(_apart(fact, opening) if apart else composing.started(fact, opening, SALT))
+        run.feed(_apart(fact, opening) if apart else composition.started(fact, opening, SALT))
         return run
 
     def feed(self, fact: Fact) -> tuple[Event, ...]:
@@ -198,7 +198,7 @@ class Replayer:
             cost_nanousd=said.cost,
         )
         made = [ReplyCall(name=name, arguments=words, provider_id=id_) for id_, name, words in said.calls]
-        answer = composing.responded(self.state, fact, Answer(text=said.text), made, SALT)
+        answer = composition.responded(self.state, fact, Answer(text=said.text), made, SALT)
         self._ids.update((call.id, call.provider_id) for call in answer.calls)
         return self.feed(answer)
 
@@ -210,13 +210,13 @@ class Replayer:
         fact = ModelFailed(
             at=self.now, request=self.state.request.seq, failure=said.failure, retry_after=wait
         )
-        return self.feed(composing.failed(fact, said.text, "", SALT, self.policy))
+        return self.feed(composition.failed(fact, said.text, "", SALT, self.policy))
 
     def result(self, call: str, said: Result) -> tuple[Event, ...]:
         """A call ends."""
         self._pass(said.dt)
         fact = ToolReturned(at=self.now, call=call, error=said.error)
-        return self.feed(composing.returned(self.state, fact, said.output, TOOL, "", SALT))
+        return self.feed(composition.returned(self.state, fact, said.output, TOOL, "", SALT))
 
     def returned(self) -> tuple[Event, ...]:
         """Every call that runs ends, one after the other."""
@@ -235,7 +235,7 @@ class Replayer:
 
     def cancel(self) -> tuple[Event, ...]:
         """A person cancels."""
-        return self.feed(composing.cancelled(CancelRequested(at=self.now), ""))
+        return self.feed(composition.cancelled(CancelRequested(at=self.now), ""))
 
     def _answer(self, world: World, effects: tuple[Effect, ...]) -> bool:
         # A result is fed as a fact even if it comes late; a clock is read only where nothing else goes on.

@@ -15,7 +15,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 from refold.reducers.vocabulary import StopReason
-from refold.replay.reading import events
+from refold.replay.reader import events
 from refold.replay.timeline import timeline
 from refold.store import MemoryStore
 

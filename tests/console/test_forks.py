@@ -275,9 +275,9 @@ def test_a_test_of_a_run(refold: Refold, store: Path, plain: str, tmp_path: Path
     assert 0 == pytested(folder).returncode
     (folder / "conftest.py").write_text(
         "import refold.reducers.rules.order as order\n"
-        "from refold.reducers.rules import requesting\n"
+        "from refold.reducers.rules import requests\n"
         "from msgspec.structs import replace\n"
-        "old = requesting.ModelRequested\n"
+        "old = requests.ModelRequested\n"
         "requesting.ModelRequested = lambda **f: old(**{**f, 'input_tokens': f['input_tokens'] + 1})\n",
         encoding="utf-8",
     )

@@ -18,7 +18,7 @@ from refold.engine.prune_log import LOGGER
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import StepLimit
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 

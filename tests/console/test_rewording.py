@@ -12,7 +12,7 @@ from console.conftest import Refold, look
 from refold.engine import Agent, ScriptedModel, calls, say
 from refold.engine.models.script import Line
 from refold.reducers.events import PolicyAmended
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 
 TRIMS: dict[str, Any] = {
     "history": [{"do": "trim_messages", "cap": 30, "roles": ["user"], "last": 20}],

@@ -11,7 +11,7 @@ from console.conftest import Refold
 from refold.console import whatif
 from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.replay.cutting import cut
+from refold.replay.cuts import cut
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
 from refold.store import SqliteStore

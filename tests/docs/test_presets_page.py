@@ -8,7 +8,7 @@ import pytest
 from refold.console.log_lines import PRUNE_LOG
 from refold.console.strict_yaml import load
 from refold.reducers import environment
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.presets import PRESETS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "presets.md"

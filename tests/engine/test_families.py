@@ -19,7 +19,7 @@ from refold.engine import (
     tool,
 )
 from refold.engine.journal import record
-from refold.reducers import advance, composing
+from refold.reducers import advance, composition
 from refold.reducers.children import child_run_id, open_children
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import CancelRequested, ChildEnded, ToolReturned
@@ -137,7 +137,7 @@ async def test_a_cancellation_reaches_children_of_a_crashed_parent(*, begun: boo
 async def asked_to_stop(store: Store) -> list[Record]:
     """What an engine had recorded of a cancellation, had it crashed right after it."""
     state, _ = await state_at(store, PARENT)
-    _, events = advance(state, composing.cancelled(CancelRequested(at=state.at), ""))
+    _, events = advance(state, composition.cancelled(CancelRequested(at=state.at), ""))
     return [record(event, state.at, b"") for event in events]
 
 

@@ -14,7 +14,7 @@ from refold.engine.journal import SNAPSHOT_EVERY
 from refold.engine.models.script import Line
 from refold.engine.result import RunResult
 from refold.reducers.events import PolicyAmended
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.state import RunState, Setup
 from refold.replay import audit, state_at
 from refold.store import SqliteStore

@@ -13,7 +13,7 @@ from refold.reducers.events import Event, ModelRequested, RunForked, ToolReturne
 from refold.reducers.views import view
 from refold.reducers.vocabulary import ToolError
 from refold.replay import NoCut, audit, cut, events, state_at, verify
-from refold.replay.cutting import awaits, cut_from, hears
+from refold.replay.cuts import awaits, cut_from, hears
 from refold.replay.timeline import timeline
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun

@@ -10,7 +10,7 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.prune_log import LOGGER, lines
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
 from refold.reducers.messages import Size
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.state import NEW, Pending, RunState, Spent
 from refold.reducers.vocabulary import Cause
 from support.setups import setup_of

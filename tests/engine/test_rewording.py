@@ -9,13 +9,13 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.script import Line
 from refold.reducers.events import DECISIONS, ContentErased, Event, PolicyAmended, kind_of
 from refold.reducers.messages import Message
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, view
 from refold.reducers.window import refs
 from refold.replay import audit, cut, verify
-from refold.replay.reading import state_at
+from refold.replay.reader import state_at
 from refold.store import MemoryStore
 from support.clocks import VirtualClock
 from support.forging import recorded

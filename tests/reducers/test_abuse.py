@@ -18,9 +18,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.failures import overflows
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass, StopReason
 from support.scenario import Scenario
 

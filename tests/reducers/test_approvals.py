@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.approvals import SENSITIVE, Approvals, Gate, resolved
 from refold.reducers.batches import find
-from refold.reducers.composing_approvals import approved
+from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
 from refold.reducers.errors import PolicyError, UnexpectedEvent, WrongUse
 from refold.reducers.events import (

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.reducers.checking import opening, warnings
-from refold.reducers.composing import started
+from refold.reducers.checks import opening, warnings
+from refold.reducers.composition import started
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import RunStarted
 from refold.reducers.messages import Message
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.rules import RULES
 from refold.reducers.vocabulary import Role
 

@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 
-from refold.reducers import codec, composing
+from refold.reducers import codec, composition
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Answer, ModelFailed, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.messages import Message, MessageCall, ReplyCall
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
@@ -19,14 +19,14 @@ USER = Message(role=Role.USER, text="do it")
 
 def responded(scenario: Scenario, text: str, *calls: ReplyCall, reasoning: str = "") -> ModelResponded:
     fact = ModelResponded(at=START, request=2, stop=StopReason.END_TURN)
-    return composing.responded(scenario.state, fact, Answer(text=text, reasoning=reasoning), calls, SALT)
+    return composition.responded(scenario.state, fact, Answer(text=text, reasoning=reasoning), calls, SALT)
 
 
 def started(*messages: Message, policy: Policy | None = None) -> RunStarted:
     fact = RunStarted(
         format=1, at=START, run="r1", rules=RULES, policy=policy or parse({}), model="m", tools=TOOLS
     )
-    return composing.started(fact, messages, SALT)
+    return composition.started(fact, messages, SALT)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_call_ids_are_unique_in_the_run() -> None:
     scenario.feed(first)
     scenario.result("c1")
     scenario.result("c2")
-    second = composing.responded(
+    second = composition.responded(
         scenario.state,
         ModelResponded(at=START, request=scenario.state.seq, stop=StopReason.TOOL_USE),
         Answer(),
@@ -97,8 +97,10 @@ def test_lone_surrogates_never_reach_an_event() -> None:
     scenario = Scenario()
     made = ReplyCall(name=LONE, arguments=LONE, provider_id=LONE)
     answer = responded(scenario, LONE, made, reasoning=LONE)
-    failure = composing.failed(ModelFailed(at=START, request=2, failure=FailureClass.OTHER), LONE, LONE, SALT)
-    result = composing.returned(scenario.state, ToolReturned(at=START, call="c1"), LONE, "look", "", SALT)
+    failure = composition.failed(
+        ModelFailed(at=START, request=2, failure=FailureClass.OTHER), LONE, LONE, SALT
+    )
+    result = composition.returned(scenario.state, ToolReturned(at=START, call="c1"), LONE, "look", "", SALT)
     for fact in (answer, failure, result):
         encoded = codec.encode(fact)
         assert encoded.content is not None
@@ -184,7 +186,9 @@ def test_earlier_messages_become_units() -> None:
 def test_the_output_cap_of_the_policy(size: int, cut: bool, kept: int) -> None:
     """An output of more than 16 KiB is cut, its own size recorded."""
     scenario = Scenario()
-    fact = composing.returned(scenario.state, ToolReturned(at=START, call="c1"), "x" * size, "look", "", SALT)
+    fact = composition.returned(
+        scenario.state, ToolReturned(at=START, call="c1"), "x" * size, "look", "", SALT
+    )
     assert (size, cut) == (fact.output_bytes, fact.cut)
     assert fact.content is not None
     assert fact.size.chars == len(fact.content.output)
@@ -196,7 +200,7 @@ def test_the_output_cap_of_the_policy(size: int, cut: bool, kept: int) -> None:
 def test_no_cap() -> None:
     """With `tool_output: null` nothing is cut."""
     scenario = Scenario({"tool_output": None})
-    fact = composing.returned(
+    fact = composition.returned(
         scenario.state, ToolReturned(at=START, call="c1"), "x" * 100_000, "look", "", SALT
     )
     assert (100_000, False, 25_000) == (fact.output_bytes, fact.cut, fact.size.tokens)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from refold.reducers import codec, composing
+from refold.reducers import codec, composition
 from refold.reducers.checkpoint import encoded, state_digest
 from refold.reducers.doubts import underway, unseen
 from refold.reducers.effects import Reconcile, RunTool, Settle, doubtful, next_effects
 from refold.reducers.errors import UnexpectedEvent, WrongUse
 from refold.reducers.events import DoubtResolved, Manifest, StateChanged, StateDigested
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from support.once import Once
@@ -196,7 +196,7 @@ def test_that_a_call_happened_is_final(later: Doubt) -> None:
     run = crashed("act", "act", **ASK)
     run.resolve("c1", HAPPENED)
     with pytest.raises(WrongUse, match=r"call 'c1' is not in doubt \(calls in doubt: c2\)"):
-        composing.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "")
+        composition.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "")
     with pytest.raises(UnexpectedEvent, match="call c1 is known to have happened"):
         run.feed(DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"))
 
@@ -308,7 +308,7 @@ def test_the_fact_of_what_was_said() -> None:
     """Who said it is one clean line in the body, the note is cleaned and stands in the content."""
     run = crashed("act")
     fact = DoubtResolved(at=run.at, call="c1", doubt=HAPPENED, by="ann\n\x1b[1m")
-    made = composing.resolved(run.state, fact, "seen \ud800 in the ledger")
+    made = composition.resolved(run.state, fact, "seen \ud800 in the ledger")
     assert made.content is not None
     assert ("\n" not in made.by, "seen \ufffd in the ledger") == (True, made.content.note)
     assert b"ledger" not in codec.encode(made).body
@@ -325,7 +325,7 @@ def test_the_fact_of_what_was_said() -> None:
 def test_only_a_doubt_is_resolved(run: Scenario, call: str, named: str) -> None:
     """To resolve what is not in doubt is wrong use, and the error names what is."""
     with pytest.raises(WrongUse, match=rf"'{call}' is not in doubt \({named}"):
-        composing.resolved(run.state, DoubtResolved(at=run.at, call=call, doubt=HAPPENED, by="ann"), "")
+        composition.resolved(run.state, DoubtResolved(at=run.at, call=call, doubt=HAPPENED, by="ann"), "")
 
 
 CLASSES = {"look": "run", "set": "run", "act": "at most once", "book": "reconcilable"}

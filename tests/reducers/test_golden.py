@@ -12,7 +12,7 @@ from refold.reducers.codec import Encoded, decode, encode
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import DECISIONS, Annotation, Event, Fact, kind_of
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance, fold
+from refold.reducers.folds import advance, fold
 from refold.reducers.state import NEW
 from support import expected, golden
 from support.planted import planted

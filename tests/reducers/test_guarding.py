@@ -9,11 +9,11 @@ import pytest
 from refold.reducers.codec import decode, encode
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Event, ModelResponded, ToolReturned
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.guards import BUILTIN, Inject, Judgement, Place, Refuse, Registry, Stop, Warn
 from refold.reducers.guards.duty import FAILED, NO_CONTENT, NOT_INSTALLED, OTHER_CONFIGURATION, watches
 from refold.reducers.machine import Trigger
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal
 from support.scenario import Scenario

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from refold.reducers import codec
 from refold.reducers.checkpoint import encoded
 from refold.reducers.events import KINDS, Event, Manifest, MessageTrimmed, RunForked, ToolReturned
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.guards import BUILTIN, Stop
 from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.state import NEW
 from refold.reducers.texts import TEXTS
 from refold.reducers.views import view

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec
 from refold.reducers.checkpoint import encoded
-from refold.reducers.composing import responded, returned
+from refold.reducers.composition import responded, returned
 from refold.reducers.effects import next_effects
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import (
@@ -37,7 +37,7 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance, fold
+from refold.reducers.folds import advance, fold
 from refold.reducers.history import Pass
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import ReplyCall, Size

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.retry import Jitter, Retry, chance, delay
 
 

@@ -11,7 +11,7 @@ from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.duty import NO_CONTENT, OWN, judged, versions_of
 from refold.reducers.guards.repetition import Repetition
 from refold.reducers.guards.stall import Stall
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.state import NEW, Watch
 from refold.reducers.vocabulary import ToolError
 from support.scenario import Scenario

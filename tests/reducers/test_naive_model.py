@@ -28,10 +28,10 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance, fold
+from refold.reducers.folds import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
-from refold.reducers.rules.pruning import scene_of
+from refold.reducers.rules.history import scene_of
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import FailureClass, Role

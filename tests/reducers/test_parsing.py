@@ -7,7 +7,7 @@ import pytest
 
 from refold.reducers.errors import PolicyError
 from refold.reducers.knobs import Empty, Stream, Truncation
-from refold.reducers.parsing import checked, parse
+from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.texts import TEXTS
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.reducers.checking import warnings
+from refold.reducers.checks import warnings
 from refold.reducers.errors import PolicyError
 from refold.reducers.knobs import ToolOutput
 from refold.reducers.limits import name_of
-from refold.reducers.parsing import checked, parse, parse_with
+from refold.reducers.parser import checked, parse, parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS, preset_data
 from refold.reducers.retry import Retry

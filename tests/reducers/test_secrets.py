@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers import composing
-from refold.reducers.composing_approvals import approved
+from refold.reducers import composition
+from refold.reducers.composition_approvals import approved
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import ApprovalAnswered, CancelRequested, InputReceived, Manifest, RunStarted
 from refold.reducers.key_shapes import SHAPES, Shape
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.redaction import REDACTED
 from refold.reducers.rules.order import RULES
 from refold.reducers.secrets import PLAIN, Redactor
@@ -319,7 +319,7 @@ def test_the_opening_of_a_run() -> None:
         at=START, run="r1", rules=RULES, policy=parse({"redact": [PATTERN]}), model="m", tools=(tool,),
         labels={SAID: SAID}, agent=SAID,
     )  # fmt: skip
-    shown = composing.started(fact, said, SALT, Redactor(values=(VALUE,)))
+    shown = composition.started(fact, said, SALT, Redactor(values=(VALUE,)))
     assert not leaks(shown)
     assert shown.content is not None
     hidden = " ".join([REDACTED] * 3)
@@ -330,9 +330,9 @@ def test_the_opening_of_a_run() -> None:
 def test_what_people_say() -> None:
     """Messages, names, notes, reasons and edited arguments are recorded without secrets."""
     scenario = Scenario({"approvals": {"chain": [{"approver": "human", "tools": ["*"]}]}})
-    told = composing.received(scenario.state, InputReceived(at=START, by=SAID), SAID, SALT, ALL)
+    told = composition.received(scenario.state, InputReceived(at=START, by=SAID), SAID, SALT, ALL)
     assert not leaks(told)
-    assert not leaks(composing.cancelled(CancelRequested(at=START, by=SAID), SAID, ALL))
+    assert not leaks(composition.cancelled(CancelRequested(at=START, by=SAID), SAID, ALL))
     scenario.answer("", ("look", "{}"))
     edited = approved(
         scenario.state, ApprovalAnswered(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, ALL

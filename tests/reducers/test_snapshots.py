@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refold.reducers import snapshots
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.guards import BUILTIN, Place, Registry
 from refold.reducers.guards.common import Config
 from refold.reducers.guards.duty import FAILED, NOT_INSTALLED

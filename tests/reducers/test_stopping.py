@@ -31,7 +31,7 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance, fold
+from refold.reducers.folds import advance, fold
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW
 from refold.reducers.vocabulary import Doubt, FailureClass, ToolError

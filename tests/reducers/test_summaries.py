@@ -14,7 +14,7 @@ from refold.reducers.events import (
     RetryScheduled,
     SummaryRequested,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.pending import asked_of, bare
 from refold.reducers.state import Pending
 from refold.reducers.views import summary_view

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.checkpoint import state_digest
-from refold.reducers.composing_observed import observed
+from refold.reducers.composition_observed import observed
 from refold.reducers.events import ContextObserved, InputReceived, ToolReturned
 from refold.reducers.machine import AgentState
 from refold.reducers.snapshots import decode, encode
@@ -23,7 +23,7 @@ def ended(policy: dict[str, Any]) -> tuple[Scenario, list[str]]:
     scenario = Scenario(policy)
     scenario.answer("I look", ("look", "{}"))
     fact = ToolReturned(at=scenario.at, call="c1", unasked=True)
-    return scenario, scenario.feed(composing.returned(scenario.state, fact, "ok", "look", "", SALT))
+    return scenario, scenario.feed(composition.returned(scenario.state, fact, "ok", "look", "", SALT))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_message_at_the_end_is_not_asked_about() -> None:
     """A person's message that nothing followed is in the window, and the machine waits again."""
     scenario, _ = ended({"preset": "observed"})
     fact = InputReceived(at=scenario.at, unasked=True)
-    scenario.feed(composing.received(scenario.state, fact, "and?", SALT))
+    scenario.feed(composition.received(scenario.state, fact, "and?", SALT))
     assert AgentState.WAITING_FOR_INPUT is scenario.state.agent_state
     assert scenario.state.unasked
     assert ("user", "and?") == scenario.seen()[-1]

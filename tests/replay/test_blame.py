@@ -13,7 +13,7 @@ from refold.replay.changes import fields_of
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
 from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS
-from refold.replay.reading import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded, stored_events
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs

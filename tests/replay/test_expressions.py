@@ -15,7 +15,7 @@ from refold.replay.queries.expression_nodes import Field, Flag, Minus, Node, Not
 from refold.replay.queries.expressions import Expression, parse
 from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS
-from refold.replay.reading import NO_GUARDS, event_of, folded
+from refold.replay.reader import NO_GUARDS, event_of, folded
 from support.queried import driven, kept
 from support.setups import setup_of
 from support.strategies import Driver

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from refold.reducers import composing
-from refold.reducers.composing_approvals import approved
-from refold.reducers.composing_forks import forked
-from refold.reducers.composing_observed import observed
+from refold.reducers import composition
+from refold.reducers.composition_approvals import approved
+from refold.reducers.composition_forks import forked
+from refold.reducers.composition_observed import observed
 from refold.reducers.events import (
     FACTS,
     ApprovalAnswered,
@@ -23,7 +23,7 @@ from refold.reducers.events import (
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Role
-from refold.replay.shrink.shortening import shortened
+from refold.replay.shrink.shorter import shortened
 from support import golden
 from support.scenario import SALT, START, Scenario
 
@@ -52,7 +52,7 @@ def _said_of_context() -> ContextObserved:
 
 def _said_of_a_summary() -> SummaryReturned:
     scenario = Scenario(SUMMARISING)
-    return composing.summarised(scenario.state, SummaryReturned(at=START, request=2), LONG, SALT)
+    return composition.summarised(scenario.state, SummaryReturned(at=START, request=2), LONG, SALT)
 
 
 def _said_of_a_call() -> ApprovalAnswered:
@@ -72,10 +72,10 @@ def _every_fact_that_says_something() -> list[Fact]:
     scenario.answer(LONG, ("act", "{}"))
     scenario.resume("c1")
     doubt = DoubtResolved(at=scenario.at, call="c1", doubt=Doubt.HAPPENED, by="ann")
-    resolved = composing.resolved(scenario.state, doubt, LONG)
+    resolved = composition.resolved(scenario.state, doubt, LONG)
     scenario.feed(resolved)
     scenario.result("c1", LONG)
-    failed = composing.failed(
+    failed = composition.failed(
         ModelFailed(at=scenario.at, request=1, failure=FailureClass.AUTH), LONG, "", SALT
     )
     scenario.answer("done")
@@ -102,7 +102,7 @@ def test_a_summary_that_says_less_has_the_sizes_of_its_message() -> None:
     """They are those that the same summary has where it is composed."""
     scenario, fact = Scenario(SUMMARISING), _said_of_a_summary()
     less = shortened(scenario.state.policy, fact, SALT)
-    assert composing.summarised(scenario.state, fact, LONG[0], SALT) == less
+    assert composition.summarised(scenario.state, fact, LONG[0], SALT) == less
 
 
 def test_a_message_of_a_fork_that_says_less_is_still_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.composing_observed import observed
+from refold.reducers.composition_observed import observed
 from refold.reducers.events import (
     ContextObserved,
     Decision,
@@ -23,10 +23,10 @@ from refold.reducers.views import view
 from refold.reducers.vocabulary import Role
 from refold.replay import Audit, audit, verify
 from refold.replay.queries.expressions import parse
-from refold.replay.shrink.rederiving import Log, Told, rederived
-from refold.replay.shrink.rewriting import write
+from refold.replay.shrink.rederivation import Log, Told, rederived
+from refold.replay.shrink.rewrites import write
+from refold.replay.shrink.search import ShowsNothing, shrunk, told_of
 from refold.replay.shrink.shows import ever, first_parting, parts_alike
-from refold.replay.shrink.shrinking import ShowsNothing, shrunk, told_of
 from refold.store import MemoryStore
 from support import audits, golden, runs, strategies
 from support.planted import planted

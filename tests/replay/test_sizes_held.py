@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.codec import digest_of
-from refold.reducers.composing_forks import forked
+from refold.reducers.composition_forks import forked
 from refold.reducers.events import (
     Annotation,
     Answer,
@@ -32,7 +32,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.messages import ReplyCall, Size
 from refold.reducers.rules.order import RULES
-from refold.reducers.sizing import misfit
+from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW
 from refold.reducers.vocabulary import Role, StopReason
 from refold.replay import Audit, Verification, audit, verify
@@ -183,9 +183,9 @@ def answered(policy: dict[str, Any], output: str, sha256: str = "") -> list[Even
         at=run.at, request=run.state.request.seq if run.state.request else 0, stop=StopReason.TOOL_USE
     )
     made = ReplyCall(name="look", arguments="{}")
-    run.feed(composing.responded(run.state, answer, Answer(), [made], SALT))
+    run.feed(composition.responded(run.state, answer, Answer(), [made], SALT))
     result = ToolReturned(at=run.at, call="c1")
-    run.feed(composing.returned(run.state, result, output, "look", sha256, SALT))
+    run.feed(composition.returned(run.state, result, output, "look", sha256, SALT))
     return run.log
 
 

@@ -12,10 +12,10 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ClockRead, Event, Manifest, ModelRequested, RunForked
 from refold.reducers.machine import AgentState
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.replay import events, whatif
-from refold.replay.whatif.comparing import Comparison, side_by_side
+from refold.replay.whatif.comparison import Comparison, side_by_side
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
 from refold.replay.whatif.verdict import UNTIMED, Spend, Verdict, WhatIf
 from refold.replay.whatif.view import Hypothesis, NoEvidence, hypothesis

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.replay.whatif.verdict import Verdict
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, early, tempers

@@ -10,10 +10,10 @@ from msgspec.structs import fields
 
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import PolicyAmended, RunForked
-from refold.reducers.parsing import checked, parse
+from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.replay import only
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.only import RULES
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.any_policy import policies

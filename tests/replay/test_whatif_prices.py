@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Event, Fact, ModelResponded
 from refold.reducers.messages import Usage
-from refold.reducers.parsing import parse
-from refold.replay.whatif.comparing import Comparison
+from refold.reducers.parser import parse
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.prices import Answered, Prices, cost_of, priced
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf

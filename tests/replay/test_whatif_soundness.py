@@ -11,9 +11,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from refold.reducers.events import Fact
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.any_policy import policies

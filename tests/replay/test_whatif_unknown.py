@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.events import RunStarted
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.replay.whatif.clock import seconds
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, Verdict, WhatIf
 from support.scenario import SECOND, Scenario

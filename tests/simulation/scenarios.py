@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from refold.engine import Agent, call, calls, fail, say
 from refold.reducers.errors import PolicyError
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass
 from simulation.acting import TOOLS, Mind, Person, Script, SimulatedModel, Thought, Whim
 from simulation.process import Process

@@ -9,7 +9,7 @@ import trio
 
 from refold.reducers import codec
 from refold.reducers.events import Event, ToolsDispatched
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Replay
 from refold.store import MemoryStore

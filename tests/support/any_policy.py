@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.errors import PolicyError
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.presets import PRESETS
 
 Plain = st.SearchStrategy[dict[str, Any]]

@@ -21,7 +21,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
-from refold.reducers.history.cutting import lengths
+from refold.reducers.history.cuts import lengths
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, refs, resized

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from refold.reducers import codec
 from refold.reducers.events import DECISIONS, Event, Fact, kind_of
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance
-from refold.reducers.sizing import sized
+from refold.reducers.folds import advance
+from refold.reducers.sizes import sized
 from refold.reducers.state import NEW
 from support import golden
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from refold.reducers import codec, composing
+from refold.reducers import codec, composition
 from refold.reducers.events import (
     Answer,
     ApprovalAnswer,
@@ -32,10 +32,10 @@ from refold.reducers.events import (
     ToolReturned,
     kind_of,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message, ReplyCall, Usage
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
@@ -84,7 +84,7 @@ class Scenario:
             seed=seed,
             context=context,
         )
-        self.last = self.feed(composing.started(fact, opening if messages is None else messages, SALT))
+        self.last = self.feed(composition.started(fact, opening if messages is None else messages, SALT))
 
     @property
     def at(self) -> int:
@@ -119,7 +119,7 @@ class Scenario:
             cost_nanousd=cost,
         )
         made = [ReplyCall(name=name, arguments=arguments) for name, arguments in calls]
-        return self.feed(composing.responded(self.state, fact, Answer(text=text), made, SALT))
+        return self.feed(composition.responded(self.state, fact, Answer(text=text), made, SALT))
 
     def fail(
         self,
@@ -141,7 +141,7 @@ class Scenario:
             retry_after=retry_after,
             partial_calls=calls,
         )
-        return self.feed(composing.failed(fact, message, partial, SALT, self.state.policy))
+        return self.feed(composition.failed(fact, message, partial, SALT, self.state.policy))
 
     def summary(
         self, text: str, *, usage: tuple[int, int] = (0, 0), cost: int | None = 0, after: float = 0
@@ -155,25 +155,25 @@ class Scenario:
             usage=Usage(input=usage[0], output=usage[1]),
             cost_nanousd=cost,
         )
-        return self.feed(composing.summarised(self.state, fact, text, SALT))
+        return self.feed(composition.summarised(self.state, fact, text, SALT))
 
     def fail_summary(self, failure: FailureClass = FailureClass.OVERLOADED, *, after: float = 0) -> list[str]:
         """The request for a summary fails."""
         self.now += after
         assert self.state.summary is not None
         fact = ModelFailed(at=self.at, request=self.state.summary.seq, failure=failure)
-        return self.feed(composing.failed(fact, "it broke", "", SALT, self.state.policy))
+        return self.feed(composition.failed(fact, "it broke", "", SALT, self.state.policy))
 
     def result(
         self, call: str, output: str = "ok", *, error: ToolError | None = None, after: float = 0
     ) -> list[str]:
         self.now += after
         fact = ToolReturned(at=self.at, call=call, error=error)
-        return self.feed(composing.returned(self.state, fact, output, "look", "", SALT))
+        return self.feed(composition.returned(self.state, fact, output, "look", "", SALT))
 
     def say(self, text: str, *, after: float = 0) -> list[str]:
         self.now += after
-        return self.feed(composing.received(self.state, InputReceived(at=self.at), text, SALT))
+        return self.feed(composition.received(self.state, InputReceived(at=self.at), text, SALT))
 
     def approve(self, after: float = 0, **decisions: Any) -> list[str]:
         """A person decides about calls: `approve(c1="reject")`."""
@@ -212,7 +212,7 @@ class Scenario:
 
     def cancel(self, *, by: str = "user", after: float = 0) -> list[str]:
         self.now += after
-        return self.feed(composing.cancelled(CancelRequested(at=self.at, by=by), "enough"))
+        return self.feed(composition.cancelled(CancelRequested(at=self.at, by=by), "enough"))
 
     def clock(self, after: float) -> list[str]:
         self.now += after

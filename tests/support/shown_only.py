@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.children import bounded
-from refold.reducers.composing_approvals import approved
+from refold.reducers.composition_approvals import approved
 from refold.reducers.doubts import may_be_said, underway, unseen
 from refold.reducers.effects import (
     CallModel,
@@ -44,7 +44,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.pending import asked_of
@@ -132,7 +132,7 @@ class Life:
             seed=7,
             context=200,
         )
-        self._feed(composing.started(start, opening, SALT))
+        self._feed(composition.started(start, opening, SALT))
         events = [
             (after, kind) for after, kind in ((temper.cancelled_after, "cancel"), (temper.down_after, "down"))
         ]
@@ -251,7 +251,7 @@ class Life:
 
     def _fated(self, kind: str) -> None:
         if kind == "cancel":
-            self._feed(composing.cancelled(CancelRequested(at=self.at, by="ann"), "zqx enough"))
+            self._feed(composition.cancelled(CancelRequested(at=self.at, by="ann"), "zqx enough"))
             return
         self._flying.clear()
         self.at += self.temper.down_for * SECOND
@@ -287,7 +287,7 @@ class Life:
             fact = SummaryReturned(
                 at=self.at, request=effect.seq, usage=_usage(chance), cost_nanousd=_cost(chance)
             )
-            self._feed(composing.summarised(self.state, fact, text, SALT))
+            self._feed(composition.summarised(self.state, fact, text, SALT))
         else:
             self._answer(effect, chance)
 
@@ -310,7 +310,7 @@ class Life:
         said = Answer(
             text=self._redacted(chance.choice(_TEXTS)), reasoning=chance.choice(("", "zqx thinks of it"))
         )
-        self._feed(composing.responded(self.state, fact, said, calls, SALT))
+        self._feed(composition.responded(self.state, fact, said, calls, SALT))
 
     def _fail(self, request: int, failure: FailureClass, chance: random.Random) -> None:
         fact = ModelFailed(
@@ -324,7 +324,7 @@ class Life:
         )
         message = chance.choice(("zqx broke", "zqx broke", "zqx is much too long: one message"))
         partial = chance.choice(("", " ", "zqx had arri"))
-        self._feed(composing.failed(fact, message, partial, SALT, self.state.policy))
+        self._feed(composition.failed(fact, message, partial, SALT, self.state.policy))
 
     def _tool(self, effect: RunTool, chance: random.Random, *, cut: bool) -> None:
         if cut:
@@ -342,12 +342,12 @@ class Life:
                 return
         error = None if chance.random() < 0.6 else ToolError.RAISED
         output = chance.choice(_OUTPUTS)
-        said = output if error is None else composing.said_error(self.state, error, {"problem": output})
+        said = output if error is None else composition.said_error(self.state, error, {"problem": output})
         self._return(effect.call, error, said, effect.name)
 
     def _return(self, call: str, error: ToolError | None, said: str, name: str) -> None:
         fact = ToolReturned(at=self.at, call=call, error=error)
-        self._feed(composing.returned(self.state, fact, self._redacted(said), name, "", SALT))
+        self._feed(composition.returned(self.state, fact, self._redacted(said), name, "", SALT))
 
     def _redacted(self, text: str) -> str:
         return Redactor(patterns=self.state.policy.redact, known=False).text(text)
@@ -361,7 +361,7 @@ class Life:
         (found,) = (each for each in underway(self.state) if each.id == call)
         doubt = chance.choice([doubt for doubt in Doubt if may_be_said(found, doubt)])
         fact = DoubtResolved(at=self.at, call=call, doubt=doubt, by=by, reconciled=reconciled)
-        self._feed(composing.resolved(self.state, fact, "zqx looked"))
+        self._feed(composition.resolved(self.state, fact, "zqx looked"))
 
     def _person(self) -> None:
         approval = self.state.approval
@@ -371,7 +371,7 @@ class Life:
             return
         if approval is None:
             message = InputReceived(at=self.at, by="ann")
-            self._feed(composing.received(self.state, message, chance.choice(_TEXTS), SALT))
+            self._feed(composition.received(self.state, message, chance.choice(_TEXTS), SALT))
             return
         fact = ApprovalAnswered(at=self.at, by="ann")
         said: Any = {call: chance.choice(_WORDS) for call in approval.event.calls}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.events import Event
 from refold.reducers.policy import Policy
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of

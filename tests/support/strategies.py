@@ -11,9 +11,9 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from refold.reducers import codec, composing
-from refold.reducers.composing_approvals import approved
-from refold.reducers.composing_observed import observed
+from refold.reducers import codec, composition
+from refold.reducers.composition_approvals import approved
+from refold.reducers.composition_observed import observed
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
@@ -45,9 +45,9 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.messages import Message, ReplyCall, Usage
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.pending import bare
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
@@ -184,7 +184,7 @@ class Driver:
         fact = RunStarted(
             format=1, at=self.at, run="r1", rules=RULES, policy=parse(policy), model="m", tools=MANIFEST
         )
-        self.feed(composing.started(fact, opening, salt))
+        self.feed(composition.started(fact, opening, salt))
 
     def feed(self, fact: Fact) -> tuple[Event, ...]:
         self.state, events = advance(self.state, fact)
@@ -263,7 +263,7 @@ class Driver:
                 self.feed(fact)
             case _:
                 cancelled = CancelRequested(at=self.at, by="ann")
-                self.feed(composing.cancelled(cancelled, f"{MARKER} enough"))
+                self.feed(composition.cancelled(cancelled, f"{MARKER} enough"))
 
     def _observed(self, choice: int) -> ContextObserved:
         """Another harness adds up to two messages, and keeps some of the others."""
@@ -304,7 +304,7 @@ class Driver:
             usage=Usage(input=choice % 50, output=choice % 7) if choice % 5 else Usage(),
             cost_nanousd=None if choice % 4 == 3 else choice % 40,
         )
-        return composing.responded(self.state, fact, Answer(text=_TEXTS[choice % 7]), calls, self.salt)
+        return composition.responded(self.state, fact, Answer(text=_TEXTS[choice % 7]), calls, self.salt)
 
     def _failure(self, seq: int, choice: int) -> ModelFailed:
         fact = ModelFailed(
@@ -315,16 +315,16 @@ class Driver:
             partial_calls=int(choice % 4 == 3),
         )
         said, arrived = _COMPLAINTS[choice % 3], _TEXTS[choice % 7]
-        return composing.failed(fact, said, arrived, self.salt, self.state.policy)
+        return composition.failed(fact, said, arrived, self.salt, self.state.policy)
 
     def _summary(self, seq: int, choice: int) -> SummaryReturned:
         usage = Usage(input=choice % 50, output=choice % 7)
         fact = SummaryReturned(at=self.at, request=seq, usage=usage, cost_nanousd=choice % 40)
-        return composing.summarised(self.state, fact, _TEXTS[choice % 7], self.salt)
+        return composition.summarised(self.state, fact, _TEXTS[choice % 7], self.salt)
 
     def _result(self, call: str, choice: int) -> ToolReturned:
         fact = ToolReturned(at=self.at, call=call, error=(None, *ToolError)[choice % 7])
-        return composing.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
+        return composition.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
 
     def _found_out(self, choice: int, tool: str = "") -> DoubtResolved:
         doubted = [call.id for call in underway(self.state) if call.in_doubt]
@@ -335,12 +335,12 @@ class Driver:
             by=tool or "ann",
             reconciled=bool(tool),
         )
-        return composing.resolved(self.state, fact, MARKER)
+        return composition.resolved(self.state, fact, MARKER)
 
     def _input(self, choice: int) -> InputReceived | ApprovalAnswered:
         asked = self.state.approval
         if asked is None:
-            return composing.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 7], self.salt)
+            return composition.received(self.state, InputReceived(at=self.at), _TEXTS[choice % 7], self.salt)
         answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.event.calls)}
         edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
         fact = ApprovalAnswered(at=self.at, by="ann")

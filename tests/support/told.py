@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from refold.reducers import codec
 from refold.reducers.events import Event, kind_of
-from refold.reducers.folding import fold
+from refold.reducers.folds import fold
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.views import view

@@ -27,11 +27,11 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.messages import Usage
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.transcripts import FILES, manifest, path_of, salts
 

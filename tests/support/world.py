@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from refold.reducers import codec, composing
-from refold.reducers.composing_approvals import approved
+from refold.reducers import codec, composition
+from refold.reducers.composition_approvals import approved
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.effects import Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
@@ -31,10 +31,10 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, MessageCall, ReplyCall, Usage
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
@@ -106,7 +106,7 @@ class World:
             seed=seed,
             context=context,
         )
-        self.feed(composing.started(fact, _opening(earlier=earlier), SALT))
+        self.feed(composition.started(fact, _opening(earlier=earlier), SALT))
 
     def feed(self, fact: Fact) -> None:
         """Advance by a fact."""
@@ -210,7 +210,7 @@ class World:
             cost_nanousd=data.draw(_COST),
         )
         said = Answer(text=data.draw(_TEXT), reasoning=data.draw(st.sampled_from(["", "zqx thinks of it"])))
-        self.feed(composing.responded(self.state, fact, said, calls, SALT))
+        self.feed(composition.responded(self.state, fact, said, calls, SALT))
 
     def failure(self, data: Any, after: int) -> None:
         """The request fails: of the model, or for a summary."""
@@ -231,7 +231,7 @@ class World:
         )
         message = data.draw(st.sampled_from(["zqx broke", "zqx is much too long: one message"]))
         partial = data.draw(st.sampled_from(["", " ", "zqx had arri"]))
-        self.feed(composing.failed(fact, message, partial, SALT, self.state.policy))
+        self.feed(composition.failed(fact, message, partial, SALT, self.state.policy))
 
     def summary(self, data: Any, after: int, *, well: bool = False) -> None:
         """A summary comes back, or fails to."""
@@ -241,7 +241,7 @@ class World:
         self.at += after * SECOND
         cost, usage = data.draw(_COST), data.draw(_USAGE)
         fact = SummaryReturned(at=self.at, request=self.asks_summary, usage=usage, cost_nanousd=cost)
-        self.feed(composing.summarised(self.state, fact, data.draw(_TEXT), SALT))
+        self.feed(composition.summarised(self.state, fact, data.draw(_TEXT), SALT))
 
     def result(self, data: Any, after: int, *, well: bool = False) -> None:
         """One of the calls under way has its result."""
@@ -261,7 +261,7 @@ class World:
             self.feed(fact)
         error = None if well else data.draw(st.sampled_from([None, None, *ToolError]))
         returned = ToolReturned(at=self.at, call=call, error=error)
-        self.feed(composing.returned(self.state, returned, data.draw(_OUTPUT), self._name(call), "", SALT))
+        self.feed(composition.returned(self.state, returned, data.draw(_OUTPUT), self._name(call), "", SALT))
 
     def reconcile(self, data: Any, after: int, *, well: bool = False) -> None:
         """A tool says what became of a call in doubt and, if it happened, with which result."""
@@ -272,11 +272,11 @@ class World:
         crashes = not well and data.draw(st.integers(0, 3)) == 0
         if doubt is Doubt.HAPPENED and not crashes and call in self.doubted:
             returned = ToolReturned(at=self.at, call=call)
-            self.feed(composing.returned(self.state, returned, data.draw(_OUTPUT), "book", "", SALT))
+            self.feed(composition.returned(self.state, returned, data.draw(_OUTPUT), "book", "", SALT))
 
     def _resolve(self, call: str, doubt: Doubt, *, by: str, reconciled: bool = False) -> None:
         fact = DoubtResolved(at=self.at, call=call, doubt=doubt, by=by, reconciled=reconciled)
-        self.feed(composing.resolved(self.state, fact, "zqx looked"))
+        self.feed(composition.resolved(self.state, fact, "zqx looked"))
 
     def _name(self, call: str) -> str:
         calls = self.state.batch.calls if self.state.batch else ()
@@ -297,7 +297,7 @@ class World:
             return
         if self.state.approval is None:
             message = InputReceived(at=self.at, by="ann")
-            self.feed(composing.received(self.state, message, data.draw(_TEXT), SALT))
+            self.feed(composition.received(self.state, message, data.draw(_TEXT), SALT))
             return
         fact = ApprovalAnswered(at=self.at, by="ann")
         asked = self.state.approval.event.calls
@@ -317,11 +317,11 @@ class World:
 
     def _late(self, data: Any) -> None:
         fact = ToolReturned(at=self.at, call="c999")
-        self.feed(composing.returned(self.state, fact, data.draw(_OUTPUT), "look", "", SALT))
+        self.feed(composition.returned(self.state, fact, data.draw(_OUTPUT), "look", "", SALT))
 
     def _late_failure(self, data: Any) -> None:
         fact = ModelFailed(at=self.at, request=10**6, failure=FailureClass.OTHER)
-        self.feed(composing.failed(fact, "zqx", "zqx", SALT, self.state.policy))
+        self.feed(composition.failed(fact, "zqx", "zqx", SALT, self.state.policy))
 
     def _clock(self, data: Any) -> None:
         self.feed(ClockRead(at=self.at, due=self.at))
@@ -349,4 +349,4 @@ class World:
 
     def _cancel(self, data: Any) -> None:
         fact = CancelRequested(at=self.at, by="ann")
-        self.feed(composing.cancelled(fact, "zqx enough"))
+        self.feed(composition.cancelled(fact, "zqx enough"))

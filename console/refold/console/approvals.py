@@ -15,7 +15,7 @@ from refold.console.runs import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of
-from refold.reducers.composing_approvals import Answer, approved
+from refold.reducers.composition_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered
 from refold.reducers.state import RunState

@@ -135,7 +135,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
 
 async def _events(here: Any, run: str) -> tuple[Event, ...]:
     from refold.console import places
-    from refold.replay.reading import events
+    from refold.replay.reader import events
 
     async with places.reading(here) as store:
         return tuple([event async for _, event in events(store, run)])

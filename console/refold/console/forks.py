@@ -21,7 +21,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.replay import state_at
-from refold.replay.cutting import Suits, awaits, cut, cut_from, hears
+from refold.replay.cuts import Suits, awaits, cut, cut_from, hears
 from refold.replay.turns import request_of
 from refold.store.protocol import Store
 

@@ -14,7 +14,7 @@ from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Annotation, Event, ModelResponded, RunStarted, SourceRecorded
 from refold.reducers.state import RunState
 from refold.replay.importers.derivation.log import Derived, Origin
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import END, GOES_ON, SourceEnd, source_end
 from refold.store.protocol import Store, Stored
 

@@ -14,7 +14,7 @@ from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Annotation, ContentErased, SourceRecorded
 from refold.replay.importers.derivation.log import Derived
 from refold.replay.importers.transcript import TranscriptRun
-from refold.replay.reading import event_of
+from refold.replay.reader import event_of
 from refold.replay.source_words import END
 from refold.replay.verification import verify
 from refold.store.protocol import Record, Store, Stored

@@ -20,7 +20,7 @@ from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import events, state_at
 from refold.replay.importers.derivation.facts import ADAPTER
-from refold.replay.reading import NO_GUARDS, event_of, folded, stored_events, words_of
+from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
 from refold.replay.turns import NoSuchTurn
 from refold.store.protocol import Store, Stored
 

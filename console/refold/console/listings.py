@@ -21,7 +21,7 @@ from refold.replay.exports.lines import line_of
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import side_of
-from refold.replay.reading import NO_GUARDS, event_of
+from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceEnd, SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline, turns

@@ -18,11 +18,11 @@ from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay.queries.expressions import parse
-from refold.replay.reading import events
-from refold.replay.shrink.rederiving import Log
-from refold.replay.shrink.rewriting import write
+from refold.replay.reader import events
+from refold.replay.shrink.rederivation import Log
+from refold.replay.shrink.rewrites import write
+from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
 from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
-from refold.replay.shrink.shrinking import ShowsNothing, Shrinking, shrinking, told_of
 from refold.store import SqliteStore
 from refold.store.atomic_files import written_beside
 from refold.store.protocol import Store

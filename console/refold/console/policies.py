@@ -1,4 +1,4 @@
-"""Policy files: TOML, YAML or JSON, read as plain data and then judged by `refold.reducers.parsing`.
+"""Policy files: TOML, YAML or JSON, read as plain data and then judged by `refold.reducers.parser`.
 
 A file may come from anywhere: it is read as data and nothing more, a key that stands twice is refused where TOML
 would refuse it, and so are YAML's aliases, by which a few lines can unfold into gigabytes.
@@ -17,7 +17,7 @@ from refold.console.nulls import with_nulls
 from refold.console.syntax import DEEPEST, BadSyntax
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import Registry
-from refold.reducers.parsing import parse, parse_with
+from refold.reducers.parser import parse, parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 from refold.reducers.refusals import brief

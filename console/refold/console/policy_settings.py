@@ -10,7 +10,7 @@ import msgspec
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import laid_over
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 
 _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTALL)

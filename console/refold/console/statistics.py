@@ -11,7 +11,7 @@ from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.queries.stats import Counter, Latency, Stats, merge
-from refold.replay.reading import stored_events
+from refold.replay.reader import stored_events
 from refold.store.protocol import Store, UnknownRun
 
 _LISTED = 30  # rows of a table: a log may name as many tools as it likes

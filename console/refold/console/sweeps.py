@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import StateChanged
 from refold.reducers.machine import TERMINAL
-from refold.replay.reading import event_of
+from refold.replay.reader import event_of
 from refold.store.protocol import Head, Store
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
 from refold.reducers.machine import AgentState
-from refold.replay.whatif.comparing import side_by_side
+from refold.replay.whatif.comparison import side_by_side
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of

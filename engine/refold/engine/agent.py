@@ -42,15 +42,15 @@ from refold.engine.validation import (
     setting_text,
 )
 from refold.engine.world import World
-from refold.reducers import composing
-from refold.reducers.checking import Complaint, opening
+from refold.reducers import composition
+from refold.reducers.checks import Complaint, opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import FORMAT, Manifest, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message
-from refold.reducers.parsing import checked, parse
+from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
@@ -202,7 +202,7 @@ class Agent:
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
         # Refuses what cannot work, now rather than later.
-        self._warn((*opening(composing.started(fact, said, b"", self.redactor)), *circles(self)))
+        self._warn((*opening(composition.started(fact, said, b"", self.redactor)), *circles(self)))
         return Run(fact.run, self._runtime(seed), anew(_started(fact, said, self.redactor)))
 
     def resume(
@@ -347,7 +347,9 @@ class Agent:
             rules_of(state)
             refuse_other_model(state, self.model)
             redactor = self.redactor.under(state.policy.redact)
-            offered = {name: composing.offered(tool.manifest, redactor) for name, tool in self.tools.items()}
+            offered = {
+                name: composition.offered(tool.manifest, redactor) for name, tool in self.tools.items()
+            }
             refuse_other_tools(state, offered)
             refuse_blind(state)
 
@@ -377,4 +379,4 @@ def _in_event_loop() -> bool:
 
 
 def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:
-    return maker(fact, lambda _state, fact, salt: composing.started(fact, said, salt, redactor))
+    return maker(fact, lambda _state, fact, salt: composition.started(fact, said, salt, redactor))

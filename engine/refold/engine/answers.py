@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from refold.reducers.composing_approvals import ANSWERS, Answer
+from refold.reducers.composition_approvals import ANSWERS, Answer
 from refold.reducers.errors import WrongUse
 
 Edit = tuple[Literal["edit"], Mapping[str, Any] | str]

@@ -24,7 +24,7 @@ from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAn
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated, Update
 from refold.engine.world import World, context_of
-from refold.reducers.checking import Complaint
+from refold.reducers.checks import Complaint
 from refold.reducers.children import child_run_id
 from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse

@@ -8,8 +8,8 @@ from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
 from refold.engine.journal import Journal, RunExists
 from refold.engine.models.protocol import Model
 from refold.engine.outcomes import Maker, maker
-from refold.reducers import composing
-from refold.reducers.composing_forks import forked
+from refold.reducers import composition
+from refold.reducers.composition_forks import forked
 from refold.reducers.cuts import whole
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.reducers.events import Fact, InputReceived, RunForked, RunStarted, ToolReturned
@@ -123,13 +123,13 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             said = self.redactor.under(state.policy.redact).text(text)
             calls = state.batch.calls if state.batch else ()
             name = next((each.name for each in calls if each.id == call), "")
-            return composing.returned(state, fact, said, name, "", salt)
+            return composition.returned(state, fact, said, name, "", salt)
 
         return maker(ToolReturned(at=0, call=call), complete)
 
     def _answer(self) -> Maker:
         def complete(state: RunState, fact: InputReceived, salt: bytes) -> Fact:
-            return composing.received(state, fact, self.say, salt, self.redactor.under(state.policy.redact))
+            return composition.received(state, fact, self.say, salt, self.redactor.under(state.policy.redact))
 
         return maker(InputReceived(at=0, by=self.by), complete)
 

@@ -11,7 +11,7 @@ from refold.reducers import codec, snapshots
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact, RunForked, RunResumed, RunStarted
 from refold.reducers.evolution import evolve
-from refold.reducers.founding import FOUNDING
+from refold.reducers.foundation import FOUNDING
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on, remembered

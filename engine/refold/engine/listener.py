@@ -7,10 +7,10 @@ from refold.engine.background import inlet
 from refold.engine.clock import Stopwatch
 from refold.engine.outcomes import LateMaker
 from refold.engine.tools.threads import Late
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.effects import RunTool
 from refold.reducers.events import LateResult, ToolReturned
-from refold.reducers.folding import late_result
+from refold.reducers.folds import late_result
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import ToolError
 
@@ -37,6 +37,6 @@ def listener(
 def _came(call: RunTool, text: str, error: ToolError | None, duration: int) -> LateMaker:
     def make(state: RunState, at: int, salt: bytes) -> LateResult:
         fact = ToolReturned(at=max(at, state.at), call=call.call, error=error, duration=duration)
-        return late_result(composing.returned(state, fact, text, call.name, "", salt))
+        return late_result(composition.returned(state, fact, text, call.name, "", salt))
 
     return make

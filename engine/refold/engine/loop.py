@@ -29,7 +29,7 @@ from refold.reducers.events import (
     Fact,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
 from refold.store.protocol import StoreUnavailable

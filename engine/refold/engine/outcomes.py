@@ -19,7 +19,7 @@ from refold.engine.models.protocol import (
 )
 from refold.engine.sent import SentHash
 from refold.engine.tools.protocol import ToolAnswer
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.doubts import unseen
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.events import Answer, Fact, LateResult, ModelResponded, SummaryReturned, ToolReturned
@@ -52,7 +52,7 @@ def in_doubt(call: str) -> Maker:
     def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
         error, text = unseen(state, call)
         said = render(text_of(state.policy, text), {})
-        return composing.returned(state, replace(fact, error=error), said, call, "", salt)
+        return composition.returned(state, replace(fact, error=error), said, call, "", salt)
 
     return maker(ToolReturned(at=0, call=call), complete)
 
@@ -61,7 +61,7 @@ def abandoned(request: int) -> Maker:
     """The end of a request that no engine holds any more: it is not made again, for the run is to stop."""
     fact = Failed(at=0, request=request, failure=FailureClass.CANCELLED)
     why = "the run was stopped before the request was made again"
-    return maker(fact, lambda state, fact, salt: composing.failed(fact, why, "", salt, state.policy))
+    return maker(fact, lambda state, fact, salt: composition.failed(fact, why, "", salt, state.policy))
 
 
 def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: Stopwatch) -> Maker:
@@ -70,7 +70,7 @@ def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: 
     answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
 
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
-        return composing.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
+        return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
     return maker(fact, complete)
 
@@ -78,7 +78,7 @@ def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: 
 def summary_returned(effect: CallModel, reply: Reply, stopwatch: Stopwatch) -> Maker:
     """The model wrote a summary."""
     fact = SummaryReturned(at=0, request=effect.seq, duration=stopwatch(), **shared(reply, SPENT))
-    return maker(fact, lambda state, fact, salt: composing.summarised(state, fact, reply.text, salt))
+    return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
 def model_failed(
@@ -97,7 +97,7 @@ def model_failed(
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     said, partial_text = redactor.text(error.message), redactor.text(error.partial_text or text)
     return maker(
-        fact, lambda state, fact, salt: composing.failed(fact, said, partial_text, salt, state.policy)
+        fact, lambda state, fact, salt: composition.failed(fact, said, partial_text, salt, state.policy)
     )
 
 
@@ -126,13 +126,13 @@ def tool_failed(effect: RunTool, error: ToolError, stopwatch: Stopwatch, **value
     """The result of a call that did not go well, in the policy's words for that error, filled with `values`."""
 
     def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
-        said = composing.said_error(state, error, values)
-        return composing.returned(state, fact, said, effect.name, "", salt)
+        said = composition.said_error(state, error, values)
+        return composition.returned(state, fact, said, effect.name, "", salt)
 
     return maker(ToolReturned(at=0, call=effect.call, error=error, duration=stopwatch()), complete)
 
 
 def _returned(effect: RunTool | Reconcile, fact: ToolReturned, output: str, sha256: str) -> Maker:
     return maker(
-        fact, lambda state, fact, salt: composing.returned(state, fact, output, effect.name, sha256, salt)
+        fact, lambda state, fact, salt: composition.returned(state, fact, output, effect.name, sha256, salt)
     )

@@ -14,7 +14,7 @@ from refold.engine.journal import Journal
 from refold.engine.outcomes import Maker, maker
 from refold.engine.presence import lingers
 from refold.engine.tools.protocol import DidNot, Happened, Reconciled, Unknown
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.doubts import underway
 from refold.reducers.effects import Reconcile
 from refold.reducers.events import DoubtResolved
@@ -67,4 +67,4 @@ def doubt_resolved(effect: Reconcile, found: Reconciled, note: str) -> Maker:
     """The fact of what a tool said. The first of the two that tell of a call that happened."""
     doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, Unknown: Doubt.UNKNOWN}[type(found)]
     fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
-    return maker(fact, lambda state, fact, _: composing.resolved(state, fact, note))
+    return maker(fact, lambda state, fact, _: composition.resolved(state, fact, note))

@@ -25,8 +25,8 @@ from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Recorded, Subscription, Update
-from refold.reducers import composing, doubts
-from refold.reducers.composing_approvals import approved
+from refold.reducers import composition, doubts
+from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
@@ -142,7 +142,7 @@ class Run:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-            return composing.cancelled(CancelRequested(at=at, by=by), reason, self._redactor(state))
+            return composition.cancelled(CancelRequested(at=at, by=by), reason, self._redactor(state))
 
         self._put(make)
 
@@ -158,7 +158,7 @@ class Run:
         def make(state: RunState, at: int, salt: bytes) -> Fact:
             self._refuse_message(state)  # another answer may have been faster
             said = InputReceived(at=at, by=by)
-            return composing.received(state, said, message, salt, self._redactor(state))
+            return composition.received(state, said, message, salt, self._redactor(state))
 
         self._put(make)
 
@@ -182,7 +182,7 @@ class Run:
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
             said = DoubtResolved(at=at, call=call, doubt=known, by=by)
-            return composing.resolved(state, said, note, self._redactor(state))
+            return composition.resolved(state, said, note, self._redactor(state))
 
         if self._loop is not None:
             make(self.state, self.state.at, b"")  # refuses what cannot be resolved, now rather than later

@@ -30,7 +30,7 @@ from refold.reducers.errors import (
 )
 from refold.reducers.events import Annotation, Decision, Event, Fact, kind_of
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance, awaited, fold
+from refold.reducers.folds import advance, awaited, fold
 from refold.reducers.guards import BUILTIN, Guard, Registry
 from refold.reducers.machine import LIVE, MOVES, TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Message, MessageCall, ReplyCall, ToolSchema, Usage
@@ -40,12 +40,12 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 
 if TYPE_CHECKING:
-    from refold.reducers.parsing import parse
+    from refold.reducers.parser import parse
 else:
     # Folding does not need it, and it loads a quarter of the package: the redaction of secrets, the keys of policies.
     def __getattr__(name: str) -> object:
         if name == "parse":
-            from refold.reducers.parsing import parse
+            from refold.reducers.parser import parse
 
             return parse
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import Event, StateDigested
-from refold.reducers.founding import founded
+from refold.reducers.foundation import founded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.rules import RULES

@@ -1,7 +1,7 @@
 """Replay: the verbs over logs. They read, derive and compare; no model, tool or network is ever reached."""
 
 from refold.replay.audit import Audit, Auditor, Difference, Finding, audit
-from refold.replay.cutting import NoCut, cut
+from refold.replay.cuts import NoCut, cut
 from refold.replay.doubts import DoubtfulCall, doubts
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, blame
@@ -9,9 +9,9 @@ from refold.replay.queries.diffs import Diff, diff
 from refold.replay.queries.divergence import Divergence, divergence
 from refold.replay.queries.grep import grep
 from refold.replay.queries.stats import Stats, stats
-from refold.replay.reading import events, state_at
+from refold.replay.reader import events, state_at
 from refold.replay.verification import Problem, Verification, Verifier, verify
-from refold.replay.whatif.comparing import Comparison, side_by_side, whatif
+from refold.replay.whatif.comparison import Comparison, side_by_side, whatif
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import only
 from refold.replay.whatif.prices import Answered, Prices

@@ -34,10 +34,10 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
-from refold.reducers.sizing import misfit
+from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Cause
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
 Derived = Sequence[tuple[Decision, RunState]]

@@ -28,7 +28,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]

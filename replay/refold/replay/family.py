@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from refold.reducers.children import child_run_id
 from refold.reducers.events import ChildEnded, Event, ModelResponded, RunForked, RunStarted
-from refold.replay.reading import events
+from refold.replay.reader import events
 from refold.store.protocol import Store
 
 

@@ -11,7 +11,7 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
-from refold.replay.reading import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded, stored_events
 from refold.replay.source_words import (
     SourceEnd,
     SourceTotals,

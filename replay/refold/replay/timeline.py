@@ -46,7 +46,7 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay import known
 from refold.replay.causes import by, spoken
-from refold.replay.reading import events
+from refold.replay.reader import events
 from refold.replay.source_words import context_remark, cuts, source_remark
 from refold.replay.summary import EXCERPT, Summary, summary
 from refold.store.protocol import Store

@@ -2,7 +2,7 @@
 
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ModelRequested
-from refold.replay.reading import events
+from refold.replay.reader import events
 from refold.store.protocol import Store
 
 

@@ -20,9 +20,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.sizing import SIZED, misfit
+from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
-from refold.replay.reading import event_of
+from refold.replay.reader import event_of
 from refold.store.chain import START, check
 from refold.store.lineage import FORKED
 from refold.store.protocol import Store, Stored, UnknownRun

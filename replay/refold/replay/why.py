@@ -18,11 +18,11 @@ from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import UNITS, Limit, name_of, threshold, trips
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Check, FirstOf, WithoutCalls
-from refold.reducers.rules.guarding import Guards
-from refold.reducers.rules.limiting import Limits, TimeLimits
+from refold.reducers.rules.guards import Guards
+from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.usage import used
-from refold.replay.reading import events, folded
+from refold.replay.reader import events, folded
 from refold.store.protocol import Store
 
 ALLOWED = "allowed"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conformance.drivers.passes import patched
 from conformance.suite import Case, Compared, LeftOut
 from refold.reducers import Policy, PolicyError
-from refold.reducers.parsing import parse_with
+from refold.reducers.parser import parse_with
 
 PRESET = "inspect-iterative"
 _REFUSED = ("not a value", "explicit below 0", "explicit 0", "environment below 0", "environment 0 or less")

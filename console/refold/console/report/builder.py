@@ -33,7 +33,7 @@ from refold.replay.audit import Finding
 from refold.replay.changes import Changes, state_changes
 from refold.replay.partial_audit import PartialAudit
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
-from refold.replay.reading import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded, stored_events
 from refold.replay.seen import RequestView, Views
 from refold.replay.summary import Summary, Summing
 from refold.replay.verification import Verifier

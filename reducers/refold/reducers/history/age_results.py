@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from refold.reducers.history.cutting import cut_text, shortening
+from refold.reducers.history.cuts import cut_text, shortening
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy
 from refold.reducers.vocabulary import Role

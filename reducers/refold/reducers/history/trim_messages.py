@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from refold.reducers.history.cutting import Values, length, shortening, sizes
+from refold.reducers.history.cuts import Values, length, shortening, sizes
 from refold.reducers.history.scene import Plan, Scene, Shortening
 from refold.reducers.history.strategy import Strategy, newest
 from refold.reducers.messages import TextCut

@@ -41,8 +41,8 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.meanings import decisions, facts
-from refold.reducers.meanings.forking import run_forked
-from refold.reducers.meanings.observing import context_observed
+from refold.reducers.meanings.forks import run_forked
+from refold.reducers.meanings.observations import context_observed
 from refold.reducers.state import RunState
 
 _Kind = TypeVar("_Kind", bound=Event)

@@ -34,7 +34,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards.protocol import Place
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.pending import is_fresh, waits
-from refold.reducers.rules.answering import (
+from refold.reducers.rules.answers import (
     dispatch,
     dispatch_next,
     end_of_turn,
@@ -44,12 +44,13 @@ from refold.reducers.rules.answering import (
     tools_done,
     turned_down,
 )
-from refold.reducers.rules.doubting import ask_about_doubts
-from refold.reducers.rules.ending import asked_to_stop, move
-from refold.reducers.rules.failing import give_up, retry
+from refold.reducers.rules.doubts import ask_about_doubts
+from refold.reducers.rules.ends import asked_to_stop, move
+from refold.reducers.rules.failures import give_up, retry
 from refold.reducers.rules.flow import Check, FirstOf, Flow, WithoutCalls, one, settled
-from refold.reducers.rules.guarding import Guards
-from refold.reducers.rules.limiting import (
+from refold.reducers.rules.guards import Guards
+from refold.reducers.rules.history import history, observed_history, summarised
+from refold.reducers.rules.limits import (
     BEFORE,
     BUDGETS,
     COUNTED,
@@ -60,9 +61,8 @@ from refold.reducers.rules.limiting import (
     deferred,
     free_steps,
 )
-from refold.reducers.rules.nearing import near_budget, near_time
-from refold.reducers.rules.pruning import history, observed_history, summarised
-from refold.reducers.rules.recovering import (
+from refold.reducers.rules.near_limits import near_budget, near_time
+from refold.reducers.rules.recoveries import (
     broken_calls,
     broken_stream,
     empty,
@@ -72,8 +72,8 @@ from refold.reducers.rules.recovering import (
     silent_stream,
     truncation,
 )
-from refold.reducers.rules.reminding import progress
-from refold.reducers.rules.requesting import request, request_again
+from refold.reducers.rules.reminders import progress
+from refold.reducers.rules.requests import request, request_again
 from refold.reducers.state import RunState
 
 RULES = 1

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from refold.reducers.errors import WrongUse
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
 _NOTHING = msgspec.Raw(b"")

@@ -49,7 +49,7 @@ from refold.reducers.numbers import NANO
 from refold.replay import known
 from refold.replay.causes import by
 from refold.replay.exports.ticket_checks import Checks
-from refold.replay.reading import events
+from refold.replay.reader import events
 from refold.replay.summary import Summary
 from refold.replay.timeline import remark
 from refold.store.protocol import Store

@@ -11,7 +11,7 @@ from refold.reducers.views import MissingContent, message_of, remembered, reques
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 from refold.replay.queries.rows import START, LogPlace, moved
-from refold.replay.reading import NO_GUARDS, events, folded
+from refold.replay.reader import NO_GUARDS, events, folded
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import Store, Stored
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from refold.reducers.state import NEW, RunState
 from refold.replay.queries.blame import look_of
 from refold.replay.queries.expressions import Expression
-from refold.replay.reading import NO_GUARDS, event_of, folded, stored_events
+from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events
 from refold.store.protocol import Store, Stored
 
 STRETCH = 256

@@ -20,7 +20,7 @@ from refold.reducers.state import NEW, RunState
 from refold.replay.changes import key_of, members, steps
 from refold.replay.queries.questions import BadQuestion, unknown
 from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS, StateField
-from refold.replay.reading import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded, stored_events
 from refold.store.protocol import Store, Stored
 
 MOST = 20

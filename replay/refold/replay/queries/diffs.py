@@ -41,7 +41,7 @@ from refold.replay.queries.likeness import (
     calls_of,
     differences,
 )
-from refold.replay.reading import NO_GUARDS, Records, event_of, folded, stored_events
+from refold.replay.reader import NO_GUARDS, Records, event_of, folded, stored_events
 from refold.store.protocol import Store
 
 MOST = 100

@@ -19,7 +19,7 @@ from refold.replay.queries.likeness import (
     calls_of,
     differences,
 )
-from refold.replay.reading import event_of
+from refold.replay.reader import event_of
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _SOME = 256  # records that are read at once to look for one of a kind

@@ -9,7 +9,7 @@ from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Event
 from refold.replay.queries.filters import Filter, Fits, Holds, found
 from refold.replay.queries.rows import START, FlatEvent, moved, row_of
-from refold.replay.reading import Records, event_of, stored_events
+from refold.replay.reader import Records, event_of, stored_events
 from refold.store.protocol import Store, Stored
 
 EXCERPT = 160

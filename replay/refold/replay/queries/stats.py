@@ -36,7 +36,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
 from refold.replay.causes import by, spoken
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, Stored
 

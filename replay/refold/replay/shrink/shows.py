@@ -13,7 +13,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 from refold.replay.audit import Difference, parting, same, unjudged
-from refold.replay.shrink.rederiving import Log
+from refold.replay.shrink.rederivation import Log
 
 
 def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:

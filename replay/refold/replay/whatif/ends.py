@@ -29,7 +29,7 @@ from refold.reducers.events import (
     SummaryRequested,
     SummaryReturned,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.guards import Registry
 from refold.reducers.guards.pivot import Pivot
 from refold.reducers.history import Pass

@@ -39,7 +39,7 @@ from refold.reducers.knobs import Overflow, ToolOutput
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import Redactor
-from refold.reducers.sizing import sized
+from refold.reducers.sizes import sized
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.whatif.shown import Parted

@@ -14,9 +14,9 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.replay.seen import said_once
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.shown import OF_THE_FACT, Side

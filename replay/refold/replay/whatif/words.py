@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.events import Answer, Fact, ModelResponded, ToolReturned
 from refold.reducers.knobs import ToolOutput
 from refold.reducers.policy import Policy, text_of
@@ -44,7 +44,7 @@ def answered(fact: ModelResponded, said: Answer, new: Policy) -> Fact | Changed 
     if asked != (*said.arguments, *names):
         return HIDDEN
     hidden = replace(said, text=redactor.text(said.text), reasoning=redactor.text(said.reasoning))
-    return fact if hidden == said else Changed(composing.told(fact, hidden, _SALT, new), HIDDEN)
+    return fact if hidden == said else Changed(composition.told(fact, hidden, _SALT, new), HIDDEN)
 
 
 def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) -> Fact | Changed | Parted:
@@ -59,7 +59,7 @@ def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) ->
         return fact
     calls = derived.batch.calls if derived.batch else ()
     tool = next((call.name for call in calls if call.id == fact.call), "")
-    made = composing.returned(derived, replace(fact, output_bytes=0), said, tool, "", _SALT)
+    made = composition.returned(derived, replace(fact, output_bytes=0), said, tool, "", _SALT)
     if said == output:
         return Changed(
             made, Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")

@@ -9,9 +9,9 @@ where it came from.
 
 import msgspec
 
-from refold.reducers import composing
+from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
@@ -135,7 +135,7 @@ class Derivation:
         model = began.model or (asked.model if isinstance(asked, Answered) else "")
         at = began_at(items, asked)
         seq = self._log.tell(
-            lambda _, at, salt: composing.started(
+            lambda _, at, salt: composition.started(
                 self._started(began, at, model, start, unasked=unasked), start.messages, salt
             ),
             Item(began.position, at),

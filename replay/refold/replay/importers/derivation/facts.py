@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from refold.reducers import composing
-from refold.reducers.composing_observed import observed
+from refold.reducers import composition
+from refold.reducers.composition_observed import observed
 from refold.reducers.events import (
     Answer,
     CancelRequested,
@@ -44,7 +44,7 @@ def answer(log: Writer, item: Answered) -> None:
     ]
     stop = item.stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
     seq = log.tell(
-        lambda state, at, salt: composing.responded(
+        lambda state, at, salt: composition.responded(
             state,
             ModelResponded(
                 at=at,
@@ -77,7 +77,7 @@ def _unsaid(item: Answered, stop: StopReason) -> tuple[Unknown, ...]:
 def failure(log: Writer, item: RequestFailed) -> None:
     """A request to the model failed."""
     seq = log.tell(
-        lambda state, at, salt: composing.failed(
+        lambda state, at, salt: composition.failed(
             ModelFailed(
                 at=at, request=_request(state), **shared(item, "failure", "status"), unknown=_UNCOUNTED
             ),
@@ -94,7 +94,7 @@ def failure(log: Writer, item: RequestFailed) -> None:
 def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
     """A call ended; `unasked`: nothing shows that the model was asked then."""
     seq = log.tell(
-        lambda state, at, salt: composing.returned(
+        lambda state, at, salt: composition.returned(
             state,
             ToolReturned(at=at, call=pair.call, unasked=unasked, **shared(item, "error", "duration")),
             item.output,
@@ -113,7 +113,7 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
 def no_result(log: Writer, call: str, item: Item | None) -> None:
     """A call was never answered, though the conversation went on: at the instant of what came next."""
     seq = log.tell(
-        lambda state, at, salt: composing.returned(
+        lambda state, at, salt: composition.returned(
             state, ToolReturned(at=at, call=call, error=ToolError.CANCELLED), "", "", sha256_of(""), salt
         ),
         item,
@@ -182,7 +182,7 @@ def waited(log: Writer, item: Item) -> None:
 def asked(log: Writer, item: Said, *, unasked: bool) -> None:
     """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
     seq = log.tell(
-        lambda state, at, salt: composing.received(
+        lambda state, at, salt: composition.received(
             state, InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
         ),
         item,
@@ -194,7 +194,7 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
 def cancel(log: Writer, item: Cancelled) -> None:
     """A person stopped what was going on."""
     seq = log.tell(
-        lambda _, at, salt: composing.cancelled(CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
+        lambda _, at, salt: composition.cancelled(CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
         item,
     )
     log.record(item, seq)
@@ -203,7 +203,7 @@ def cancel(log: Writer, item: Cancelled) -> None:
 def cancelled_request(log: Writer, item: Cancelled) -> None:
     """The request that was under way when a person stopped it had no answer."""
     seq = log.tell(
-        lambda state, at, salt: composing.failed(
+        lambda state, at, salt: composition.failed(
             ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED),
             "",
             "",

@@ -17,7 +17,7 @@ from refold.reducers.events import (
     SourceRecorded,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.text import clean

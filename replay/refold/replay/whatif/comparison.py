@@ -23,13 +23,13 @@ from refold.reducers.events import (
     RunResumed,
     kind_of,
 )
-from refold.reducers.folding import advance
+from refold.reducers.folds import advance
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.policy import Policy
 from refold.reducers.state import NEW
 from refold.replay.causes import spoken
-from refold.replay.reading import event_of, stored_events
+from refold.replay.reader import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.ends import Ends
 from refold.replay.whatif.facts import Change, carried_over

@@ -16,12 +16,12 @@ from refold.reducers.guards.protocol import (
     Stop,
     Warn,
 )
-from refold.reducers.history import Shortening, cutting
+from refold.reducers.history import Shortening, cuts
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import TextCut
-from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
+from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Flow
-from refold.reducers.rules.pruning import trimming
+from refold.reducers.rules.history import trimming
 from refold.reducers.state import RunState, Watch
 from refold.reducers.vocabulary import Cause, Verdict
 from refold.reducers.window import refs
@@ -75,7 +75,7 @@ def _carry_out(state: RunState, watch: Watch, judgement: Judgement) -> Flow:
         case Ask():
             state = yield from _ask(state, watch, judgement)
         case Remind():
-            pass  # the next request carries it: `rules.reminding`
+            pass  # the next request carries it: `rules.reminders`
     return state
 
 
@@ -103,7 +103,7 @@ def _shorten(state: RunState, watch: Watch, judgement: Shorten) -> Flow:
     if ref is None:
         return state
     cut = TextCut(head=0, tail=0, removed=ref.size.chars)
-    values = {**judgement.values, **cutting.sizes(ref)}
+    values = {**judgement.values, **cuts.sizes(ref)}
     shorter = Shortening(number=ref.number, text=judgement.text, cuts=(cut,), values=values)
     return (yield trimming(state, ref, shorter, Cause.GUARD, watch.name, judgement.code))
 

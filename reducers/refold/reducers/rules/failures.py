@@ -3,9 +3,9 @@
 from refold.reducers.events import Fact, RetryScheduled
 from refold.reducers.machine import Trigger
 from refold.reducers.retry import allows, chance, delay, failure_of, in_window, next_model
-from refold.reducers.rules.ending import move
+from refold.reducers.rules.ends import move
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.rules.limiting import limit_move
+from refold.reducers.rules.limits import limit_move
 from refold.reducers.state import LastFailure, RunState
 from refold.reducers.vocabulary import Cause, FailureClass
 

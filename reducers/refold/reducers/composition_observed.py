@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refold.reducers.composing import earlier, told
+from refold.reducers.composition import earlier, told
 from refold.reducers.events import ContextObserved, Opening
 from refold.reducers.messages import Message
 from refold.reducers.state import RunState

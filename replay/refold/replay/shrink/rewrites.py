@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from refold.reducers import codec
 from refold.reducers.events import Annotation, Decision, Event, Fact, NoteAdded, Remark, RunForked, RunStarted
-from refold.replay.shrink.rederiving import Log, Written
+from refold.replay.shrink.rederivation import Log, Written
 from refold.store.protocol import Head, Record, Store
 
 _HOLDER = "refold shrink"

@@ -9,7 +9,7 @@ from refold.reducers.events import Event, PolicyAmended, RunForked, RunStarted, 
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.meanings.facts import amended_setup, started_setup
-from refold.reducers.meanings.forking import forked_setup
+from refold.reducers.meanings.forks import forked_setup
 from refold.reducers.state import NEW, Setup, Watch
 
 FOUNDING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyAmended))

@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Fact, ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
+from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Flow, in_flight, one
-from refold.reducers.rules.limiting import SPENT, limit_move
-from refold.reducers.rules.requesting import request_grace
+from refold.reducers.rules.limits import SPENT, limit_move
+from refold.reducers.rules.requests import request_grace
 from refold.reducers.state import Batch, LastAnswer, RunState
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Refusal, StopReason

@@ -19,9 +19,9 @@ from refold.reducers.limits import (
     name_of,
     trips,
 )
-from refold.reducers.rules.ending import asked_to_stop, move, refuse_open, stopped_by
+from refold.reducers.rules.ends import asked_to_stop, move, refuse_open, stopped_by
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.rules.requesting import granted_by, request_grace
+from refold.reducers.rules.requests import granted_by, request_grace
 from refold.reducers.state import RunState
 from refold.reducers.usage import hit, promised, trips_at, used
 from refold.reducers.vocabulary import Cause

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.composing import told
+from refold.reducers.composition import told
 from refold.reducers.events import (
     ApprovalAnswered,
     CancelRequested,

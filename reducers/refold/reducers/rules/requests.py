@@ -10,9 +10,9 @@ from refold.reducers.events import Fact, ModelRequested, RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.offers import offer_digest
 from refold.reducers.policy import has_text
-from refold.reducers.rules.ending import Values, said
+from refold.reducers.rules.ends import Values, said
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.rules.reminding import offered, reminders
+from refold.reducers.rules.reminders import offered, reminders
 from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role

@@ -16,9 +16,9 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import Fact, PolicyAmended, RunForked, RunStarted
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.policy import Policy
-from refold.replay.reading import events
-from refold.replay.shrink.rederiving import Log, Told, Twist, rederived
-from refold.replay.shrink.shortening import shortened
+from refold.replay.reader import events
+from refold.replay.shrink.rederivation import Log, Told, Twist, rederived
+from refold.replay.shrink.shorter import shortened
 from refold.store.protocol import Store
 
 Shrinking = Generator[Log, bool, Log]

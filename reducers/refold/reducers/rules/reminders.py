@@ -10,7 +10,7 @@ from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.knobs import Pressure, Progress, Tier, Without
 from refold.reducers.limits import UNITS, Limit, StepLimit, TimeLimit, name_of, threshold
-from refold.reducers.rules.ending import Values, injected
+from refold.reducers.rules.ends import Values, injected
 from refold.reducers.rules.flow import Check, Flow, one
 from refold.reducers.state import RunState
 from refold.reducers.text import hours_minutes_seconds

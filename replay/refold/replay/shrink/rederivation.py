@@ -26,10 +26,10 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folding import awaited
+from refold.reducers.folds import awaited
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
-from refold.reducers.sizing import sized
+from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import ranges_of
 

@@ -1,4 +1,4 @@
-"""Facts made from what the world said: capped, bounded, with unique call ids; their sizes come from `refold.reducers.sizing`.
+"""Facts made from what the world said: capped, bounded, with unique call ids; their sizes come from `refold.reducers.sizes`.
 
 Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
 becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say is handed
@@ -41,7 +41,7 @@ from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.secrets import PLAIN, Redactor
-from refold.reducers.sizing import sha256_of, sized, units
+from refold.reducers.sizes import sha256_of, sized, units
 from refold.reducers.state import RunState
 from refold.reducers.text import clean, cut_output, label
 from refold.reducers.texts import render

@@ -1,4 +1,4 @@
-"""A person's answer about calls that wait for approval, made into a fact. See `refold.reducers.composing`."""
+"""A person's answer about calls that wait for approval, made into a fact. See `refold.reducers.composition`."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args

@@ -7,10 +7,10 @@ from refold.reducers.events import AnswerDiscarded, ContextOverflowed, Fact, Ret
 from refold.reducers.knobs import Overflow, Stream, Truncation
 from refold.reducers.machine import Trigger
 from refold.reducers.retry import chance, delay
-from refold.reducers.rules.ending import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.failing import model_after_break
+from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
+from refold.reducers.rules.failures import model_after_break
 from refold.reducers.rules.flow import Flow, one
-from refold.reducers.rules.pruning import make_room
+from refold.reducers.rules.history import make_room
 from refold.reducers.state import LastAnswer, LastFailure, RunState
 from refold.reducers.vocabulary import Cause, FailureClass, StopReason
 

@@ -3,7 +3,7 @@
 from refold.reducers.doubts import underway, unknown
 from refold.reducers.events import Fact
 from refold.reducers.machine import Trigger
-from refold.reducers.rules.ending import move
+from refold.reducers.rules.ends import move
 from refold.reducers.rules.flow import Flow, one
 from refold.reducers.state import RunState
 

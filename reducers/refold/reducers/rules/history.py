@@ -25,9 +25,9 @@ from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.pending import failed_summary, summary_of
 from refold.reducers.policy import text_of
-from refold.reducers.rules.ending import injected, move, said
+from refold.reducers.rules.ends import injected, move, said
 from refold.reducers.rules.flow import Flow, one, settled
-from refold.reducers.rules.requesting import model_next
+from refold.reducers.rules.requests import model_next
 from refold.reducers.state import Remembered, RunState
 from refold.reducers.texts import framed, render
 from refold.reducers.usage import call_deadline

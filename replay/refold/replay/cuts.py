@@ -9,7 +9,7 @@ from refold.reducers.cuts import whole
 from refold.reducers.doubts import underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import NEW, RunState
-from refold.replay.reading import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded, stored_events
 from refold.store.protocol import Store
 
 Suits = Callable[[RunState], bool]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from refold.reducers.composing import offered, told
+from refold.reducers.composition import offered, told
 from refold.reducers.doubts import repeatable, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Input, Manifest, RunForked
