@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.events import Diagnosed, Event, ModelResponded, RunStarted
-from refold.reducers.parsing import parse
+from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
-from refold.replay.whatif.comparing import Comparison
+from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.scenario import Scenario
 
