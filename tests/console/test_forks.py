@@ -278,7 +278,7 @@ def test_a_test_of_a_run(refold: Refold, store: Path, plain: str, tmp_path: Path
         "from refold.reducers.rules import requests\n"
         "from msgspec.structs import replace\n"
         "old = requests.ModelRequested\n"
-        "requesting.ModelRequested = lambda **f: old(**{**f, 'input_tokens': f['input_tokens'] + 1})\n",
+        "requests.ModelRequested = lambda **f: old(**{**f, 'input_tokens': f['input_tokens'] + 1})\n",
         encoding="utf-8",
     )
     done = pytested(folder)

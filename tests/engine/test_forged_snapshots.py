@@ -97,6 +97,7 @@ _OTHER: dict[str, Any] = {
     "tools": [],
     "at": 7,
     "format": 2,
+    "unknown": ["usage"],
     "messages": [{"role": "user", "unit": 0, "size": {}}],
     "labels": {"a": "b"},
     "environment": ["limits.time: REFOLD_TIME_LIMIT"],
