@@ -11,6 +11,7 @@ from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.scenario import Scenario
+from support.strategies import drive
 
 Plain = dict[str, Any]
 HALF: Plain = {"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"tokens": {"share": 0.5}}}]}
@@ -120,3 +121,14 @@ def test_what_was_lost_behind_the_end_is_not_missed(
     log = diagnosed(lacking(calls("look", 4, 10), (Unknown.TOOLS, Unknown.CONTEXT)), code, answer)
     found = judged(log, ONE_STEP)
     assert (verdict, exact) == (found.verdict, found.exact)
+
+
+def test_a_run_agrees_with_its_own_policy_whatever_it_lacks() -> None:
+    """A limit of cost that trips over answers without a price, while something is in flight: the same policy says the same."""
+    limits = [{"type": "cost", "value": 5e-08}]
+    retry = {"attempts": 1, "initial": 0}
+    driver = drive({"preset": "paperbench-solver", "limits": limits, "retry": retry}, [290, 0, 550, 85])
+    comparison = Comparison("r1", lambda policy: policy)
+    for seq, event in enumerate(driver.log, 1):
+        comparison.take(seq, event)
+    assert Verdict.AGREE is comparison.result().verdict

@@ -178,6 +178,8 @@ class Ends:
         """The other run has taken the fact too, with these events; `near` is in what it parts from the record."""
         if near is not None and near.parted.kind == "unknown":
             return
+        if self._near.state.policy == self._recorded.state.policy:
+            return  # what the record does not say was no other for it
         told: list[tuple[Effect, tuple[Unknown, ...]]] = []
         for end in list(self._ends):
             effect = self._effect(end, near)
