@@ -12,11 +12,6 @@ TOLD = ("event", "timestamp", "span_id", "uuid", "working_start", "completed", "
 """Keys of an event that its item says, or that say nothing of the run."""
 
 
-def without_messages(events_data: JSON) -> JSON:
-    """The pool's other parts: the raw requests, as the provider was sent them."""
-    return {key: value for key, value in table(events_data).items() if key != "messages" and value}
-
-
 def answered(event: JSON, message: JSON, place: Place, rest: str) -> Answered:
     """An answer: its message, and what its event (None: there is none) says of it."""
     output = at(event, "output")
