@@ -59,7 +59,7 @@ NOT_RUN = {
 }
 
 # Files of data that are no policies: a tool reads the first, a later command of the same document the others.
-NO_POLICIES = ("pyproject.toml", "prices.yaml")
+NO_POLICIES = ("pyproject.toml", "prices.yaml", "contexts.yaml")
 
 LANGUAGES = {"python", "console", "toml", "yaml", "json", "sql", "text", "mermaid"}
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)

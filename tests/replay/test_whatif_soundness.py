@@ -14,6 +14,7 @@ from refold.reducers.events import Fact
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.any_policy import policies
@@ -68,6 +69,7 @@ _BLOTS = st.builds(
     times=_SHARE,
     context=st.sampled_from([0.0, 1.0]),
 )
+CONTEXTS = Contexts("the world's own", lambda model, address: 200)
 _TOOLS = (
     "look",
     "look",
@@ -79,18 +81,30 @@ _TOOLS = (
 
 
 @settings(max_examples=each(100))
-@given(other=others(OBSERVED), blots=_BLOTS, seed=st.integers(0, 2**32))
-def test_what_a_blotted_record_says_is_what_happens(other: dict[str, Any], blots: Blots, seed: int) -> None:
-    """What is said of a record that lacks tools, tokens, prices or times is so, whatever it was that it lacks."""
+@given(
+    other=others(OBSERVED),
+    blots=_BLOTS,
+    seed=st.integers(0, 2**32),
+    contexts=st.sampled_from([None, CONTEXTS]),
+)
+def test_what_a_blotted_record_says_is_what_happens(
+    other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
+) -> None:
+    """What is said of a record that lacks tools, tokens, prices or times is so, whatever it was that it lacks.
+
+    It is so, too, if who asks says truly how long the context was.
+    """
     policies_of = parse(OBSERVED), parse(other)
     for drawn, facts in islice(tempers(seed), 3):
         temper = drawn._replace(down_after=None, names=_TOOLS)
         recorded, real = Life(policies_of[0], temper, facts), Life(policies_of[1], temper, facts + 60)
-        _confirm_blotted(recorded, real, Blotted(recorded.log, blots), policies_of[1])
+        _confirm_blotted(recorded, real, Blotted(recorded.log, blots), policies_of[1], contexts)
 
 
-def _confirm_blotted(recorded: Life, real: Life, blotted: Blotted, other: Policy) -> None:
-    found = told(blotted.log, other)
+def _confirm_blotted(
+    recorded: Life, real: Life, blotted: Blotted, other: Policy, contexts: Contexts | None
+) -> None:
+    found = told(blotted.log, other, contexts=contexts)
     event(f"{found.verdict} {found.kind} {bool(found.unknown)}")
     place = len(blotted.facts) if found.verdict is Verdict.AGREE else blotted.place(found.seq)
     ends = [seq for seq, each_event in enumerate(recorded.log) if isinstance(each_event, Fact)] + [

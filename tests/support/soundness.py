@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from refold.reducers.events import Event
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
@@ -81,9 +82,14 @@ def asked_of(life: Life, other: Policy | Change, prices: Prices | None = None) -
     return told(life.log, other, prices)
 
 
-def told(log: Sequence[Event], other: Policy | Change, prices: Prices | None = None) -> WhatIf:
+def told(
+    log: Sequence[Event],
+    other: Policy | Change,
+    prices: Prices | None = None,
+    contexts: Contexts | None = None,
+) -> WhatIf:
     """What another policy would have decided over a log."""
-    comparison = Comparison("r1", other, prices=prices)
+    comparison = Comparison("r1", other, prices=prices, contexts=contexts)
     for seq, each_event in enumerate(log, 1):
         comparison.take(seq, each_event)
     return comparison.result()

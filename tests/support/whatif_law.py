@@ -32,6 +32,7 @@ from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
 from refold.replay.whatif.comparison import Comparison
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.transcripts import FILES, manifest, path_of, salts
 
@@ -93,10 +94,14 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of policy: over everything else as it was, for a run with these counts, and which runs it must touch."""
+    """A kind of policy: over everything else as it was, for a run with these counts, and which runs it must touch.
+
+    `contexts`: the lengths that who asks says there were.
+    """
 
     over: Callable[[Counted], Plain]
     touches: Callable[[Counted], bool]
+    contexts: Contexts | None = None
 
 
 def _limit(**limit: Any) -> Plain:
@@ -115,6 +120,7 @@ def _never(_: Counted) -> bool:
     return False
 
 
+GIVEN = Contexts("of every model", lambda model, address: 200_000)
 KINDS: Mapping[str, Kind] = {
     "every call is rejected": Kind(lambda _: _asked("reject"), lambda run: bool(run.tools)),
     "every call ends the run": Kind(
@@ -159,6 +165,9 @@ KINDS: Mapping[str, Kind] = {
     "half of the context": Kind(
         lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), _never
     ),
+    "half of a context that was given": Kind(
+        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), _never, GIVEN
+    ),
     "what the tools leave of the context": Kind(
         lambda _: _left_out(do="token_tail", budget={"context": _UNLIMITED, "minus_tools": True}), _never
     ),
@@ -182,7 +191,10 @@ def _of_file(file: str) -> Iterator[Found]:
             policies = {
                 name: parse({"preset": "observed", **kind.over(counted)}) for name, kind in KINDS.items()
             }
-            comparisons = {name: Comparison(run.run, policy) for name, policy in policies.items()}
+            comparisons = {
+                name: Comparison(run.run, policy, contexts=KINDS[name].contexts)
+                for name, policy in policies.items()
+            }
             for each in log:
                 for comparison in comparisons.values():
                     comparison.take(each.seq, each.event)

@@ -32,6 +32,12 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
         Path | None,
         path_option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
     ] = None
+    contexts: Annotated[
+        Path | None,
+        path_option(
+            "--contexts", "genai-prices, or a file: context lengths of models where the record has none."
+        ),
+    ] = None
 
 
 def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change]:

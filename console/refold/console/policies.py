@@ -88,7 +88,7 @@ def data_of(path: Path, other: str) -> tuple[Any, bytes]:
         raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
     if len(data) > _LARGEST:
         raise PolicyFileError(
-            str(path), f"is larger than {_LARGEST} bytes, too large for a policy, or prices"
+            str(path), f"is larger than {_LARGEST} bytes, too large for a policy or a table"
         )
     try:
         return reader(data.decode("utf-8-sig")), data

@@ -5,10 +5,10 @@ policy files are. Which table it was is told by its digest: with that file the s
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,7 @@ from refold.replay.whatif.prices import Answered, Prices
 
 LISTS = "genai-prices"
 _MILLION = 1_000_000
+LineT = TypeVar("LineT")
 
 Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, le=_MILLION)]
 
@@ -56,27 +57,29 @@ def _listed() -> Prices:
 
 
 def _of_file(path: Path) -> Prices:
-    with wrong_in(path, "a table of prices"):
-        read, data = data_of(path, LISTS)
-        table = _table(read)
+    name, table = read_table(path, "a table of prices", "gpt-5-mini: {input: 0.25, output: 2}", _price)
 
     def cost(answered: Answered) -> int | None:
         price = table.get(answered.model)
         return None if price is None else _cost(price, answered)
 
-    return Prices(f"{path} sha256:{hashlib.sha256(data).hexdigest()}", cost)
+    return Prices(name, cost)
 
 
-def _table(data: Any) -> Mapping[str, Price]:
-    if not isinstance(data, Mapping) or not data:
-        raise PolicyError(
-            "",
-            f"expected a line for each model, as in `gpt-5-mini: {{input: 0.25, output: 2}}`, got {shown(data)}",
-        )
-    return {
-        str(model): _price(str(model), price)
-        for model, price in cast("Mapping[object, object]", data).items()
-    }
+def read_table(
+    path: Path, what: str, line: str, read: Callable[[str, Any], LineT]
+) -> tuple[str, Mapping[str, LineT]]:
+    """A file with a `line` for each model, and its name with its digest.
+
+    Raises `PolicyFileError` for one that cannot be read or has no line.
+    """
+    with wrong_in(path, what):
+        told, data = data_of(path, LISTS)
+        if not isinstance(told, Mapping) or not told:
+            raise PolicyError("", f"expected a line for each model, as in `{line}`, got {shown(told)}")
+        lines = cast("Mapping[object, object]", told).items()
+        table = {str(model): read(str(model), said) for model, said in lines}
+    return f"{path} sha256:{hashlib.sha256(data).hexdigest()}", table
 
 
 def _price(model: str, data: Any) -> Price:

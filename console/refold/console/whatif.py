@@ -1,12 +1,13 @@
 """`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from refold.console import figures, hostile, places, verdicts
+from refold.console.contexts import chosen_contexts
 from refold.console.options import Everything, option, words
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import StorePlace
@@ -19,6 +20,7 @@ from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.guards import Registry
 from refold.reducers.machine import AgentState
 from refold.replay.whatif.comparison import side_by_side
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.totals import Prefixes, Totals, totals_of
@@ -41,11 +43,19 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """All the runs under one of the policies, as JSON. `prices` as in `WhatIf`."""
+    """All the runs under one of the policies, as JSON. `prices` and `contexts` as in `WhatIf`."""
 
     policy: str
     totals: Totals
     prices: str = ""
+    contexts: str = ""
+
+
+class _Tables(NamedTuple):
+    """What who asks says of models, where the record does not."""
+
+    prices: Prices | None
+    contexts: Contexts | None
 
 
 async def whatif_command(
@@ -68,15 +78,16 @@ async def whatif_command(
         return await tell_view(screen, place, [] if everything else runs, others)
     check_choice(runs, everything=everything)
     registry = installed_guards()
-    asked, prices = policies_of(others, registry), chosen_prices(others.prices)
+    asked = policies_of(others, registry)
+    tables = _Tables(chosen_prices(others.prices), chosen_contexts(others.contexts))
     async with places.reading(place) as store:
         runs, damage = await meant(store, runs)
         runs = await without_grown(store, runs) if everything else runs
         prefixes = Prefixes()
-        table = _Table(screen, list(asked), alone=len(runs) == 1, prices=prices.name if prices else "")
+        table = _Table(screen, list(asked), tables, alone=len(runs) == 1)
         with progress("asking", len(runs)) as step:
             for run in runs:
-                table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes, prices))
+                table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes, tables))
                 step(1)
     if everything and not runs:
         note(f"{hostile.line(str(place.path))} has no runs")
@@ -92,12 +103,15 @@ async def _asked(
     policies: Sequence[Change],
     registry: Registry,
     prefixes: Prefixes,
-    prices: Prices | None,
+    tables: _Tables,
 ) -> Sequence[WhatIf] | CannotJudge | Damaged:
     try:
         lineage = await store.lineage(run)
         shared = prefixes.shared(run, lineage)
-        found = await side_by_side(store, run, policies, registry, shared=shared, prices=prices)
+        prices, contexts = tables
+        found = await side_by_side(
+            store, run, policies, registry, shared=shared, prices=prices, contexts=contexts
+        )
     except (CannotJudge, Damaged) as error:
         return error
     except UnknownRun as error:  # listed, and not one event of it is there
@@ -109,8 +123,10 @@ async def _asked(
 class _Table:
     """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
 
-    def __init__(self, screen: Screen, names: Sequence[str], *, alone: bool, prices: str = "") -> None:
-        self._screen, self._names, self._alone, self._prices = screen, names, alone, prices
+    def __init__(self, screen: Screen, names: Sequence[str], tables: _Tables, *, alone: bool) -> None:
+        self._screen, self._names, self._alone = screen, names, alone
+        self._prices = tables.prices.name if tables.prices else ""
+        self._contexts = tables.contexts.name if tables.contexts else ""
         self._rows: list[list[str]] = []
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
@@ -136,7 +152,8 @@ class _Table:
     def finish(self) -> None:
         if self._screen.json:
             for name, totals in zip(self._names, self._totals, strict=True):
-                self._screen.document(PolicyTotals(policy=name, totals=totals, prices=self._prices))
+                told = PolicyTotals(policy=name, totals=totals, prices=self._prices, contexts=self._contexts)
+                self._screen.document(told)
             return
         if self._found:
             for name, each in zip(self._names, self._found, strict=True):
@@ -148,6 +165,10 @@ class _Table:
                 tell_totals(self._screen, name, totals)
             if self._prices:
                 self._screen.say(f"what the record has no price of is priced by {self._prices}")
+            if self._contexts:
+                self._screen.say(
+                    f"models whose context the record does not say read what {self._contexts} says"
+                )
 
     def _tell_rows(self) -> None:
         left_out = set(self._agree) if len(self._rows) > _MANY else set[int]()
@@ -215,6 +236,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
                 for seq, why in found.unseen[:10]
             ),
             "priced": priced if found.prices else None,
+            "context": _context(found) if found.contexts else None,
             "not judged": [each for each in found.unknown if each != found.why],
         }
     )
@@ -255,6 +277,12 @@ def _headline(found: WhatIf) -> str:
             return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
         case Verdict.UNJUDGED:
             return f"not judged from event {found.seq} on"
+
+
+def _context(found: WhatIf) -> str:
+    if found.context is None:
+        return f"nothing is taken from {found.contexts}"
+    return f"{figures.counted(found.context, 'token')}, which is not in the record, by {found.contexts}"
 
 
 def _least(found: WhatIf) -> str:

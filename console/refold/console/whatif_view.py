@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from refold.console import addresses, hostile, places
+from refold.console.contexts import chosen_contexts
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
@@ -19,14 +20,15 @@ _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
     """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
     registry = installed_guards()
-    asked, prices = policies_of(others, registry), chosen_prices(others.prices)
+    asked = policies_of(others, registry)
+    prices, contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
     if len(runs) != 1 or len(asked) != 1:
         raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
     ((name, policy),) = asked.items()
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, runs[0])
         at = upto or await request_of(store, run)
-        found = await hypothesis(store, run, at, policy, registry, prices=prices)
+        found = await hypothesis(store, run, at, policy, registry, prices=prices, contexts=contexts)
     screen.result(found, lambda: _tell(screen, name, found))
     same = found.asked and found.tools[0] == found.tools[1] and all(row.where == "both" for row in found.rows)
     return 0 if same else 1

@@ -12,6 +12,7 @@ from refold.replay.queries.stats import Stats, stats
 from refold.replay.reader import events, state_at
 from refold.replay.verification import Problem, Verification, Verifier, verify
 from refold.replay.whatif.comparison import Comparison, side_by_side, whatif
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import only
 from refold.replay.whatif.prices import Answered, Prices
@@ -27,6 +28,7 @@ __all__ = [
     "Blame",
     "Change",
     "Comparison",
+    "Contexts",
     "Diff",
     "Difference",
     "Divergence",

@@ -65,16 +65,29 @@ def listed_nanousd(counted: Counted, model: str, address: str, at: int) -> int |
         cache_read_tokens=counted.cache_read,
         cache_write_tokens=counted.cache_write,
     )
-    when = datetime.fromtimestamp(at / NANO, UTC) if at else None
+    price = _by_the_lists(usage, model, address, datetime.fromtimestamp(at / NANO, UTC) if at else None)
+    return None if price is None else _nano(price.total_price)
+
+
+def listed_context(model: str, address: str) -> int | None:
+    """The tokens that a model holds by the lists, which are asked as for a price; None if they don't say."""
+    from genai_prices.types import Usage
+
+    price = _by_the_lists(Usage(), model, address, None)
+    return None if price is None else price.model.context_window
+
+
+def _by_the_lists(
+    usage: "AbstractUsage", model: str, address: str, at: datetime | None
+) -> "PriceCalculation | None":
     if address:
         names = dict.fromkeys((model, model.partition(":")[2] or model))
         asked = [(name, {"provider_api_url": address}) for name in names]
     else:
         vendor, _, name = model.replace(":", "/", 1).rpartition("/")
         asked = [(name, {"provider_id": vendor} if vendor else {})]
-    found = (_price(usage, name, whose, when) for name, whose in asked)
-    price = next((price for price in found if price is not None), None)
-    return None if price is None else _nano(price.total_price)
+    found = (_price(usage, name, whose, at) for name, whose in asked)
+    return next((price for price in found if price is not None), None)
 
 
 def context_window(model: str, address: str) -> int | None:

@@ -31,6 +31,7 @@ from refold.reducers.state import NEW
 from refold.replay.causes import spoken
 from refold.replay.reader import event_of, stored_events
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
+from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.ends import Ends
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.found import Found, proven
@@ -54,13 +55,14 @@ async def whatif(
     registry: Registry = BUILTIN,
     *,
     prices: Prices | None = None,
+    contexts: Contexts | None = None,
 ) -> WhatIf:
     """What another policy would have decided over a run's facts. A function changes whatever policy was in force.
 
-    `prices` are for answers of which the record has none. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that
+    `prices` are for answers of which the record has none, `contexts` for a model whose context it does not say. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that
     are not known here.
     """
-    (found,) = await side_by_side(store, run, (policy,), registry, prices=prices)
+    (found,) = await side_by_side(store, run, (policy,), registry, prices=prices, contexts=contexts)
     return found
 
 
@@ -72,12 +74,16 @@ async def side_by_side(
     *,
     shared: int = 0,
     prices: Prices | None = None,
+    contexts: Contexts | None = None,
 ) -> tuple[WhatIf, ...]:
     """`whatif` of several policies, in their order; the log is read once. Raises as that.
 
     The events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
     """
-    comparisons = [Comparison(run, policy, registry, shared=shared, prices=prices) for policy in policies]
+    comparisons = [
+        Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
+        for policy in policies
+    ]
     async for stored in stored_events(store, run):
         event = event_of(stored)
         for comparison in comparisons:
@@ -96,8 +102,10 @@ class Comparison:
         *,
         shared: int = 0,
         prices: Prices | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
-        self._run, self._registry = run, registry
+        self._run, self._registry, self._contexts = run, registry, contexts
+        self._context: int | None = None  # that the table says
         self._bill = Bill(prices)
         self._counted, self._spent = shared, Spend()  # the prefix that another run counts, and what it cost
         self._change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
@@ -143,13 +151,19 @@ class Comparison:
         self._unsaid.hear(event)
         self._finish()
         if isinstance(event, Fact):
-            self._fact, self._fact_seq = event, seq
+            self._fact, self._fact_seq = self._told(event), seq
         else:
             self._follow(seq, event)
             if self._found is None:
                 self.derived.fold(event, self._registry)
                 self._ends.pass_by(event, self._registry)
                 self._shared = seq
+
+    def _told(self, fact: Fact) -> Fact:
+        told = with_context(fact, self._contexts)
+        if told is not fact:
+            self._context = getattr(told, "context", None)
+        return told
 
     def result(self) -> WhatIf:
         """What is known at the end of the record."""
@@ -174,6 +188,8 @@ class Comparison:
             unknown=tuple(dict.fromkeys(doubt.why for doubt in self._doubts())),
             prices=self._bill.name,
             priced=self._bill.answers,
+            contexts=self._contexts.name if self._contexts else "",
+            context=self._context,
             unseen=self._unseen.listed(self.origins, MOST) if found is None else (),
         )
         return told if found is None else self._parted(told, found)

@@ -70,7 +70,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     first guards and limits that spoke, `more` counts the others. `unknown` names what could not be judged.
     `shared` is the last event that is counted with another run, of which this one is a fork (0: none), and `again` the
     part of `saved` that lies before it: see `Totals`. `prices` names the table that was used where the record has no price,
-    and `priced` counts the answers that it had one for. `unseen` are facts of a run that agrees, by their event and
+    and `priced` counts the answers that it had one for; `contexts` names that of context lengths, and `context` is what it
+    says where the record does not. `unseen` are facts of a run that agrees, by their event and
     in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
     """
 
@@ -98,6 +99,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     prices: str = ""
     priced: int = 0
+    contexts: str = ""
+    context: int | None = None
     unseen: tuple[tuple[int, str], ...] = ()
     state: str = ""
 

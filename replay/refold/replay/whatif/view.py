@@ -17,6 +17,7 @@ from refold.reducers.window import MessageRef, refs
 from refold.replay.reader import event_of, stored_events
 from refold.replay.seen import said_once
 from refold.replay.whatif.comparison import Comparison
+from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.shown import OF_THE_FACT, Side
@@ -82,12 +83,13 @@ async def hypothesis(
     registry: Registry = BUILTIN,
     *,
     prices: Prices | None = None,
+    contexts: Contexts | None = None,
 ) -> Hypothesis:
-    """The request made at event `upto`, as the other policy would have made it, and as it was; `prices` as in `whatif`.
+    """The request made at event `upto`, as the other policy would have made it, and as it was; tables as in `whatif`.
 
     Raises `NoEvidence` where the two runs parted before, and as `whatif`.
     """
-    comparison = Comparison(run, policy, registry, prices=prices)
+    comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
     async for stored in stored_events(store, run, upto):
         comparison.take(stored.seq, event_of(stored))
     found = comparison.result()
