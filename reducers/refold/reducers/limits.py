@@ -188,9 +188,13 @@ def threshold(limit: Limit) -> int | None:
     return nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
 
 
+def least_of(limit: Limit) -> int | None:
+    """The smallest amount at which it trips; None is unlimited."""
+    value = threshold(limit)
+    return None if value is None else value + (limit.op == ">")
+
+
 def trips(limit: Limit, used: int) -> bool:
     """Whether `used op value` holds."""
-    value = threshold(limit)
-    if value is None:
-        return False
-    return used >= value if limit.op == ">=" else used > value
+    least = least_of(limit)
+    return least is not None and used >= least

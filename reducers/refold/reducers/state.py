@@ -22,7 +22,7 @@ from refold.reducers.events import (
     SummaryRequested,
     SummaryReturned,
 )
-from refold.reducers.limits import LimitHit, Scope
+from refold.reducers.limits import LimitHit, Scope, TimeLimit
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.offers import offer_digest, weight
@@ -51,6 +51,22 @@ class Setup(RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True,
     def tools_tokens(self) -> int:
         """The estimate of what the tools weigh in a request."""
         return weight(self.policy.estimator, self.tools)
+
+    @cached_property
+    def timed(self) -> tuple[TimeLimit, ...]:
+        """The time limits that are not unlimited, in the policy's order."""
+        return tuple(
+            [
+                limit
+                for limit in self.policy.limits
+                if isinstance(limit, TimeLimit) and limit.value is not None
+            ]
+        )
+
+    @cached_property
+    def checks(self) -> dict[Any, Any]:
+        """Where the rules keep what they bound to this policy: see `rules.order`. No part of the value."""
+        return {}
 
 
 class Spent(_Value, frozen=True, kw_only=True):

@@ -1,5 +1,10 @@
 """How much of each limit a run has used, and when its time runs out."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
+from types import MappingProxyType
+
 from refold.reducers.doubts import doubted
 from refold.reducers.limits import (
     UNITS,
@@ -7,6 +12,7 @@ from refold.reducers.limits import (
     Limit,
     LimitHit,
     MessageLimit,
+    Scope,
     StepLimit,
     TimeLimit,
     TokenLimit,
@@ -21,25 +27,48 @@ from refold.reducers.numbers import NANO
 from refold.reducers.state import Mark, RunState, Spent
 from refold.reducers.vocabulary import Cause
 
+Meter = Callable[[RunState], int]
+"""What a limit counts, in its unit: steps, nanoseconds, messages, tokens or nano-dollars."""
+
+_SINCE: Mapping[Scope, Callable[[RunState], Spent]] = MappingProxyType(
+    {
+        "turn": attrgetter("turn.spent"),
+        "run": attrgetter("origin.spent"),
+        "lineage": attrgetter("lineage.spent"),
+    }
+)
+
 
 def used(limit: Limit, state: RunState) -> int:
-    """What the limit counts, in its unit: steps, nanoseconds, messages, tokens or nano-dollars."""
-    since = state.mark(limit.scope).spent
+    """What the limit counts, in its unit: see `meter`."""
+    return meter(limit)(state)
+
+
+def meter(limit: Limit) -> Meter:
+    """How what the limit counts is read off a state."""
+    since = _SINCE[limit.scope]
     match limit:
+        case StepLimit(free_tools=()):
+            return lambda state: state.spent.steps - since(state).steps
         case StepLimit():
-            free = state.count(Cause.FREE, limit.scope, name_of(limit)) if limit.free_tools else 0
-            return state.spent.steps - since.steps - free
+            name = name_of(limit)
+            return lambda state: (
+                state.spent.steps - since(state).steps - state.count(Cause.FREE, limit.scope, name)
+            )
         case TimeLimit():
-            return elapsed(limit, state)
+            return partial(elapsed, limit)
         case MessageLimit():
-            return state.window.count
+            return attrgetter("window.count")
         case TokenLimit(measure="estimate"):
-            return state.window.tokens
+            return attrgetter("window.tokens")
         case TokenLimit():
-            now, then = state.spent.usage, since.usage
-            return now.input + now.output - then.input - then.output
+            return lambda state: _both(state.spent) - _both(since(state))
         case CostLimit():
-            return state.spent.cost_nanousd - since.cost_nanousd
+            return lambda state: state.spent.cost_nanousd - since(state).cost_nanousd
+
+
+def _both(spent: Spent) -> int:
+    return spent.usage.input + spent.usage.output
 
 
 def elapsed(limit: TimeLimit, state: RunState) -> int:
@@ -51,7 +80,7 @@ def elapsed(limit: TimeLimit, state: RunState) -> int:
 
 def deadline(state: RunState) -> int | None:
     """The first instant at which a time limit trips; None if none can while nothing else happens."""
-    return min((trips_at(limit, state) for limit in _running(state)), default=None)
+    return min([trips_at(limit, state) for limit in _running(state)], default=None)
 
 
 def call_deadline(state: RunState, promised: int | None = None) -> int | None:
@@ -88,22 +117,19 @@ def promised(state: RunState) -> int:
 
 def next_deadline(state: RunState) -> int | None:
     """When the clock is to be read: a limit trips then, and nothing that was promised more time is under way."""
-    instant, until = deadline(state), promised(state)
+    instant = deadline(state)
+    until = 0 if instant is None else promised(state)
     return instant if instant is None or until <= instant else until + 1
 
 
 def smallest_time(state: RunState) -> TimeLimit | None:
     """The smallest time limit above 0."""
-    timed = [limit for limit in state.policy.limits if isinstance(limit, TimeLimit) and threshold(limit)]
+    timed = [limit for limit in state.setup.timed if threshold(limit)]
     return min(timed, key=lambda limit: threshold(limit) or 0, default=None)
 
 
 def _running(state: RunState) -> list[TimeLimit]:
-    return [
-        limit
-        for limit in state.policy.limits
-        if isinstance(limit, TimeLimit) and limit.value is not None and not _clock_stands(limit, state)
-    ]
+    return [limit for limit in state.setup.timed if not _clock_stands(limit, state)]
 
 
 def hit(limit: Limit, state: RunState) -> LimitHit:

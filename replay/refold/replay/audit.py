@@ -203,7 +203,7 @@ class Auditor:
     def _derived(self, state: RunState, fact: Fact) -> Derived:
         decide = rules_of(state)
         try:
-            return list(decide(state, fact))
+            return decide(state, fact)
         except RefoldError as error:
             raise DamagedLog(
                 self._run, self._fact_seq, f"nothing can be decided after it: {error}"

@@ -17,7 +17,7 @@ from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import UNITS, Limit, name_of, threshold, trips
 from refold.reducers.rules import rules_of
-from refold.reducers.rules.flow import Check, FirstOf, WithoutCalls
+from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
@@ -89,29 +89,27 @@ def asked(
     before: RunState, fact: Fact, registry: Registry, number: int | None
 ) -> tuple[list[Opinion], list[str]]:
     """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all decisions."""
-    made: list[str] = []
     found: list[Opinion] = []
 
-    def look(check: Check, state: RunState) -> None:
-        if number is None or len(made) < number:
-            found.extend(_opinions(check, state, len(made)))
+    def look(entry: Entry, flow: Flow) -> None:
+        if number is None or len(flow.said) < number:
+            found.extend(_opinions(entry, flow.state, len(flow.said)))
 
     state = evolve(before, fact, registry)
-    for decision, _ in rules_of(state)(state, fact, look):
-        made.append(kind_of(decision))
+    made = [kind_of(decision) for decision, _ in rules_of(state)(state, fact, look)]
     return found, made
 
 
-def _opinions(check: Check, state: RunState, before: int) -> Iterator[Opinion]:
-    if isinstance(check, FirstOf | WithoutCalls):
-        for inner in check.checks:
+def _opinions(entry: Entry, state: RunState, before: int) -> Iterator[Opinion]:
+    if isinstance(entry, FirstOf | WithoutCalls):
+        for inner in entry.entries:
             yield from _opinions(inner, state, before)
-    elif isinstance(check, Limits | TimeLimits):
-        place = check.check if isinstance(check, Limits) else "deadline" if check.every else "preflight"
-        yield from (_of_limit(limit, state, place, before) for limit in check.among(state))
-    elif isinstance(check, Guards):
-        here = (watch for watch in state.guards if watch.guard is None or check.place in watch.guard.places)
-        yield from (_of_guard(watch, state, check.place, before) for watch in here)
+    elif isinstance(entry, Limits | TimeLimits):
+        place = entry.check if isinstance(entry, Limits) else "deadline" if entry.every else "preflight"
+        yield from (_of_limit(limit, state, place, before) for limit in entry.among(state.policy))
+    elif isinstance(entry, Guards):
+        here = (watch for watch in state.guards if watch.guard is None or entry.place in watch.guard.places)
+        yield from (_of_guard(watch, state, entry.place, before) for watch in here)
 
 
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:

@@ -2,130 +2,116 @@
 
 from msgspec.structs import replace
 
-from refold.reducers.events import Fact, ToolsDispatched
+from refold.reducers.events import ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.flow import Flow, in_flight, one
+from refold.reducers.rules.flow import Flow, in_flight, switched_by
 from refold.reducers.rules.limits import SPENT, limit_move
 from refold.reducers.rules.requests import request_grace
-from refold.reducers.state import Batch, LastAnswer, RunState
+from refold.reducers.state import Batch, RunState
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Refusal, StopReason
 
 
-def dispatch(state: RunState, fact: Fact) -> Flow | None:
+def dispatch(flow: Flow) -> bool:
     """R11: run what is left of the batch, if anything is: all of it at once, or `in_order` the first of it."""
-    return None if state.batch is None else _dispatched(state, state.batch)
+    batch = flow.state.batch
+    if batch is None:
+        return False
+    flow.say(_next_calls(flow.state, batch))
+    count = sum([call.result is None for call in batch.calls])
+    flow.say(move(flow.state, Trigger.CALL_TOOLS, "tool_use", f"{count} tool calls to run"))
+    return True
 
 
-def dispatch_next(state: RunState, fact: Fact) -> Flow | None:
+def dispatch_next(flow: Flow) -> bool:
     """`in_order`: a call is only begun, and only said to be, when the one before it has its result."""
+    state = flow.state
     if state.batch is None or state.stopping is not None or in_flight(state):
-        return None
-    return one(_next_calls(state, state.batch))
-
-
-def _dispatched(state: RunState, batch: Batch) -> Flow:
-    state = yield _next_calls(state, batch)
-    return (
-        yield move(
-            state,
-            Trigger.CALL_TOOLS,
-            "tool_use",
-            f"{sum(call.result is None for call in batch.calls)} tool calls to run",
-        )
-    )
+        return False
+    flow.say(_next_calls(state, state.batch))
+    return True
 
 
 def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
-    calls = tuple(call.id for call in batch.calls if call.result is None)
+    calls = tuple([call.id for call in batch.calls if call.result is None])
     if state.policy.batch == "in_order":
         calls = calls[:1]
     begun = any(call.dispatched for call in batch.calls)
     return ToolsDispatched(calls=calls, deadline=call_deadline(state, batch.until if begun else None))
 
 
-def provider_refusal(state: RunState, fact: Fact) -> Flow | None:
-    """R13: the provider's filter stopped the answer."""
-    if (
-        state.answer is None
-        or state.answer.event.stop is not StopReason.CONTENT_FILTER
-        or state.answer.event.calls
-    ):
-        return None
-    if state.policy.refusal == "wait":
-        return None  # a finished turn like any other
-    sentence = "the provider's content filter stopped the answer"
-    if state.policy.refusal == "complete":
-        return one(move(state, Trigger.COMPLETE, "refused", sentence))
-    return one(move(state, Trigger.FAIL, "content_filter", sentence))
+@switched_by(lambda policy: None if policy.refusal == "wait" else policy.refusal)
+def provider_refusal(means: str, flow: Flow) -> bool:
+    """R13: the provider's filter stopped the answer. Where it `wait`s that is a finished turn like any other."""
+    answer = flow.state.answer
+    if answer is None or answer.event.stop is not StopReason.CONTENT_FILTER or answer.event.calls:
+        return False
+    end = (Trigger.COMPLETE, "refused") if means == "complete" else (Trigger.FAIL, "content_filter")
+    flow.say(move(flow.state, *end, "the provider's content filter stopped the answer"))
+    return True
 
 
-def not_offered(state: RunState, fact: Fact) -> Flow | None:
+def not_offered(flow: Flow) -> bool:
     """R6: a call of a tool that its request did not offer is refused."""
-    answer = state.answer
-    return None if answer is None or answer.asked.tools is None else _refuse_others(state, answer.asked.tools)
+    answer, batch = flow.state.answer, flow.state.batch
+    if answer is None or answer.asked.tools is None:
+        return False
+    for call in batch.calls if batch else ():
+        if call.result is None and call.name not in answer.asked.tools:
+            flow.say(refused(flow.state, call.id, "refused:not_offered", Cause.OFFER))
+    return True
 
 
-def _refuse_others(state: RunState, names: tuple[str, ...]) -> Flow:
-    for call in state.batch.calls if state.batch else ():
-        if call.result is None and call.name not in names:
-            state = yield refused(state, call.id, "refused:not_offered", Cause.OFFER)
-    return state
-
-
-def turned_down(state: RunState, fact: Fact) -> Flow | None:
+def turned_down(flow: Flow) -> bool:
     """R10: what a person has rejected does not run, though a new policy asks nobody any more."""
-    calls = state.batch.calls if state.batch and state.policy.approvals is None else ()
-    refused_by_person = [call.id for call in calls if call.rejected and call.result is None]
-    return _turned_down(state, refused_by_person) if refused_by_person else None
+    batch = flow.state.batch if flow.state.policy.approvals is None else None
+    rejected = [call.id for call in batch.calls if call.rejected and call.result is None] if batch else []
+    for call in rejected:
+        decision = refused(flow.state, call, "refused:rejected", Cause.APPROVAL)
+        flow.say(replace(decision, why=Refusal.REJECTED, code="rejected"))
+    return bool(rejected)
 
 
-def _turned_down(state: RunState, calls: list[str]) -> Flow:
-    for call in calls:
-        decision = refused(state, call, "refused:rejected", Cause.APPROVAL)
-        state = yield replace(decision, why=Refusal.REJECTED, code="rejected")
-    return state
-
-
-def graced(state: RunState, fact: Fact) -> Flow | None:
+def graced(flow: Flow) -> bool:
     """The answer to the one request that a limit granted: kept, its calls refused; then the limit ends the run."""
-    answer = state.answer
-    return _last_word(state, answer) if answer is not None and answer.asked.purpose == "grace" else None
-
-
-def _last_word(state: RunState, answer: LastAnswer) -> Flow:
-    state = yield from refuse_open(state, "refused:limit", Cause.GRACE)
-    grace = state.policy.grace
+    answer = flow.state.answer
+    if answer is None or answer.asked.purpose != "grace":
+        return False
+    refuse_open(flow, "refused:limit", Cause.GRACE)
+    grace = flow.state.policy.grace
     again = answer.event.hollow and grace is not None and answer.graces <= grace.again_if_empty
-    if again and SPENT.first(state) is None:  # what was spent is looked at here as after any answer
-        return (yield request_grace(state))
-    return (yield limit_move(state, "" if answer.event.hollow else "grace"))
+    if again and SPENT.first(flow.state) is None:  # what was spent is looked at here as after any answer
+        flow.say(request_grace(flow.state))
+    else:
+        flow.say(limit_move(flow.state, "" if answer.event.hollow else "grace"))
+    return True
 
 
-def end_of_turn(state: RunState, fact: Fact) -> Flow | None:
+def end_of_turn(flow: Flow) -> bool:
     """R17: an answer without calls is a finished turn; the policy says what follows."""
-    answer = state.answer
+    state, answer = flow.state, flow.state.answer
     if answer is None or answer.event.calls:
-        return None
+        return False
     if state.policy.end_of_turn == "continue":
-        return _go_on(state)
+        if may_inject(state):
+            flow.say(injected(state, "continue", Cause.END_OF_TURN))
+        return True
     if state.policy.end_of_turn == "wait":
-        return one(move(state, Trigger.ASK, "end_turn", "the turn is over; a person's message comes next"))
+        flow.say(move(state, Trigger.ASK, "end_turn", "the turn is over; a person's message comes next"))
+        return True
     code, reason = "end_turn", "the model finished its turn"
     if answer.event.stop is StopReason.MAX_TOKENS:
         code, reason = "truncated", "the model's answer was cut at the output limit"
     elif answer.blank:
         code, reason = "empty", "the model answered with nothing"
-    return one(move(state, Trigger.COMPLETE, code, reason))
+    flow.say(move(state, Trigger.COMPLETE, code, reason))
+    return True
 
 
-def tools_done(state: RunState, fact: Fact) -> Flow | None:
+def tools_done(flow: Flow) -> bool:
     """The batch is complete: back to the model. One whose calls were all refused was never left for."""
-    if state.agent_state is not AgentState.WAITING_FOR_TOOL:
-        return None
-    return one(move(state, Trigger.TOOLS_DONE, "tools_done", "every call of the batch has its result"))
-
-
-def _go_on(state: RunState) -> Flow | None:
-    return one(injected(state, "continue", Cause.END_OF_TURN)) if may_inject(state) else None
+    if flow.state.agent_state is not AgentState.WAITING_FOR_TOOL:
+        return False
+    flow.say(move(flow.state, Trigger.TOOLS_DONE, "tools_done", "every call of the batch has its result"))
+    return True

@@ -5,7 +5,6 @@ from typing import Any, Literal
 from refold.reducers.codec import digest_of
 from refold.reducers.events import (
     CallRefused,
-    Fact,
     MessageInjected,
     Said,
     StateChanged,
@@ -52,25 +51,27 @@ def _leaves_nothing(state: RunState, trigger: Trigger) -> bool:
     return not state.parts and (answer is None or answer.blank or answer.ran)
 
 
-def asked_to_stop(state: RunState, fact: Fact) -> Flow | None:
+def asked_to_stop(flow: Flow) -> bool:
     """First in every phase: a run that is to stop ends once nothing is in flight; open calls are refused."""
-    if state.stopping is None or busy(state):
-        return None
-    return stopped_by(state, state.stopping)
+    stopping = flow.state.stopping
+    if stopping is None or busy(flow.state):
+        return False
+    stopped_by(flow, stopping)
+    return True
 
 
-def stopped_by(state: RunState, stopping: Stopping) -> Flow:
+def stopped_by(flow: Flow, stopping: Stopping) -> None:
     """Refuse what was not started, and end as `stopping` says."""
-    state = yield from refuse_open(state, "refused:stopped", Cause.STOPPED, stopping.code)
-    return (yield move(state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
+    refuse_open(flow, "refused:stopped", Cause.STOPPED, stopping.code)
+    flow.say(move(flow.state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 
 
-def refuse_open(state: RunState, text: str, cause: Cause, name: str = "", version: int = 1) -> Flow:
+def refuse_open(flow: Flow, text: str, cause: Cause, name: str = "", version: int = 1) -> None:
     """Refuse every call that was not started: each call has one result, whatever happens."""
-    for call in state.batch.calls if state.batch else ():
+    batch = flow.state.batch
+    for call in batch.calls if batch else ():
         if call.result is None and not call.dispatched:
-            state = yield refused(state, call.id, text, cause, name, version=version)
-    return state
+            flow.say(refused(flow.state, call.id, text, cause, name, version=version))
 
 
 def refused(

@@ -1,40 +1,37 @@
 """On a failed request: wait and try again, ask another model, or give up with the failure's class."""
 
-from refold.reducers.events import Fact, RetryScheduled
+from refold.reducers.events import RetryScheduled
 from refold.reducers.machine import Trigger
 from refold.reducers.retry import allows, chance, delay, failure_of, in_window, next_model
 from refold.reducers.rules.ends import move
-from refold.reducers.rules.flow import Flow, one
+from refold.reducers.rules.flow import Flow
 from refold.reducers.rules.limits import limit_move
 from refold.reducers.state import LastFailure, RunState
 from refold.reducers.vocabulary import Cause, FailureClass
 
 
-def retry(state: RunState, fact: Fact) -> Flow | None:
+def retry(flow: Flow) -> bool:
     """F4, F5: a failure is tried again after a back-off, of the same model or of the policy's next one."""
-    failed, policy = state.failure, state.policy.retry
+    state, failed = flow.state, flow.state.failure
     if failed is None:
-        return None
+        return False
+    policy, failure = state.policy.retry, failed.event.failure
     number = _number(state, failed)
-    wait = delay(
-        policy, number, chance(state.setup.seed, failed.seq), failed.event.retry_after, failed.event.failure
-    )
+    wait = delay(policy, number, chance(state.setup.seed, failed.seq), failed.event.retry_after, failure)
     elapsed = state.at - (state.at if state.failed_at is None else state.failed_at)
-    again = allows(policy, number, elapsed, wait, failed.event.failure)
-    retryable = failed.event.failure in policy.classes
-    other = _next_model(
-        state, failed.asked.event.attempt, retryable=retryable, exhausted=retryable and not again
-    )
+    again = allows(policy, number, elapsed, wait, failure)
+    retryable = failure in policy.classes
+    attempt = failed.asked.event.attempt
+    other = _next_model(state, attempt, retryable=retryable, exhausted=retryable and not again)
     if other is not None and in_window(policy, elapsed, wait):
         # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
         # attempt was going to be asked again, and the attempts go on.
-        number, pause = (failed.asked.event.attempt + 1, wait) if again else (1, 0)
-        return one(_scheduled(state, failed, number, pause, other, "fallback"))
-    return (
-        one(_scheduled(state, failed, failed.asked.event.attempt + 1, wait, state.model, "retry"))
-        if again
-        else None
-    )
+        following, pause = (attempt + 1, wait) if again else (1, 0)
+        flow.say(_scheduled(state, failed, following, pause, other, "fallback"))
+        return True
+    if again:
+        flow.say(_scheduled(state, failed, attempt + 1, wait, state.model, "retry"))
+    return again
 
 
 def _number(state: RunState, failed: LastFailure) -> int:
@@ -82,13 +79,18 @@ def _scheduled(
     )
 
 
-def give_up(state: RunState, fact: Fact) -> Flow:
+def give_up(flow: Flow) -> bool:
     """F6: ERROR, with the failure's class. Of the one request that a limit granted, the end by that limit."""
-    failed = state.failure
+    state, failed = flow.state, flow.state.failure
     assert failed is not None
     if state.limit is not None:
-        return one(limit_move(state))
+        flow.say(limit_move(state))
+        return True
     overflow = failed.event.failure is FailureClass.CONTEXT_OVERFLOW
     code = "context_overflow" if overflow else f"provider:{failed.event.failure}"
-    reason = f"the model request failed ({failed.event.failure}) at attempt {failed.asked.event.attempt} of step {failed.asked.event.step}"
-    return one(move(state, Trigger.FAIL, code, reason))
+    asked = failed.asked.event
+    reason = (
+        f"the model request failed ({failed.event.failure}) at attempt {asked.attempt} of step {asked.step}"
+    )
+    flow.say(move(state, Trigger.FAIL, code, reason))
+    return True

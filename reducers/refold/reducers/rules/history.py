@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
-    Fact,
     HistoryPruned,
     MessageInjected,
     MessageTrimmed,
@@ -24,9 +23,9 @@ from refold.reducers.machine import Trigger
 from refold.reducers.measure import measured
 from refold.reducers.messages import Message
 from refold.reducers.pending import failed_summary, summary_of
-from refold.reducers.policy import text_of
+from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.ends import injected, move, said
-from refold.reducers.rules.flow import Flow, one, settled
+from refold.reducers.rules.flow import Flow, settled, switched_by
 from refold.reducers.rules.requests import model_next
 from refold.reducers.state import Remembered, RunState
 from refold.reducers.texts import framed, render
@@ -38,25 +37,30 @@ from refold.reducers.window import MessageRef, Window, only, ranges_of, refs
 _LONGEST = 1 << 24
 
 
-def history(state: RunState, fact: Fact) -> Flow | None:
+@switched_by(lambda policy: policy if policy.history or policy.overflow else None)
+def history(policy: Policy, flow: Flow) -> bool:
     """P7: the policy's passes, in order. A pass whose summary came back is done, and those before it."""
-    return _history(state) if state.policy.history or state.overflowed else None
-
-
-def observed_history(state: RunState, fact: Fact) -> Flow | None:
-    """Before another attempt of an imported run: what its own harness dropped meanwhile leaves, and no more."""
-    passes = tuple(step for step in state.policy.history if isinstance(step, Observed))
-    return _run(state, passes) if passes and state.observed is not None else None
-
-
-def _history(state: RunState) -> Flow:
-    resumed = state.pruned_by
-    if resumed in [step.name for step in _forced(state)]:
-        state = yield from make_room(state)
+    resumed = flow.state.pruned_by
+    if resumed in [step.name for step in _forced(flow.state)]:
+        make_room(flow)
     # What an overflow has run is not run again: its summary, if it failed, would be asked for without end.
-    forced = [step.name for step in _forced(state)]
-    passes = tuple(step for step in state.policy.history if step.name not in forced)
-    return state if settled(state) else (yield from _run(state, _after(passes, resumed)))
+    forced = [step.name for step in _forced(flow.state)]
+    passes = tuple([step for step in policy.history if step.name not in forced])
+    if not settled(flow.state):
+        _run(flow, _after(passes, resumed))
+    return True
+
+
+def _observed(policy: Policy) -> tuple[Pass, ...] | None:
+    return tuple([step for step in policy.history if isinstance(step, Observed)]) or None
+
+
+@switched_by(_observed)
+def observed_history(passes: tuple[Pass, ...], flow: Flow) -> bool:
+    """Before another attempt of an imported run: what its own harness dropped meanwhile leaves, and no more."""
+    if flow.state.observed is not None:
+        _run(flow, passes)
+    return True
 
 
 def _after(passes: tuple[Pass, ...], resumed: str) -> tuple[Pass, ...]:
@@ -64,23 +68,24 @@ def _after(passes: tuple[Pass, ...], resumed: str) -> tuple[Pass, ...]:
     return passes[names.index(resumed) + 1 :] if resumed in names else passes
 
 
-def make_room(state: RunState) -> Flow:
+def make_room(flow: Flow) -> None:
     """F2, R2: after an overflow the passes that the policy names run at once, whatever their `when` says."""
-    state = yield from _run(state, _after(tuple(_forced(state)), state.pruned_by), forced=True)
-    if settled(state) or state.eased:
-        return state
-    sentence = "the context was too long, and nothing more can leave the history"
-    return (yield move(state, Trigger.FAIL, "context_overflow", sentence))
+    _run(flow, _after(tuple(_forced(flow.state)), flow.state.pruned_by), forced=True)
+    if not settled(flow.state) and not flow.state.eased:
+        sentence = "the context was too long, and nothing more can leave the history"
+        flow.say(move(flow.state, Trigger.FAIL, "context_overflow", sentence))
 
 
-def _run(state: RunState, passes: tuple[Pass, ...], *, forced: bool = False) -> Flow:
+def _run(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
+    scene, at = scene_of(flow.state, forced=forced), flow.state.seq
     for step in passes:
-        plan = planned(scene_of(state, forced=forced), step)
+        if flow.state.seq != at:
+            scene, at = scene_of(flow.state, forced=forced), flow.state.seq
+        plan = planned(scene, step)
         if plan is not None:
-            state = yield from _carried_out(state, step, plan, forced=forced)
-        if settled(state):
-            break
-    return state
+            _carry_out(flow, step, plan, forced=forced)
+            if settled(flow.state):
+                return
 
 
 def _forced(state: RunState) -> Iterator[Pass]:
@@ -113,20 +118,20 @@ def scene_of(state: RunState, *, forced: bool) -> Scene:
     )
 
 
-def _carried_out(state: RunState, step: Pass, plan: Plan, *, forced: bool) -> Flow:
+def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
     for shorter in plan.shorter:
-        state = yield _trimmed(state, step, shorter, forced=forced)
+        flow.say(_trimmed(flow.state, step, shorter, forced=forced))
     if plan.summary is not None:
-        return (yield _summary_requested(state, step.name, plan.summary))
-    kept, before = plan.keep, state.window
+        flow.say(_summary_requested(flow.state, step.name, plan.summary))
+        return
+    kept, before = plan.keep, flow.state.window
     if plan.marker is not None:
-        state = yield _marked(state, step.name, plan.marker)
-        kept = None if kept is None else kept | {state.messages}
+        flow.say(_marked(flow.state, step.name, plan.marker))
+        kept = None if kept is None else kept | {flow.state.messages}
     if kept is not None:
-        after = only(state.window, kept)
-        over = not step.fits(after, scene_of(state, forced=forced))
-        state = yield _pruned(step.name, _reason(step, forced=forced), before, after, over=over)
-    return state
+        after = only(flow.state.window, kept)
+        over = not step.fits(after, scene_of(flow.state, forced=forced))
+        flow.say(_pruned(step.name, _reason(step, forced=forced), before, after, over=over))
 
 
 def _summary_requested(state: RunState, name: str, wanted: Covering) -> SummaryRequested:
@@ -242,15 +247,19 @@ def _sha256(shown: Any) -> str:
     return hashlib.sha256(encoded(shown)).hexdigest()
 
 
-def summarised(state: RunState, fact: Fact) -> Flow | None:
+def summarised(flow: Flow) -> bool:
     """When a summary came back, or failed to: it takes the place of what it sums up, or nothing does."""
-    asked, came = state.summary, summary_of(state)
+    asked, came = flow.state.summary, summary_of(flow.state)
     if asked is None:
-        return None
-    return _failed(state, asked.event) if came is None else _replaced(state, asked.event, came)
+        return False
+    if came is None:
+        return _failed(flow, asked.event)
+    _replace(flow, asked.event, came)
+    return True
 
 
-def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[SummaryReturned]) -> Flow:
+def _replace(flow: Flow, asked: SummaryRequested, came: Remembered[SummaryReturned]) -> None:
+    state = flow.state
     covered = {
         ref.number: ref
         for ref in refs(state.window)
@@ -258,7 +267,7 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
     }
     before, size = state.window, came.event.size
     frame = framed(text_of(state.policy, "summary"), "summary", {})
-    state = yield MessageInjected(
+    stands_for = MessageInjected(
         role=asked.role,
         text="summary",
         cause=Cause.HISTORY,
@@ -270,17 +279,21 @@ def _replaced(state: RunState, asked: SummaryRequested, came: Remembered[Summary
         size=replace(size, digest=_sha256((frame, size.digest))),
         content=Said(texts=frame),
     )
-    kept = frozenset(ref.number for ref in refs(state.window)) - covered.keys()
-    return (yield _pruned(asked.name, "summary", before, only(state.window, kept), over=False))
+    flow.say(stands_for)
+    window = flow.state.window
+    kept = frozenset(ref.number for ref in refs(window)) - covered.keys()
+    flow.say(_pruned(asked.name, "summary", before, only(window, kept), over=False))
 
 
-def _failed(state: RunState, asked: SummaryRequested) -> Flow | None:
-    failed = failed_summary(state)
+def _failed(flow: Flow, asked: SummaryRequested) -> bool:
+    state, failed = flow.state, failed_summary(flow.state)
     if failed is None:
-        return None
+        return False
     named = {step.name: step for step in (*state.policy.history, *_forced(state))}
     step = named.get(asked.name)
     if isinstance(step, Summarise) and step.on_failure == "fail":
         reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
-        return one(move(state, Trigger.FAIL, f"provider:{failed.failure}", reason))
-    return one(SummaryAbandoned(name=asked.name, failure=failed.failure))
+        flow.say(move(state, Trigger.FAIL, f"provider:{failed.failure}", reason))
+    else:
+        flow.say(SummaryAbandoned(name=asked.name, failure=failed.failure))
+    return True

@@ -1,29 +1,29 @@
 """Limits at work: which are looked at where, and how each ends the run, or grants one last request first."""
 
-from typing import Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
-import msgspec
-
-from refold.reducers.events import Fact, LimitReached, StateChanged, StepFreed
+from refold.reducers.events import LimitReached, StateChanged, StepFreed
 from refold.reducers.limits import (
     ENDS,
     CostLimit,
     Limit,
-    LimitHit,
     MessageLimit,
     StepLimit,
     TimeLimit,
     TokenLimit,
     check_of,
+    least_of,
     measure_of,
     name_of,
-    trips,
 )
+from refold.reducers.policy import Policy
 from refold.reducers.rules.ends import asked_to_stop, move, refuse_open, stopped_by
-from refold.reducers.rules.flow import Flow, one
+from refold.reducers.rules.flow import Check, Flow, Rule, switched_by
 from refold.reducers.rules.requests import granted_by, request_grace
 from refold.reducers.state import RunState
-from refold.reducers.usage import hit, promised, trips_at, used
+from refold.reducers.usage import Meter, hit, meter, promised, trips_at
 from refold.reducers.vocabulary import Cause
 
 BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
@@ -32,62 +32,76 @@ COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
 OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
 
 
-class TimeLimits(msgspec.Struct, frozen=True):
+class TimeLimits(Rule):
     """A check of the time limits: one that trips lets the run settle, then end TIMED_OUT.
 
     P2 looks at those for before a request only; whenever the clock has moved, `every` one is a deadline.
     """
 
-    every: bool = True
+    __slots__ = ("every",)
 
-    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
-        """What this check decides, if anything."""
-        for limit in self.among(state) if state.stopping is None else ():
-            if trips(limit, used(limit, state)):
+    def __init__(self, *, every: bool = True) -> None:
+        self.every = every
+
+    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """The check of those that are limited; where there is none, whether the run was asked to stop."""
+        rows = _rows(self.among(policy))
+        return partial(self._look, rows) if rows else asked_to_stop
+
+    def _look(self, rows: Sequence["_Row"], flow: Flow) -> bool:
+        state = flow.state
+        for limit, measured, least in rows if state.stopping is None else ():
+            if measured(state) >= least:
                 until = promised(state) if self.every else 0
                 if state.at > until or trips_at(limit, state) >= until:
-                    return _timed_out(state, fact, limit)
-        return asked_to_stop(state, fact)
+                    flow.say(LimitReached(limit=hit(limit, state)))
+                    asked_to_stop(flow)
+                    return True
+        return asked_to_stop(flow)
 
-    def among(self, state: RunState) -> list[TimeLimit]:
+    def among(self, policy: Policy) -> list[TimeLimit]:
         """The policy's limits that are looked at here, in order."""
         return [
             limit
-            for limit in state.policy.limits
+            for limit in policy.limits
             if isinstance(limit, TimeLimit) and (self.every or limit.check == "preflight")
         ]
 
 
-def _timed_out(state: RunState, fact: Fact, limit: Limit) -> Flow:
-    state = yield LimitReached(limit=hit(limit, state))
-    stopped = asked_to_stop(state, fact)
-    return state if stopped is None else (yield from stopped)
+class _Row(NamedTuple):
+    limit: Any
+    measured: Meter
+    least: int
 
 
-class Limits(msgspec.Struct, frozen=True):
+def _rows(limits: Sequence[Limit]) -> list[_Row]:
+    leasts = [(limit, least_of(limit)) for limit in limits]
+    return [_Row(limit, meter(limit), least) for limit, least in leasts if least is not None]
+
+
+class Limits(Rule):
     """A check of the limits looked at at `check`: those of the first kind first, then in the policy's order."""
 
-    check: str
-    kinds: tuple[tuple[type[Limit], str], ...]
+    __slots__ = ("check", "kinds")
 
-    def __call__(self, state: RunState, fact: Fact) -> Flow | None:
-        """What this check decides, if anything."""
-        found = self.first(state)
-        return None if found is None else _reached(state, found)
+    def __init__(self, check: str, kinds: tuple[tuple[type[Limit], str], ...]) -> None:
+        self.check, self.kinds = check, kinds
+
+    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """The check of those that are limited."""
+        rows = _rows(self.among(policy))
+        return partial(_look, rows) if rows else None
 
     def first(self, state: RunState) -> Limit | None:
         """The first of them that trips."""
-        for limit in self.among(state):
-            if trips(limit, used(limit, state)):
-                return limit
-        return None
+        return _first(_rows(self.among(state.policy)), state)
 
-    def among(self, state: RunState) -> list[Limit]:
+    def among(self, policy: Policy) -> list[Limit]:
         """The policy's limits that are looked at here, in order."""
         return [
             limit
             for kind, measure in self.kinds
-            for limit in state.policy.limits
+            for limit in policy.limits
             if type(limit) is kind and check_of(limit) == self.check and measure_of(limit) == measure
         ]
 
@@ -96,52 +110,67 @@ SPENT = Limits("response", COUNTED)
 """What a failure, a summary or a child cost is looked at as soon as it is known."""
 
 
-def _reached(state: RunState, limit: Limit) -> Flow | None:
-    if check_of(limit) == "response_deferred":
-        return one(LimitReached(limit=hit(limit, state), deferred=True)) if state.deferred is None else None
-    return _ended(state, limit)
+def _first(rows: Sequence[_Row], state: RunState) -> Limit | None:
+    for limit, measured, least in rows:
+        if measured(state) >= least:
+            found: Limit = limit
+            return found
+    return None
 
 
-def _ended(state: RunState, limit: Limit) -> Flow:
-    state = yield LimitReached(limit=hit(limit, state))
-    if state.stopping is not None:
-        return (yield from stopped_by(state, state.stopping))
-    state = yield from refuse_open(state, "refused:limit", Cause.LIMIT, name_of(limit))
-    grace = state.policy.grace
+def _look(rows: Sequence[_Row], flow: Flow) -> bool:
+    limit = _first(rows, flow.state)
+    if limit is None:
+        return False
+    if check_of(limit) != "response_deferred":
+        _reached(flow, limit)
+        return True
+    if flow.state.deferred is None:
+        flow.say(LimitReached(limit=hit(limit, flow.state), deferred=True))
+    return True
+
+
+def _reached(flow: Flow, limit: Limit) -> None:
+    flow.say(LimitReached(limit=hit(limit, flow.state)))
+    if flow.state.stopping is not None:
+        stopped_by(flow, flow.state.stopping)
+        return
+    refuse_open(flow, "refused:limit", Cause.LIMIT, name_of(limit))
+    grace = flow.state.policy.grace
     if grace is not None and name_of(limit) in grace.on and check_of(limit) == "preflight":
-        return (yield request_grace(state))
-    return (yield limit_move(state))
+        flow.say(request_grace(flow.state))
+    else:
+        flow.say(limit_move(flow.state))
 
 
-def deferred(state: RunState, fact: Fact) -> Flow | None:
+def deferred(flow: Flow) -> bool:
     """R12, T3: a limit that was judged on the response ends the run, now that its batch is done or it has none."""
-    return None if state.deferred is None else _carried_out(state, state.deferred)
+    found = flow.state.deferred
+    if found is None:
+        return False
+    flow.say(LimitReached(limit=found))
+    if flow.state.stopping is not None:
+        stopped_by(flow, flow.state.stopping)
+    else:
+        flow.say(limit_move(flow.state))
+    return True
 
 
-def _carried_out(state: RunState, found: LimitHit) -> Flow:
-    state = yield LimitReached(limit=found)
-    if state.stopping is not None:
-        return (yield from stopped_by(state, state.stopping))
-    return (yield limit_move(state))
+def _freeing(policy: Policy) -> list[StepLimit] | None:
+    return [limit for limit in policy.limits if isinstance(limit, StepLimit) and limit.free_tools] or None
 
 
-def free_steps(state: RunState, fact: Fact) -> Flow | None:
+@switched_by(_freeing)
+def free_steps(limits: list[StepLimit], flow: Flow) -> bool:
     """R1: a step whose calls are all to a step limit's `free_tools` does not count there."""
-    if state.batch is None:
-        return None
-    names = {call.name for call in state.batch.calls}
-    free = [
-        name_of(limit)
-        for limit in state.policy.limits
-        if isinstance(limit, StepLimit) and limit.free_tools and names <= set(limit.free_tools)
-    ]
-    return _freed(state, free) if free else None
-
-
-def _freed(state: RunState, names: list[str]) -> Flow:
-    for name in names:
-        state = yield StepFreed(limit=name)
-    return state
+    batch = flow.state.batch
+    if batch is None:
+        return False
+    names = {call.name for call in batch.calls}
+    for limit in limits:
+        if names <= set(limit.free_tools):
+            flow.say(StepFreed(limit=name_of(limit)))
+    return True
 
 
 def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChanged:

@@ -1,11 +1,11 @@
 """The order of checks: every phase and its checks, in one place, the same for every policy.
 
-A policy only switches checks on. The first check that stops the run wins; what does not stop accumulates.
-Limits win over recoveries, recoveries over the end of a turn. A new rule is a line here, a new guard is not
-even that: it names the place where it speaks.
+A policy only switches checks on: each phase is bound to it once, and only what is on is asked. The first check that stops
+the run wins; what does not stop accumulates. Limits win over recoveries, recoveries over the end of a turn. A new rule is a
+line here, a new guard is not even that: it names the place where it speaks.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
 
@@ -30,7 +30,6 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.evolution import evolve
 from refold.reducers.guards.protocol import Place
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.pending import is_fresh, waits
@@ -47,7 +46,7 @@ from refold.reducers.rules.answers import (
 from refold.reducers.rules.doubts import ask_about_doubts
 from refold.reducers.rules.ends import asked_to_stop, move
 from refold.reducers.rules.failures import give_up, retry
-from refold.reducers.rules.flow import Check, FirstOf, Flow, WithoutCalls, one, settled
+from refold.reducers.rules.flow import Check, Entry, FirstOf, Flow, WithoutCalls, bound, settled
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.history import history, observed_history, summarised
 from refold.reducers.rules.limits import (
@@ -73,7 +72,7 @@ from refold.reducers.rules.recoveries import (
     truncation,
 )
 from refold.reducers.rules.reminders import progress
-from refold.reducers.rules.requests import request, request_again
+from refold.reducers.rules.requests import Request, request_again
 from refold.reducers.state import RunState
 
 RULES = 1
@@ -102,32 +101,37 @@ class Phase(StrEnum):
     __hash__ = str.__hash__
 
 
-def answered(state: RunState, fact: Fact) -> Flow | None:
+def answered(flow: Flow) -> bool:
     """A person's answer moves the machine back to where it came from; so does the end of their time."""
+    state = flow.state
     if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is not None:
-        return None
+        return False
+    flow.say(move(state, Trigger.ANSWERED, *_how_answered(state, flow.fact)))
+    return True
+
+
+def _how_answered(state: RunState, fact: Fact) -> tuple[str, str]:
     if isinstance(fact, ClockRead):
-        sentence = "nobody answered in time: what the policy says of that counts"
-        return one(move(state, Trigger.ANSWERED, "unanswered", sentence))
+        return "unanswered", "nobody answered in time: what the policy says of that counts"
     if isinstance(fact, ContextObserved):
-        return one(move(state, Trigger.ANSWERED, "went_on", "the model was asked again without a message"))
+        return "went_on", "the model was asked again without a message"
     if isinstance(fact, RunForked) and state.batch is None:
-        return one(move(state, Trigger.ANSWERED, "went_on", "the fork goes on where the source ended"))
-    return one(move(state, Trigger.ANSWERED, "answered", "a person answered"))
+        return "went_on", "the fork goes on where the source ended"
+    return "answered", "a person answered"
 
 
-def source_ends(state: RunState, fact: Fact) -> Flow | None:
+def source_ends(flow: Flow) -> bool:
     """Before anything is judged of a request that an imported run's source does not show: it was not made."""
-    if not state.unasked:
-        return None
-    return one(
-        move(state, Trigger.ASK, "source_ends", "the source ends here, and shows no request after this")
-    )
+    if not flow.state.unasked:
+        return False
+    sentence = "the source ends here, and shows no request after this"
+    flow.say(move(flow.state, Trigger.ASK, "source_ends", sentence))
+    return True
 
 
 _RUN_CALLS = (turned_down, Guards(Place.ON_APPROVAL), dispatch)
 
-ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
+ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
     {
         Phase.REQUEST: (
             asked_to_stop,
@@ -140,7 +144,7 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
             progress(before_history=False),
             near_time,
             Guards(Place.BEFORE_REQUEST),
-            request,
+            Request(),
         ),
         Phase.AGAIN: (asked_to_stop, TimeLimits(), observed_history, request_again),
         Phase.RESPONSE: (
@@ -161,11 +165,11 @@ ORDER: Mapping[Phase, tuple[Check, ...]] = MappingProxyType(
             Guards(Place.ON_CALLS),
             Guards(Place.ON_BATCH),
             *_RUN_CALLS,
-            WithoutCalls((deferred,)),
-            WithoutCalls((Guards(Place.AFTER_TOOLS),)),
+            WithoutCalls(deferred),
+            WithoutCalls(Guards(Place.AFTER_TOOLS)),
             provider_refusal,
             silent_stream,
-            FirstOf((truncation, Guards(Place.ON_FINISHED), empty, end_of_turn)),
+            FirstOf(truncation, Guards(Place.ON_FINISHED), empty, end_of_turn),
         ),
         Phase.APPROVAL: (asked_to_stop, answered, TimeLimits(), *_RUN_CALLS),
         Phase.RESULTS: (
@@ -200,45 +204,51 @@ _ENTRY: Mapping[type[Event], Phase] = MappingProxyType(
 )
 
 
-def decide(
-    state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None = None
-) -> Iterator[tuple[Decision, RunState]]:
+Look = Callable[[Entry, Flow], None]
+"""Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before."""
+
+
+def decide(state: RunState, fact: Fact, look: Look | None = None) -> list[tuple[Decision, RunState]]:
     """What follows from `fact`, which `state` has been folded with: each decision, with the state after it.
 
     Each decision is folded before the next is derived. Ends when something in the world comes next, a person
-    is asked, or the run has ended. `look` is shown each check that is asked, and the state that it is asked of.
+    is asked, or the run has ended.
     """
-    flow = _flow(state, fact, look)
-    try:
-        decision = next(flow)
-        while True:
-            state = evolve(state, decision)
-            yield decision, state
-            decision = flow.send(state)
-    except StopIteration:
-        pass
+    flow = Flow(state, fact)
+    _derive(flow, look)
+    state = flow.state
     if state.seq - state.digested >= DIGEST_EVERY and not state.ended:
-        decision = state_digest(state)
-        yield decision, evolve(state, decision)
+        flow.say(state_digest(state))
+    return flow.said
 
 
-def _flow(state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None) -> Flow:
-    phase = _entry(state, fact)
+def _derive(flow: Flow, look: Look | None) -> None:
+    phase = _entry(flow.state, flow.fact)
     while phase is not None:
-        done = _over(phase, state)
-        for check in ORDER[phase]:
+        done = _over(phase, flow.state)
+        for entry, check in _checks(phase, flow.state):
             if look is not None:
-                look(check, state)
-            flow = check(state, fact)
-            if flow is not None:
-                state = yield from flow
-                done = _over(phase, state)
+                look(entry, flow)
+            if check(flow):
+                done = _over(phase, flow.state)
             if done:
                 break
-        if done and (settled(state) or not state.overflowed):
-            return state
-        phase = _next(phase, state)
-    return state
+        if done and (settled(flow.state) or not flow.state.overflowed):
+            return
+        phase = _next(phase, flow.state)
+
+
+def _checks(phase: Phase, state: RunState) -> tuple[tuple[Entry, Check], ...]:
+    """The checks of a phase that the policy has on, in order; bound once for a policy and the guards that it is run with."""
+    # The memo hangs on the value that it follows from, so a run under another policy, or with other guards, has its own.
+    kept = state.setup.checks
+    guards = [watch.guard for watch in state.guards]
+    found = kept.get(phase)
+    if found is None or found[0] != guards:
+        checks = [(entry, bound(entry, state.policy, guards)) for entry in ORDER[phase]]
+        found = kept[phase] = guards, tuple([(entry, check) for entry, check in checks if check is not None])
+    on: tuple[tuple[Entry, Check], ...] = found[1]
+    return on
 
 
 def _over(phase: Phase, state: RunState) -> bool:

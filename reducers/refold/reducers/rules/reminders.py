@@ -3,32 +3,40 @@
 Source: the pressure tiers of Utah and Hermes; that kept ones made models stop using tools is Hermes' own finding.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
 from msgspec.structs import replace
 
-from refold.reducers.events import Fact, MessageInjected, RequestText
+from refold.reducers.events import RequestText
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.knobs import Pressure, Progress, Tier, Without
-from refold.reducers.limits import UNITS, Limit, StepLimit, TimeLimit, name_of, threshold
+from refold.reducers.limits import UNITS, StepLimit, TimeLimit, name_of, threshold
+from refold.reducers.policy import Policy
 from refold.reducers.rules.ends import Values, injected
-from refold.reducers.rules.flow import Check, Flow, one
+from refold.reducers.rules.flow import Flow, Switched, switched_by
 from refold.reducers.state import RunState
 from refold.reducers.text import hours_minutes_seconds
 from refold.reducers.usage import elapsed, smallest_time, used
 from refold.reducers.vocabulary import Cause, Role
 
 
-def progress(*, before_history: bool) -> Check:
+def progress(*, before_history: bool) -> Switched[Progress]:
     """P6 or P8: every so many steps, how much time was used. Once a step, also where a summary came between."""
 
-    def check(state: RunState, fact: Fact) -> Flow | None:
-        knob = state.policy.progress
-        if knob is None or not knob.kept or knob.before_history is not before_history:
-            return None
-        if not _due(knob, state):
-            return None
-        said: MessageInjected = injected(state, "progress", Cause.PROGRESS, values=_elapsed(knob, state))
-        return one(said)
+    def knob(policy: Policy) -> Progress | None:
+        found = policy.progress
+        return found if found and found.kept and found.before_history is before_history else None
+
+    @switched_by(knob)
+    def check(knob: Progress, flow: Flow) -> bool:
+        if not _due(knob, flow.state):
+            return False
+        values = _elapsed(knob, flow.state)
+        flow.say(injected(flow.state, "progress", Cause.PROGRESS, values=values))
+        return True
 
     return check
 
@@ -51,56 +59,75 @@ def _elapsed(knob: Progress, state: RunState) -> dict[str, str | int]:
     return values
 
 
-def reminders(state: RunState) -> tuple[RequestText, ...]:
-    """P9, in this order: progress, the hint after an overflow, what guards say, the nudge, pressure."""
-    policy = state.policy
-    texts: list[RequestText] = []
-    if policy.progress is not None and not policy.progress.kept and _due(policy.progress, state):
-        texts.append(_text("progress", Cause.PROGRESS, values=_elapsed(policy.progress, state)))
-    if state.overflowed and policy.overflow is not None and policy.overflow.hint:
-        texts.append(_text("overflow", Cause.OVERFLOW))
-    for watch in state.guards:
-        said = judged(watch, state, Place.BEFORE_REQUEST)
-        texts += (
-            _text(one.text, Cause.GUARD, watch.name, one.values) for one in said if isinstance(one, Remind)
-        )
+Reminder = Callable[[RunState], Iterable[RequestText]]
+"""What the next request of a state says besides its window."""
+
+
+def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
+    """P9, those that are on, in this order: progress, the hint after an overflow, what guards say, the nudge, pressure."""
+    found: list[Reminder] = []
+    if policy.progress is not None and not policy.progress.kept:
+        found.append(partial(_progress, policy.progress))
+    if policy.overflow is not None and policy.overflow.hint:
+        found.append(_hint)
+    here = [
+        at for at, guard in enumerate(guards) if guard is not None and Place.BEFORE_REQUEST in guard.places
+    ]
+    if here:
+        found.append(partial(_of_guards, here))
     if policy.nudge:
-        texts.append(_text("nudge", Cause.NUDGE))
-    return (*texts, *_pressure(state, policy.pressure))
+        found.append(_nudge)
+    if policy.pressure is not None:
+        found.append(partial(_pressure, policy.pressure))
+    return tuple(found)
+
+
+def _progress(knob: Progress, state: RunState) -> Iterator[RequestText]:
+    if _due(knob, state):
+        yield _text("progress", Cause.PROGRESS, values=_elapsed(knob, state))
+
+
+def _hint(state: RunState) -> Iterator[RequestText]:
+    if state.overflowed:
+        yield _text("overflow", Cause.OVERFLOW)
+
+
+def _of_guards(here: Sequence[int], state: RunState) -> Iterator[RequestText]:
+    for at in here:
+        watch = state.guards[at]
+        for said in judged(watch, state, Place.BEFORE_REQUEST):
+            if isinstance(said, Remind):
+                yield _text(said.text, Cause.GUARD, watch.name, said.values)
+
+
+def _nudge(_: RunState) -> Iterator[RequestText]:
+    yield _text("nudge", Cause.NUDGE)
 
 
 def _text(text: str, cause: Cause, name: str = "", values: Values | None = None) -> RequestText:
     return RequestText(role=Role.USER, text=text, values=values or {}, cause=cause, name=name)
 
 
-def _pressure(state: RunState, knob: Pressure | None) -> tuple[RequestText, ...]:
-    limit = _limit_of(state, knob)
+def _pressure(knob: Pressure, state: RunState) -> Iterator[RequestText]:
+    limit = next((limit for limit in state.policy.limits if name_of(limit) == knob.of), None)
     most = threshold(limit) if limit is not None else None
-    if knob is None or limit is None or not most:
-        return ()
+    if limit is None or not most:
+        return
     count = used(limit, state) + (isinstance(limit, StepLimit) and knob.counts == "next")
-    holding = [tier for tier in knob.tiers if _holds(tier, count, most)]
-    if not holding:
-        return ()
+    tier = next((tier for tier in reversed(knob.tiers) if _holds(tier, count, most)), None)
+    if tier is None:
+        return
     escalated = knob.acknowledge == "escalate" and state.answer is not None and state.answer.ignored
-    tier = holding[-1]
     shown = replace(knob.tiers[-1], place="user") if escalated else tier
     if tier.repeat == "once" and state.count(Cause.PRESSURE, "turn", tier.name):
-        return ()
-    last = _last_role(state)
-    if shown.place == "tool_result" and last is not Role.TOOL:
-        return ()
-    values: dict[str, str | int] = {"n": count, "max": most, "remaining": max(0, most - count)}
+        return
+    if shown.place == "tool_result" and _last_role(state) is not Role.TOOL:
+        return
+    values: Values = {"n": count, "max": most, "remaining": max(0, most - count)}
     values["unit"] = str(UNITS[type(limit)])
     text = _text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
-    return (replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated),)
-
-
-def _limit_of(state: RunState, knob: Pressure | None) -> Limit | None:
-    if knob is None:
-        return None
-    return next((limit for limit in state.policy.limits if name_of(limit) == knob.of), None)
+    yield replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated)
 
 
 def _holds(tier: Tier, count: int, most: int) -> bool:

@@ -1,52 +1,68 @@
 """The request itself: what it shows besides the window, which tools it offers, and of which model it is asked."""
 
 import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import UnexpectedEvent
-from refold.reducers.events import Fact, ModelRequested, RequestText, Said
+from refold.reducers.events import ModelRequested, RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.offers import offer_digest
-from refold.reducers.policy import has_text
+from refold.reducers.policy import Policy, has_text
 from refold.reducers.rules.ends import Values, said
-from refold.reducers.rules.flow import Flow, one
-from refold.reducers.rules.reminders import offered, reminders
+from refold.reducers.rules.flow import Check, Flow, Rule
+from refold.reducers.rules.reminders import Reminder, offered, reminders
 from refold.reducers.state import RunState
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
 
 
-def request(state: RunState, fact: Fact) -> Flow:
+class Request(Rule):
     """P10: ask the model, as the next step."""
-    texts = reminders(state)
+
+    __slots__ = ()
+
+    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """The check with what a request of this policy may say besides its window."""
+        return partial(_request, reminders(policy, guards))
+
+
+def _request(said: Sequence[Reminder], flow: Flow) -> bool:
+    state = flow.state
+    texts = tuple([text for reminder in said for text in reminder(state)])
     step = state.spent.steps + 1
-    return one(_requested(state, step, 1, texts, tools=offered(state, texts), model=model_next(state)))
+    flow.say(_requested(state, step, 1, texts, tools=offered(state, texts), model=model_next(state)))
+    return True
 
 
-def request_again(state: RunState, fact: Fact) -> Flow:
+def request_again(flow: Flow) -> bool:
     """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts.
 
     Each in the words of the policy in force; but for those of a guard that an amendment took out, and its words with it.
     """
+    state = flow.state
     assert state.backoff is not None
-    before = state.failure.asked if state.failure else None
-    asked = before.event if before else None
-    return one(
-        _requested(
-            state,
-            state.spent.steps,
-            state.backoff.event.attempt,
-            tuple([text for text in asked.request_only if has_text(state.policy, text.text)])
-            if asked
-            else (),
-            tools=asked.tools if asked else None,
-            model=state.model,
-            purpose=asked.purpose if asked else "step",
-            promised=before.until if before else None,
-        )
+    step, attempt, model = state.spent.steps, state.backoff.event.attempt, state.model
+    if state.failure is None:
+        flow.say(_requested(state, step, attempt, (), tools=None, model=model))
+        return True
+    before, asked = state.failure.asked, state.failure.asked.event
+    again = _requested(
+        state,
+        step,
+        attempt,
+        tuple([text for text in asked.request_only if has_text(state.policy, text.text)]),
+        tools=asked.tools,
+        model=model,
+        purpose=asked.purpose,
+        promised=before.until,
     )
+    flow.say(again)
+    return True
 
 
 def request_grace(state: RunState) -> ModelRequested:

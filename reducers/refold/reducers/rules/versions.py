@@ -4,14 +4,13 @@ A run is decided by the rules that it was started under, for as long as it lives
 whatever version of refold.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
 from refold.reducers.errors import NewerLog
 from refold.reducers.events import Decision, Fact
-from refold.reducers.rules.flow import Check
-from refold.reducers.rules.order import RULES, decide
+from refold.reducers.rules.order import RULES, Look, decide
 from refold.reducers.state import RunState
 
 
@@ -19,8 +18,8 @@ class Decide(Protocol):
     """What follows from a fact: see `refold.reducers.rules.order.decide`."""
 
     def __call__(
-        self, state: RunState, fact: Fact, look: Callable[[Check, RunState], None] | None = None, /
-    ) -> Iterator[tuple[Decision, RunState]]:
+        self, state: RunState, fact: Fact, look: Look | None = None, /
+    ) -> list[tuple[Decision, RunState]]:
         """Each decision, with the state after it."""
         ...
 

@@ -128,7 +128,7 @@ def _decided(
     """A fact and its decisions, with the state after each, and whether they can stand. Raises as `evolve`."""
     state = evolve(before, fact, registry)
     steps, stands = [_Step(fact, state)], True
-    decided = list(rules_of(state)(state, fact))
+    decided = rules_of(state)(state, fact)
     if twist is None:
         return [*steps, *(_Step(*each) for each in decided)], stands
     for decision in twist.applied([decision for decision, _ in decided]):
