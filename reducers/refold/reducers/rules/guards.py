@@ -41,7 +41,7 @@ class Guards(Rule):
 
     def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
         """The check by those that speak at this place."""
-        here = [at for at, guard in enumerate(guards) if guard is None or self.place in guard.places]
+        here = [at for at, guard in enumerate(guards) if guard is not None and self.place in guard.places]
         return partial(self._ask, here) if here else None
 
     def _ask(self, here: Sequence[int], flow: Flow) -> bool:

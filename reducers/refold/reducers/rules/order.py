@@ -226,10 +226,10 @@ def _derive(flow: Flow, look: Look | None) -> None:
     phase = _entry(flow.state, flow.fact)
     while phase is not None:
         done = _over(phase, flow.state)
-        for entry, check in _checks(phase, flow.state):
+        for entry, check in _bound(phase, flow.state) if look else _checks(phase, flow.state):
             if look is not None:
                 look(entry, flow)
-            if check(flow):
+            if check is not None and check(flow):
                 done = _over(phase, flow.state)
             if done:
                 break
@@ -238,17 +238,25 @@ def _derive(flow: Flow, look: Look | None) -> None:
         phase = _next(phase, flow.state)
 
 
-def _checks(phase: Phase, state: RunState) -> tuple[tuple[Entry, Check], ...]:
-    """The checks of a phase that the policy has on, in order; bound once for a policy and the guards that it is run with."""
+Bound = tuple[tuple[Entry, Check | None], ...]
+
+
+def _checks(phase: Phase, state: RunState) -> Bound:
+    """What the policy has on of a phase, in order; bound once for a policy and the guards that it is run with."""
     # The memo hangs on the value that it follows from, so a run under another policy, or with other guards, has its own.
     kept = state.setup.checks
     guards = [watch.guard for watch in state.guards]
     found = kept.get(phase)
     if found is None or found[0] != guards:
-        checks = [(entry, bound(entry, state.policy, guards)) for entry in ORDER[phase]]
-        found = kept[phase] = guards, tuple([(entry, check) for entry, check in checks if check is not None])
-    on: tuple[tuple[Entry, Check], ...] = found[1]
-    return on
+        on = tuple([pair for pair in _bound(phase, state) if pair[1] is not None])
+        found = kept[phase] = guards, on
+    checks: Bound = found[1]
+    return checks
+
+
+def _bound(phase: Phase, state: RunState) -> Bound:
+    guards = [watch.guard for watch in state.guards]
+    return tuple([(entry, bound(entry, state.policy, guards)) for entry in ORDER[phase]])
 
 
 def _over(phase: Phase, state: RunState) -> bool:
