@@ -647,9 +647,9 @@ async def test_a_wrong_checksum(bundle: Path, tmp_path: Path) -> None:
 def test_nothing_is_unpacked_beyond_what_is_declared() -> None:
     """A member that declares ten bytes and unpacks to 64 MB is left with its first piece."""
     packed, crc = deflated(2**26)
-    member = reader.Member("verify.py", 0, len(packed), 10, crc, deflated=True)
+    member = reader.ZipMember("verify.py", 0, len(packed), 10, crc, deflated=True)
     file, read = io.BytesIO(packed), list[int]()
-    with pytest.raises(reader.Changed):
+    with pytest.raises(reader.BundleChanged):
         read += [len(piece) for piece in reader.pieces(file, member)]
     assert [] == read
     assert file.tell() == len(packed) < reader.PIECE  # one piece of packed bytes was read, and not unpacked

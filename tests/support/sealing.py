@@ -7,7 +7,7 @@ from refold.reducers import codec
 from refold.reducers.events import ContentErased
 from refold.store.keys import SigningKey
 from refold.store.protocol import Head, Record, Store
-from refold.store.seals import Sealing, seal
+from refold.store.seals import SealResult, seal
 
 
 def signing_key(number: int = 1) -> SigningKey:
@@ -47,7 +47,7 @@ async def erase(store: Store, run: str, seq: int, left: Record | None = None) ->
     await store.release(lease)
 
 
-async def sealed(store: Store, *runs: str, count: int = 3, key: SigningKey | None = None) -> Sealing:
+async def sealed(store: Store, *runs: str, count: int = 3, key: SigningKey | None = None) -> SealResult:
     """Append to each of the runs, and seal them."""
     for run in runs:
         await append(store, run, records(count))

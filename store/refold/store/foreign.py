@@ -44,7 +44,7 @@ class BadDatabase(Damaged):
         return self.problem
 
 
-class Table:
+class ForeignTable:
     """One table: its name, its columns, its rows in the order they were written. `cut`: there are more than `MOST_ROWS`."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Table:
             yield dict(zip(self.columns, row, strict=True))
 
 
-def tables(data: bytes) -> dict[str, Table]:
+def tables(data: bytes) -> dict[str, ForeignTable]:
     """All plain tables of a database, by name. Raises `BadDatabase`.
 
     Blobs and texts that are no UTF-8 are read as text with U+FFFD in the place of what is none.
@@ -94,7 +94,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _table(connection: sqlite3.Connection, name: str, columns: tuple[str, ...]) -> Table:
+def _table(connection: sqlite3.Connection, name: str, columns: tuple[str, ...]) -> ForeignTable:
     wanted = ", ".join(map(_quoted, columns))
     cursor = connection.execute(f"SELECT {wanted} FROM {_quoted(name)} LIMIT {MOST_ROWS + 1}")  # noqa: S608 - quoted as identifiers
     rows: list[tuple[Value, ...]] = []
@@ -104,7 +104,7 @@ def _table(connection: sqlite3.Connection, name: str, columns: tuple[str, ...]) 
         size += sum(len(value) for value in rows[-1] if isinstance(value, str))
         if size > MOST_TEXT:
             raise BadDatabase(f"table {name!r} holds more than {MOST_TEXT} characters")
-    return Table(name, columns, rows[:MOST_ROWS], cut=len(rows) > MOST_ROWS)
+    return ForeignTable(name, columns, rows[:MOST_ROWS], cut=len(rows) > MOST_ROWS)
 
 
 def _plain(value: object) -> Value:

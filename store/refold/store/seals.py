@@ -53,7 +53,7 @@ class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
-class Sealing(msgspec.Struct, frozen=True, kw_only=True):
+class SealResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `seal` did: `added` new heads of `runs` runs in the store. `broken` runs were left out."""
 
     seal: Seal
@@ -113,7 +113,7 @@ class Lines:
 
 async def seal(
     store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = (), before: Sequence[bytes] = ()
-) -> Sealing:
+) -> SealResult:
     """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the epoch.
 
     `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed. Without
@@ -143,7 +143,7 @@ async def seal(
             tree.add(leaf_of(entry))
         last = _sign(tree, key, max(now, last.at if last else now))
         await store.add_seal(entries, last)
-    return Sealing(seal=last, added=len(new), runs=runs, broken=tuple(broken))
+    return SealResult(seal=last, added=len(new), runs=runs, broken=tuple(broken))
 
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:

@@ -48,7 +48,7 @@ Made = TypeVar("Made")
 _UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class Changed(Exception):
+class BundleChanged(Exception):
     """The bundle is not what was packed."""
 
 
@@ -60,7 +60,7 @@ class Unjudged(Exception):
     """The bundle may be whole, and this program cannot tell."""
 
 
-class Member(NamedTuple):
+class ZipMember(NamedTuple):
     """A file in the zip: where its bytes begin, how many they are there and unpacked, and their CRC-32."""
 
     name: str
@@ -80,7 +80,7 @@ class PackedRun(NamedTuple):
     head: bytes
 
 
-class Origin(NamedTuple):
+class ForkOrigin(NamedTuple):
     """Where a fork goes on from: event `seq` of `run`, with its hash."""
 
     run: str
@@ -88,7 +88,7 @@ class Origin(NamedTuple):
     hash: bytes
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """One event. Content None beside a digest: it was erased. `at` is nanoseconds since 1970."""
 
     seq: int
@@ -175,7 +175,7 @@ def seal_message(size: int, at: int, root: bytes) -> bytes:
     return b"".join(map(framed, (SEAL.encode(), b"%d" % size, b"%d" % at, root)))
 
 
-def chained(run: str, previous: bytes, line: Line) -> bytes:
+def chained(run: str, previous: bytes, line: EventLine) -> bytes:
     """The hash that an event has after `previous`."""
     fields = ("sha256", run, str(line.seq), str(line.at), line.kind)
     header = b"".join(framed(field.encode()) for field in fields)
@@ -274,15 +274,15 @@ def _ours(name: bytes) -> bool:
     return _NAME.fullmatch(name.decode("latin-1")) is not None
 
 
-def directory(file: BinaryIO) -> dict[str, Member]:
-    """The members by name. Raises `NoBundle`, and `Changed` where the zip is not as one of ours is made."""
+def directory(file: BinaryIO) -> dict[str, ZipMember]:
+    """The members by name. Raises `NoBundle`, and `BundleChanged` where the zip is not as one of ours is made."""
     size = file.seek(0, 2)
     file.seek(0)
     if file.read(4) != b"PK\3\4":
         raise NoBundle("is no bundle: it does not begin as a zip does")
     try:
         return _directory(file, size)
-    except Changed as error:
+    except BundleChanged as error:
         file.seek(30)
         if file.read(9) == b"verify.py" or b"runs/000001.jsonl" in _tail(file, size, 2**19):
             raise
@@ -294,57 +294,57 @@ def _tail(file: BinaryIO, size: int, most: int) -> bytes:
     return file.read(most)
 
 
-def _directory(file: BinaryIO, size: int) -> dict[str, Member]:
+def _directory(file: BinaryIO, size: int) -> dict[str, ZipMember]:
     end = _tail(file, size, 22)
     if size > MOST_BYTES or len(end) != 22 or end[:4] != b"PK\5\6":
-        raise Changed("the zip's end is missing, or something stands after it")
+        raise BundleChanged("the zip's end is missing, or something stands after it")
     disk, disk2, count, total, length, offset, comment = struct.unpack("<4H2LH", end[4:])
     if disk or disk2 or comment or count != total or count > MOST_RUNS + 4 or offset + length != size - 22:
-        raise Changed("the zip's end is not that of a bundle")
+        raise BundleChanged("the zip's end is not that of a bundle")
     file.seek(offset)
     central = file.read(length)
-    found, place = dict[str, Member](), 0
+    found, place = dict[str, ZipMember](), 0
     for _ in range(count):
         place = _entry(file, central, place, found)
     if place != length or _end(found) != offset or sum(each.size for each in found.values()) > MOST_IN_ALL:
-        raise Changed("bytes of the zip belong to no member, or it unpacks to more than a bundle may")
+        raise BundleChanged("bytes of the zip belong to no member, or it unpacks to more than a bundle may")
     return found
 
 
-def _entry(file: BinaryIO, central: bytes, place: int, found: dict[str, Member]) -> int:
+def _entry(file: BinaryIO, central: bytes, place: int, found: dict[str, ZipMember]) -> int:
     """Read the directory's entry at `place`, and the header in front of its member's bytes; the next entry's place."""
     if central[place : place + 4] != b"PK\1\2" or len(central) < place + 46:
-        raise Changed("the zip's directory cannot be read")
+        raise BundleChanged("the zip's directory cannot be read")
     fields = struct.unpack("<6H3L5H2L", central[place + 4 : place + 46])
     _, _, flags, method, _, _, crc, packed, size, length, extra, comment, disk, _, kind, offset = fields
     raw = central[place + 46 : place + 46 + length]
     if not _ours(raw) or raw.decode() in found:
-        raise Changed(f"member {raw[:80]!r} is doubled, or does not belong in a bundle")
+        raise BundleChanged(f"member {raw[:80]!r} is doubled, or does not belong in a bundle")
     name = raw.decode()
     mode = kind >> 16 & 0o170000
     if flags or method not in (0, 8) or extra or comment or disk or kind & 0x10 or mode not in (0, 0o100000):
-        raise Changed(
+        raise BundleChanged(
             f"member {name} is stored as none of a bundle is: encrypted, a link, or packed otherwise"
         )
     file.seek(offset)
     header = file.read(30 + length)
     start = _end(found)
     if offset != start or header != b"PK\3\4" + central[place + 6 : place + 32] + raw:
-        raise Changed(f"member {name} is not where, or not what, the zip's directory says")
+        raise BundleChanged(f"member {name} is not where, or not what, the zip's directory says")
     if size > MOST_JSON.get(name, MOST_BYTES):
-        raise Changed(f"member {name} says that it unpacks to {size} bytes, more than one may have")
-    found[name] = Member(name, offset + len(header), packed, size, crc, method == 8)
+        raise BundleChanged(f"member {name} says that it unpacks to {size} bytes, more than one may have")
+    found[name] = ZipMember(name, offset + len(header), packed, size, crc, method == 8)
     return place + 46 + len(raw)
 
 
-def _end(found: dict[str, Member]) -> int:
+def _end(found: dict[str, ZipMember]) -> int:
     """Where the members end that were found so far."""
     last = next(reversed(found.values()), None)
     return last.start + last.packed if last else 0
 
 
-def pieces(file: BinaryIO, member: Member) -> Iterator[bytes]:
-    """A member's bytes, unpacked, about a megabyte at a time. Raises `Changed` at the first one too many."""
+def pieces(file: BinaryIO, member: ZipMember) -> Iterator[bytes]:
+    """A member's bytes, unpacked, about a megabyte at a time. Raises `BundleChanged` at the first one too many."""
     size = crc = 0
     for piece in (_inflated if member.deflated else _packed)(file, member):
         size, crc = size + len(piece), zlib.crc32(piece, crc)
@@ -352,16 +352,18 @@ def pieces(file: BinaryIO, member: Member) -> Iterator[bytes]:
             break
         yield piece
     if size != member.size or crc != member.crc:
-        raise Changed(f"member {member.name} does not unpack to the {member.size} bytes that were packed")
+        raise BundleChanged(
+            f"member {member.name} does not unpack to the {member.size} bytes that were packed"
+        )
 
 
-def _packed(file: BinaryIO, member: Member) -> Iterator[bytes]:
+def _packed(file: BinaryIO, member: ZipMember) -> Iterator[bytes]:
     for start in range(0, member.packed, PIECE):
         file.seek(member.start + start)  # another member may have been read since
         yield file.read(min(PIECE, member.packed - start))
 
 
-def _inflated(file: BinaryIO, member: Member) -> Iterator[bytes]:
+def _inflated(file: BinaryIO, member: ZipMember) -> Iterator[bytes]:
     inflate = zlib.decompressobj(-15)
     try:
         for packed in _packed(file, member):
@@ -370,9 +372,9 @@ def _inflated(file: BinaryIO, member: Member) -> Iterator[bytes]:
                 yield inflate.decompress(inflate.unconsumed_tail, PIECE)
             yield inflate.decompress(b"", PIECE)  # the rest of a repetition for which there was no room
     except zlib.error as error:
-        raise Changed(f"member {member.name} cannot be unpacked: {error}") from error
+        raise BundleChanged(f"member {member.name} cannot be unpacked: {error}") from error
     if not inflate.eof or inflate.unused_data:
-        raise Changed(f"member {member.name} is cut off, or something stands after its end")
+        raise BundleChanged(f"member {member.name} is cut off, or something stands after its end")
 
 
 # --- JSON, where nothing but the expected is expected
@@ -387,11 +389,11 @@ def _decoded(data: bytes) -> object:
 
 
 def _made(make: Callable[[bytes], Made], data: bytes, what: str) -> Made:
-    """What `make` makes of a JSON text. Raises `Changed` for whatever has no place there."""
+    """What `make` makes of a JSON text. Raises `BundleChanged` for whatever has no place there."""
     try:
         return make(data)
     except (ValueError, RecursionError) as error:
-        raise Changed(f"{what} is not what was packed: {str(error)[:200]}") from error
+        raise BundleChanged(f"{what} is not what was packed: {str(error)[:200]}") from error
 
 
 def _once(pairs: list[tuple[str, Made]]) -> dict[str, Made]:
@@ -472,9 +474,9 @@ def _flat(text: str) -> Iterator[object]:
         raise ValueError("something stands after its content")
 
 
-def _line(data: bytes) -> Line:
+def _line(data: bytes) -> EventLine:
     seq, at, kind, hashed, digest, salt, body, content = _flat(data.decode())
-    line = Line(
+    line = EventLine(
         seq=_int(seq, 1),
         at=_int(at, -(2**63)),
         kind=_text(kind),
@@ -537,11 +539,11 @@ def child_differs(run: str, seq: int) -> str:
     return f"run {run} ended at its event {seq}, it says, with a hash that is not in that run's log"
 
 
-def forked_from(line: Line) -> Origin | None:
+def forked_from(line: EventLine) -> ForkOrigin | None:
     """Where a run goes on from whose first event this is; None for one that begins with event 1, or says nothing of it."""
     fields = _fields(line.body) if line.kind == "run_forked" and line.seq > 1 else {}
     try:
-        origin = Origin(
+        origin = ForkOrigin(
             _run_id(fields.get("parent")), _int(fields.get("parent_seq"), 1), _hex(fields.get("parent_hash"))
         )
     except ValueError:
@@ -622,7 +624,7 @@ class Bundle:
     """A bundle that is open. Its directory, manifest, seal and signature were checked; its runs were not yet.
 
     `keys` are those by which a seal may be signed; none: any. `proofs` has the sealed event of each run that the
-    seal covers. The counts are those of the runs that were read to their end. Raises `NoBundle`, `Changed`, and
+    seal covers. The counts are those of the runs that were read to their end. Raises `NoBundle`, `BundleChanged`, and
     `Unjudged` for another version, or keys where no run is under a signature.
     """
 
@@ -633,7 +635,7 @@ class Bundle:
         self.events = self.contents = self.erased = self.loose = self.sealed_events = 0
         if "manifest.json" not in self.members:
             lost = any(name.startswith(("runs/", "verify.py")) for name in self.members)
-            raise Changed("manifest.json is missing") if lost else NoBundle("is a zip, but no bundle")
+            raise BundleChanged("manifest.json is missing") if lost else NoBundle("is a zip, but no bundle")
         version, self._sums, self.runs = _made(_manifest, self._whole("manifest.json"), "manifest.json")
         if version != FORMAT:
             raise Unjudged(f"is a {version[:40]!a}, and this program knows {FORMAT}: take a newer one")
@@ -650,8 +652,8 @@ class Bundle:
         if keys:
             self._trust(keys)
 
-    def lines(self, run: PackedRun) -> Iterator[Line]:
-        """The events of a run in order, each checked, and at the end that these are all. Raises `Changed`."""
+    def lines(self, run: PackedRun) -> Iterator[EventLine]:
+        """The events of a run in order, each checked, and at the end that these are all. Raises `BundleChanged`."""
         origin = self.origin(run)
         previous, seq = (origin.hash, origin.seq) if origin else (bytes(32), 0)
         if origin:
@@ -664,7 +666,7 @@ class Bundle:
             if problem is None and sealed and line.seq == sealed.seq and line.hash != sealed.hash:
                 problem = "its hash is not the one that was sealed"
             if problem is not None:
-                raise Changed(f"run {run.id} event {line.seq}: {problem}")
+                raise BundleChanged(f"run {run.id} event {line.seq}: {problem}")
             erased = line.content is None and line.content_digest is not None
             bare.take(line.seq, line.kind, line.body, bare=erased)
             if line.kind == "child_ended":
@@ -676,28 +678,28 @@ class Bundle:
             previous, seq = line.hash, line.seq
             yield line
         if (seq, previous) != (run.events, run.head):
-            raise Changed(
+            raise BundleChanged(
                 f"run {run.id} ends at event {seq}, and not as the manifest says, at event {run.events}"
             )
         if bare.first is not None:
-            raise Changed(f"run {run.id} event {bare.first[0]}: {UNNAMED}")
+            raise BundleChanged(f"run {run.id} event {bare.first[0]}: {UNNAMED}")
         self.loose += bare.loose
         before = origin.seq if origin else 0
         self.events += seq - before
         self.sealed_events += max(sealed.seq - before, 0) if sealed else 0
 
-    def origin(self, run: PackedRun) -> Origin | None:
-        """Where a fork goes on from: an event of a run that stands before it. None for any other run. Raises `Changed`."""
+    def origin(self, run: PackedRun) -> ForkOrigin | None:
+        """Where a fork goes on from: an event of a run that stands before it. None for any other run. Raises `BundleChanged`."""
         data = next(self._split(run.member), None)
         origin = forked_from(_made(_line, data, f"{run.member}, line 1")) if data else None
         if origin and not self._ids.get(origin.run, len(self._ids)) < self._ids[run.id]:
-            raise Changed(f"run {run.id} goes on from run {origin.run}, which does not stand before it")
+            raise BundleChanged(f"run {run.id} goes on from run {origin.run}, which does not stand before it")
         return origin
 
-    def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, Line]]:
+    def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, EventLine]]:
         """The events of the runs behind a fork, the oldest run first, and up to which event they are the fork's too.
 
-        They are read, and not checked: `lines` of their own runs does that. Raises `Changed`, and `Unjudged` where so
+        They are read, and not checked: `lines` of their own runs does that. Raises `BundleChanged`, and `Unjudged` where so
         many forks stand on so long runs that it would take for ever.
         """
         chain = list[tuple[PackedRun, int]]()
@@ -714,17 +716,17 @@ class Bundle:
                 yield parent, upto, _made(_line, data, parent.member)
 
     def check_rest(self) -> None:
-        """Check, once all runs were read, what they say of each other, and the other members. Raises `Changed`."""
+        """Check, once all runs were read, what they say of each other, and the other members. Raises `BundleChanged`."""
         for run in self.runs:
             if run.id in self._ended:
                 parent, at, seq, hashed = self._ended[run.id]
                 if self._hashes_at(run, {seq}).get(seq, b"").hex() != hashed:
-                    raise Changed(f"run {parent} event {at}: {child_differs(run.id, seq)}")
+                    raise BundleChanged(f"run {parent} event {at}: {child_differs(run.id, seq)}")
             forks = self._forked.get(run.id, [])
             found = self._hashes_at(run, {seq for _, seq, _ in forks}) if forks else {}
             for fork, seq, last in forks:
                 if found.get(seq) != last:
-                    raise Changed(
+                    raise BundleChanged(
                         f"run {fork} event {seq + 1}: it goes on from event {seq} of run {run.id}, it says, with a hash "
                         "that is not in that run's own log"
                     )
@@ -747,33 +749,35 @@ class Bundle:
         there = {name: each.size for name, each in self.members.items() if name != "manifest.json"}
         if listed != there:
             name = min(name for name, _ in listed.items() ^ there.items())
-            raise Changed(
+            raise BundleChanged(
                 f"member {name[:80]!a} is missing, added, or of another size than the manifest says"
             )
         for name in ("README.txt", "verify.py"):
             if name not in there:
-                raise Changed(f"{name} is missing")
+                raise BundleChanged(f"{name} is missing")
         files = sorted(name for name in there if name.startswith("runs/"))
         if files != sorted(run.member for run in self.runs) or len(self._ids) != len(files):
-            raise Changed("the manifest's runs are not those that are there, one file each")
+            raise BundleChanged("the manifest's runs are not those that are there, one file each")
 
     def _prove(self, seal: Signed, newest: Newest) -> None:
         """The seal is signed by its key, and of each run that it is said to cover, no later event is under it."""
         if not signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature):
-            raise Changed(f"the seal's signature is not by its key {key_id(seal.key)}")
+            raise BundleChanged(f"the seal's signature is not by its key {key_id(seal.key)}")
         # Last: an entry of an older seal, which is there too, would pass for the newest.
         last = leaf_hash(NEWEST, newest.runs, newest.root)
         if root_of(last, seal.size - 1, seal.size, newest.path) != seal.root:
-            raise Changed("that the seal covers the newest entries it has does not follow from their proof")
+            raise BundleChanged(
+                "that the seal covers the newest entries it has does not follow from their proof"
+            )
         events = {run.id: run.events for run in self.runs}
         for run, proof in self.proofs.items():
             if not 1 <= proof.seq <= events.get(run, 0):
-                raise Changed(
+                raise BundleChanged(
                     f"run {run} was sealed at event {proof.seq}, and the bundle has {events.get(run, 0)}"
                 )
             leaf = leaf_hash(run, proof.seq, proof.hash)
             if root_of(leaf, proof.place, newest.runs, proof.path) != newest.root:
-                raise Changed(
+                raise BundleChanged(
                     f"run {run}: that its event {proof.seq} is the last that was sealed does not follow from its proof"
                 )
 
@@ -782,7 +786,9 @@ class Bundle:
             raise Unjudged("no seal is in it, so there is no signature to hold against a key")
         if self.seal.key not in keys:
             wanted = ", ".join(map(key_id, keys))
-            raise Changed(f"the seal is signed by another key, {key_id(self.seal.key)}, not by {wanted}")
+            raise BundleChanged(
+                f"the seal is signed by another key, {key_id(self.seal.key)}, not by {wanted}"
+            )
         if not self.proofs:
             raise Unjudged(NOTHING_SEALED)
 
@@ -792,7 +798,7 @@ class Bundle:
             hashed.update(piece)
             yield piece
         if name in self._sums and hashed.digest() != self._sums[name][1]:
-            raise Changed(f"member {name} was changed: its SHA-256 is not the one in the manifest")
+            raise BundleChanged(f"member {name} was changed: its SHA-256 is not the one in the manifest")
 
     def _whole(self, name: str) -> bytes:
         return b"".join(self._pieces(name))
@@ -808,10 +814,10 @@ class Bundle:
             if sum(map(len, held)) > MOST_LINE:
                 break
         if any(held):
-            raise Changed(f"{name} has a line without an end, or one of more than {MOST_LINE} bytes")
+            raise BundleChanged(f"{name} has a line without an end, or one of more than {MOST_LINE} bytes")
 
 
-def _problem(run: str, before: int, previous: bytes, line: Line) -> str | None:
+def _problem(run: str, before: int, previous: bytes, line: EventLine) -> str | None:
     if line.seq != before + 1:
         return f"it stands after event {before}"
     if line.content is None and line.salt:
@@ -888,7 +894,7 @@ def _judged(path: str, files: Sequence[str]) -> tuple[int, list[str]]:
                     pass
             bundle.check_rest()
             return 0, [f"{path}: whole", *(f"  {name:<8}  {value}" for name, value in told(bundle))]
-    except Changed as error:
+    except BundleChanged as error:
         return 3, [f"{path}: CHANGED", f"  {error}"]
     except NoBundle as error:
         return 2, [f"{path}: {error}"]

@@ -14,7 +14,7 @@ from refold.replay.importers.fields import JSON, instant, json_text, text
 from refold.replay.importers.items import Place, Remarked, Unread
 from refold.replay.importers.otel.spans import Attributes, Span, SpanEvent
 from refold.replay.importers.source import BadTranscript, Source
-from refold.store.foreign import BadDatabase, Table, tables
+from refold.store.foreign import BadDatabase, ForeignTable, tables
 
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -120,7 +120,7 @@ def _decoded(value: JSON) -> Attributes:
     return read if isinstance(read, dict) else {"attributes": read}
 
 
-def _others(found: dict[str, Table]) -> Iterator[Unread | Remarked]:
+def _others(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
     for name, table in found.items():
         if table.cut:
             yield Place(name).unread("too_many_rows", f"only the first {len(table.rows)} rows were read")
