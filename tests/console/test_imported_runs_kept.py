@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from refold.engine import Agent, ImportedRun, ScriptedModel, Worker, halt, say, unattended
+from refold.engine import Agent, RunImported, ScriptedModel, Worker, halt, say, unattended
 from refold.replay import cut
 from refold.store import SqliteStore
 
@@ -100,7 +100,7 @@ def test_nor_by_python(
 ) -> None:
     """Whoever has the engine is refused as the command is, and the run is nobody's to take up afterwards."""
     before = standing(refold, store)
-    with pytest.raises(ImportedRun, match="go on from it in a fork"):
+    with pytest.raises(RunImported, match="go on from it in a fork"):
         in_store(store, lambda opened: act(opened, imported))
     assert before == standing(refold, store)
 

@@ -10,13 +10,13 @@ import pytest
 from refold.engine import (
     Agent,
     CallContext,
+    CannotTell,
     DidNot,
     Happened,
     Recording,
     Run,
     ScriptedModel,
     Tool,
-    Unknown,
     call,
     say,
     tool,
@@ -47,7 +47,7 @@ async def lost(bank: "Bank", key: str) -> Reconciled:
 
 
 async def shrugs(bank: "Bank", key: str) -> Reconciled:
-    return Unknown(note="the ledger is closed")
+    return CannotTell(note="the ledger is closed")
 
 
 async def breaks(bank: "Bank", key: str) -> Reconciled:
@@ -56,7 +56,7 @@ async def breaks(bank: "Bank", key: str) -> Reconciled:
 
 async def hangs(bank: "Bank", key: str) -> Reconciled:
     await anyio.sleep_forever()
-    return Unknown()
+    return CannotTell()
 
 
 class Bank:

@@ -8,7 +8,7 @@ import pytest
 
 from refold.engine import (
     Agent,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     Reply,
     RunResult,
@@ -153,7 +153,7 @@ class Stateless:
 
     priced = True
 
-    def __init__(self, name: str, line: Callable[[int], Reply | ModelFailed]) -> None:
+    def __init__(self, name: str, line: Callable[[int], Reply | ModelError]) -> None:
         self.name, self._line = name, line
 
     def stream(self, request: ModelRequest) -> Any:

@@ -10,7 +10,7 @@ from transitions import MachineError
 from refold.engine import (
     Agent,
     CallContext,
-    ModelFailed,
+    ModelError,
     NotWaiting,
     Recorded,
     ScriptedModel,
@@ -268,7 +268,7 @@ async def test_failures_of_a_run_are_raised_again_each_time() -> None:
     for _ in range(2):
         with pytest.raises(Exception, match="there is a run 'r' in this store already") as caught:
             await run.result()
-        assert not isinstance(caught.value, ModelFailed)
+        assert not isinstance(caught.value, ModelError)
     assert [] == seen
 
 

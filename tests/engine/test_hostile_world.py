@@ -8,11 +8,10 @@ import anyio
 import msgspec
 import pytest
 
-from refold.engine import Agent, ModelFailed, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
+from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
 from refold.engine.models.protocol import Delta
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ModelFailed as Failed
-from refold.reducers.events import ToolReturned
+from refold.reducers.events import ModelFailed, ToolReturned
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, ToolError
@@ -154,10 +153,10 @@ async def test_an_adapter_that_breaks_its_promise_fails_its_request(reply: Reply
 async def test_a_wait_that_is_asked_for_has_its_bounds() -> None:
     """A failure with absurd numbers is recorded with bounds, and read again."""
     store = MemoryStore()
-    absurd = ModelFailed(FailureClass.AUTH, "go away", status=-3, retry_after=10**30)
+    absurd = ModelError(FailureClass.AUTH, "go away", status=-3, retry_after=10**30)
     run = Agent(model=ScriptedModel([absurd]), store=store).start("go")
     await run.result()
-    (fact,) = [event for event in await events_of(store, run.id) if isinstance(event, Failed)]
+    (fact,) = [event for event in await events_of(store, run.id) if isinstance(event, ModelFailed)]
     assert (None, 7 * 24 * 3600 * 10**9) == (fact.status, fact.retry_after)
     await assert_sound(store, run.id)
 

@@ -9,7 +9,7 @@ import pytest
 
 from refold.engine import (
     Agent,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     Reply,
     ScriptedModel,
@@ -174,7 +174,7 @@ async def test_what_a_provider_says_of_a_failure() -> None:
     async def stream(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         for delta in in_pieces(TextDelta, SAID):
             yield delta
-        raise ModelFailed(FailureClass.AUTH, f"Incorrect API key provided: {SAID} {len(request.messages)}")
+        raise ModelError(FailureClass.AUTH, f"Incorrect API key provided: {SAID} {len(request.messages)}")
 
     store = MemoryStore()
     run = agent(store, StreamingModel(stream), policy={"stream": None}).start("Do it.")

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, ModelRequest, Reply, Run, ScriptedModel, Tool, call, calls, fail, say, tool
-from refold.engine.models.protocol import ModelFailed
+from refold.engine.models.protocol import ModelError
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Decision, Event, Fact, RunResumed, ToolReturned, kind_of
 from refold.reducers.vocabulary import Role, ToolError
@@ -43,7 +43,7 @@ class Stateless:
         self._tries[last] = self._tries.get(last, 0) + 1
         return ScriptedModel([self._line(last)]).stream(request)
 
-    def _line(self, last: str) -> Reply | ModelFailed:
+    def _line(self, last: str) -> Reply | ModelError:
         step = int(last.rsplit(maxsplit=1)[-1]) if last and last.rsplit(maxsplit=1)[-1].isdecimal() else 0
         if self._tries[last] == 1 and step in (0, 2):
             return fail(partial_text="Hm")

@@ -8,7 +8,7 @@ import pytest
 from refold.engine import (
     Agent,
     Finished,
-    LimitReached,
+    LimitError,
     ScriptedModel,
     Update,
     call,
@@ -220,11 +220,11 @@ async def test_the_result_says_how_the_run_stands() -> None:
 
 
 async def test_raise_for_limit() -> None:
-    """A run that a limit ended raises `LimitReached` with its numbers, when it is asked to, and not before."""
+    """A run that a limit ended raises `LimitError` with its numbers, when it is asked to, and not before."""
     agent = runs.agent((call("look", path="a"),), policy={"limits": [{"type": "step", "value": 1}]})
     result = await agent.start("Do it.", run_id="r").result()
     assert "MAX_STEPS" == result.state
-    with pytest.raises(LimitReached, match="run r: limit 'step' reached: 1 of 1 steps at step 1"):
+    with pytest.raises(LimitError, match="run r: limit 'step' reached: 1 of 1 steps at step 1"):
         result.raise_for_limit()
 
 

@@ -11,7 +11,7 @@ from refold.engine import (
     Delegated,
     Finished,
     Missed,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     Recorded,
     Reply,
@@ -128,7 +128,7 @@ async def promise_broken(request: ModelRequest) -> AsyncGenerator[Delta | Reply]
 async def overloaded(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
     """Raises before the first word."""
     if request.messages:
-        raise ModelFailed(FailureClass.OVERLOADED, "no")
+        raise ModelError(FailureClass.OVERLOADED, "no")
     yield TextDelta("never said")
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.engine.models import gguf, local, local_dialect, local_reader, weights
-from refold.engine.models.protocol import CallDelta, Delta, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.models.protocol import CallDelta, Delta, ModelError, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Message, MessageCall, ToolSchema
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
@@ -454,7 +454,7 @@ async def test_requests_that_cannot_be_answered(
     message: str,
 ) -> None:
     """One row a reason: the failure has its class, and says what to mend."""
-    with pytest.raises(ModelFailed, match=message) as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         await ask(model, user(text), tools=tools, sampling=sampling)
     assert failure == caught.value.failure
 
@@ -471,7 +471,7 @@ async def test_closing_breaks_off_what_is_being_written(model: local.LocalModel)
             texts.append(item.text if isinstance(item, TextDelta) else "")
             await model.aclose()
 
-    with pytest.raises(ModelFailed) as caught:
+    with pytest.raises(ModelError) as caught:
         await listen()
     assert caught.value.failure == FailureClass.STREAM_BROKEN
     assert "".join(texts) == caught.value.partial_text

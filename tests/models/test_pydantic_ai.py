@@ -6,7 +6,7 @@ import pytest
 
 from refold.engine.models.protocol import (
     CallDelta,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     TextDelta,
 )
@@ -217,7 +217,7 @@ async def test_chat_request(server: Server) -> None:
 async def test_bad_settings(server: Server, settings: dict[str, str], told: str) -> None:
     """A setting that the vendor does not have, or that is no JSON, is refused by name and nothing is sent."""
     async with made(server) as model:
-        with pytest.raises(ModelFailed, match=told) as caught:
+        with pytest.raises(ModelError, match=told) as caught:
             await items(model, ModelRequest(messages=HELLO, settings=settings))
     assert FailureClass.BAD_REQUEST is caught.value.failure
     assert [] == server.requests

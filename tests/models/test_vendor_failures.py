@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from refold.engine.models.protocol import (
-    ModelFailed,
+    ModelError,
     ModelRequest,
     Reply,
     TextDelta,
@@ -137,7 +137,7 @@ async def test_connection_that_never_answers(server: Server, name: str) -> None:
 async def test_nobody_listens() -> None:
     """A refused connection is a network failure."""
     model = PydanticAIModel("openai:test", base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(ModelFailed) as caught:
+    with pytest.raises(ModelError) as caught:
         await items(model, ModelRequest(messages=HELLO))
     assert FailureClass.NETWORK is caught.value.failure
     await model.aclose()
@@ -149,7 +149,7 @@ async def test_silence_is_a_timeout(server: Server, name: str) -> None:
     server.script = Wire.hang
     assert FailureClass.TIMEOUT is (await refused(server, name, timeout=0.1)).failure
     model = PydanticAIModel(name, base_url=server.address, api_key=SECRET, timeout=0.1)
-    with pytest.raises(ModelFailed) as caught:
+    with pytest.raises(ModelError) as caught:
         await items(model, ModelRequest(messages=HELLO))
     assert FailureClass.TIMEOUT is caught.value.failure
     await model.aclose()
@@ -245,7 +245,7 @@ async def test_error_inside_a_stream(
     ids=str,
 )
 async def test_hostile_events(server: Server, event: Any) -> None:
-    """Whatever a server sends, a stream ends with a reply or a `ModelFailed`, nothing else."""
+    """Whatever a server sends, a stream ends with a reply or a `ModelError`, nothing else."""
 
     def say_it(wire: Wire) -> None:
         wire.chunk(f"data: {json.dumps(event)}\n\n")
@@ -255,7 +255,7 @@ async def test_hostile_events(server: Server, event: Any) -> None:
     async with made(server) as model:
         try:
             *_, last = await items(model, ModelRequest(messages=HELLO))
-        except ModelFailed:
+        except ModelError:
             return
     assert isinstance(last, Reply)
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from refold.engine import CallContext, ModelFailed, ModelRequest, Reply, Run, Tool, calls, fail, say, tool
+from refold.engine import CallContext, ModelError, ModelRequest, Reply, Run, Tool, calls, fail, say, tool
 from refold.engine.models.protocol import Delta
 from refold.engine.models.script import deltas
-from refold.engine.tools.protocol import DidNot, Happened, Reconciled, Unknown
+from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
 from refold.reducers import doubts
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
@@ -21,7 +21,7 @@ from simulation.faults import Kind, Point
 from simulation.process import Process, current
 from simulation.world import Execution, World
 
-Line = Reply | ModelFailed
+Line = Reply | ModelError
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Script(msgspec.Struct, frozen=True):
         turns: list[list[Line | Thought]] = [[]]
         for line in self.lines:
             turns[-1].append(line)
-            if not (isinstance(line, ModelFailed) or (isinstance(line, Thought) and line.breaks)):
+            if not (isinstance(line, ModelError) or (isinstance(line, Thought) and line.breaks)):
                 turns.append([])
         turn = turns[min(said, len(turns) - 2)]
         place = world.asked[f"{self.name} {said}"]
@@ -145,8 +145,8 @@ class SimulatedModel:
         process = current.get()
         thought = await process.through(Point.ASK, lambda: self._thought(request), _overloaded)
         await trio.sleep(thought.takes)
-        if isinstance(thought.line, ModelFailed):
-            raise ModelFailed(
+        if isinstance(thought.line, ModelError):
+            raise ModelError(
                 thought.line.failure,
                 thought.line.message,
                 retry_after=thought.line.retry_after,
@@ -168,11 +168,11 @@ class SimulatedModel:
 
 
 def _overloaded(kind: Kind) -> Exception:
-    return ModelFailed(FailureClass.OVERLOADED, f"as planned ({kind})")
+    return ModelError(FailureClass.OVERLOADED, f"as planned ({kind})")
 
 
 def _broken(kind: Kind) -> Exception:
-    return ModelFailed(FailureClass.STREAM_BROKEN, f"as planned ({kind})")
+    return ModelError(FailureClass.STREAM_BROKEN, f"as planned ({kind})")
 
 
 def _raised(kind: Kind) -> Exception:
@@ -200,7 +200,7 @@ async def _reconciled(context: CallContext) -> Reconciled:
     process = current.get()
     await process.through(Point.RECONCILE, trio.lowlevel.checkpoint, _raised)
     if process.world.chance.random() < 0.1:
-        return Unknown()
+        return CannotTell()
     if process.world.acted((context.run, context.call)):
         return Happened(f"the outcome of {context.call}" if process.world.chance.random() < 0.8 else None)
     return DidNot()

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 import refold.engine.run
+import refold.engine.service
 import refold.engine.world
 from refold.engine import CallContext, Finished, Update
 from refold.engine.journal import Journal
-from refold.engine.loop import Loop
+from refold.engine.loop import Driver
 from refold.engine.tenure import Tenure
 from refold.engine.updates import Subscription
 from refold.reducers.events import Event
@@ -54,11 +55,11 @@ def believe(patch: Patch) -> None:
     """An engine takes an append of unknown outcome for written."""
 
     async def read_again(
-        self: Loop, before: RunState, after: RunState, waits: Iterable[float], error: Exception
+        self: Driver, before: RunState, after: RunState, waits: Iterable[float], error: Exception
     ) -> None:
         self.state = after
 
-    patch.setattr(Loop, "_read_again", read_again)
+    patch.setattr(Driver, "_read_again", read_again)
 
 
 def take_for_ones_own(patch: Patch) -> None:
@@ -107,7 +108,7 @@ def change_keys(patch: Patch) -> None:
 
 def trust_the_lease(patch: Patch) -> None:
     """An engine believes that a call did not happen, whoever may wake up in the middle of it."""
-    patch.setattr(refold.engine.world, "credible", lambda found, other: found)
+    patch.setattr(refold.engine.service, "credible", lambda found, other: found)
 
 
 def forget_epochs(patch: Patch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from refold.engine.models.protocol import (
     CallDelta,
     Delta,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     ReasoningDelta,
     Reply,
@@ -267,10 +267,10 @@ async def ask(server: Server, name: str = "openai:test", **request: Any) -> tupl
     return kept, reply
 
 
-async def refused(server: Server, name: str = "openai:test", **options: Any) -> ModelFailed:
+async def refused(server: Server, name: str = "openai:test", **options: Any) -> ModelError:
     """The failure, with what holds for every failure checked: one request only, and no secret."""
     async with made(server, name, **options) as model:
-        with pytest.raises(ModelFailed) as caught:
+        with pytest.raises(ModelError) as caught:
             await items(model, ModelRequest(messages=HELLO))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert len(server.requests) == 1

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from refold.engine.tools.decorator import as_text, tool
-from refold.engine.tools.protocol import BadArguments, CallContext, DidNot, Happened, Tool, Unknown
+from refold.engine.tools.protocol import BadArguments, CallContext, CannotTell, DidNot, Happened, Tool
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import Replay
 
@@ -571,7 +571,7 @@ async def test_a_reconcile_that_says_nothing_known() -> None:
         return ""
 
     assert book.reconcile is not None
-    with pytest.raises(TypeError, match="expected Happened, DidNot or Unknown, got str"):
+    with pytest.raises(TypeError, match="expected Happened, DidNot or CannotTell, got str"):
         await book.reconcile('{"seat": 1}', CALL)
     refused = await book.reconcile('{"seat": "x"}', CALL)
     assert isinstance(refused, DidNot)
@@ -581,11 +581,11 @@ async def test_a_reconcile_that_says_nothing_known() -> None:
 def test_the_digest_covers_the_reconcile() -> None:
     """A tool whose reconcile was edited is another version of it."""
 
-    def shrug() -> Unknown:
-        return Unknown()
+    def shrug() -> CannotTell:
+        return CannotTell()
 
-    def shrug_and_say() -> Unknown:
-        return Unknown(note="no idea")
+    def shrug_and_say() -> CannotTell:
+        return CannotTell(note="no idea")
 
     one, other = (
         tool(name="f", replay="reconcilable", reconcile=each)(print_nothing)

@@ -11,7 +11,7 @@ from refold.console.screen import Screen
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.sent import RunningHead, SentHash
-from refold.engine.world import request_for, sent_of
+from refold.engine.service import request_for, sent_of
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged

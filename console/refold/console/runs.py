@@ -195,7 +195,7 @@ def labels_of(pairs: list[str]) -> dict[str, str]:
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
     """The state of the run that was typed, and the contents that it needs.
 
-    `decides`: something is to be decided in it, so it must not be an imported one. Raises `ImportedRun`.
+    `decides`: something is to be decided in it, so it must not be an imported one. Raises `RunImported`.
     """
     async with places.reading(place) as store:
         run = await addresses.run_of(store, typed)

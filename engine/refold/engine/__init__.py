@@ -2,21 +2,21 @@
 
 from refold.engine.agent import Agent
 from refold.engine.control import halt, unattended
-from refold.engine.imported_runs import ImportedRun
+from refold.engine.imported_runs import RunImported
 from refold.engine.models.lookup import resolve_model
-from refold.engine.models.protocol import Model, ModelFailed, ModelRequest, Reply
+from refold.engine.models.protocol import Model, ModelError, ModelRequest, Reply
 from refold.engine.models.script import ScriptedModel, ScriptError, call, calls, fail, say
 from refold.engine.playback import Recording
-from refold.engine.result import LimitReached, RunOutcome, RunResult
+from refold.engine.result import LimitError, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
 from refold.engine.tools import (
     BadArguments,
     CallContext,
+    CannotTell,
     DidNot,
     Happened,
     Reconciled,
     Tool,
-    Unknown,
     files,
     shell,
     todos,
@@ -29,15 +29,15 @@ __all__ = [
     "Agent",
     "BadArguments",
     "CallContext",
+    "CannotTell",
     "Delegated",
     "DidNot",
     "Finished",
     "Happened",
-    "ImportedRun",
-    "LimitReached",
+    "LimitError",
     "Missed",
     "Model",
-    "ModelFailed",
+    "ModelError",
     "ModelRequest",
     "NotWaiting",
     "Reconciled",
@@ -45,13 +45,13 @@ __all__ = [
     "Recording",
     "Reply",
     "Run",
+    "RunImported",
     "RunOutcome",
     "RunResult",
     "ScriptError",
     "ScriptedModel",
     "Streamed",
     "Tool",
-    "Unknown",
     "Update",
     "Worker",
     "call",

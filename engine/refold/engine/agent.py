@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from refold.engine import entropy
-from refold.engine.children import AgentTool, Errand, circles, never_alone, reachable, takes_task
+from refold.engine.children import AgentTool, circles, never_alone, origin_of, reachable, run_of, takes_task
 from refold.engine.clock import Clock, SystemClock
 from refold.engine.compatibility import (
     address_of,
@@ -24,9 +24,9 @@ from refold.engine.compatibility import (
 from refold.engine.fork import MADE_UP, Fork
 from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
+from refold.engine.makers import Maker, maker
 from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model
-from refold.engine.outcomes import Maker, maker
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime, versions
@@ -41,7 +41,7 @@ from refold.engine.validation import (
     seed_of,
     setting_text,
 )
-from refold.engine.world import World
+from refold.engine.world import Work, World
 from refold.reducers import composition
 from refold.reducers.checks import Complaint, opening
 from refold.reducers.children import bounded, child_seed
@@ -173,8 +173,7 @@ class Agent:
             run=never_alone,
             owner=self,
             takes=takes,
-            begin=self._child,
-            take_up=self._child_taken_up,
+            child=self._child,
         )
 
     def start(
@@ -299,9 +298,9 @@ class Agent:
         clocks = clocks or self._clock
         return Runtime(
             world=World(
-                self.model,
-                self.tools,
-                clocks(),
+                model=self.model,
+                tools=self.tools,
+                clock=clocks(),
                 models=self.models,
                 clocks=clocks,
                 repeatable=seed is not None,
@@ -314,32 +313,34 @@ class Agent:
             lease=self.lease,
         )
 
-    def _child(self, errand: Errand) -> Run:
-        """A run of this agent for a call of another. It has no labels: sums over labels count it once."""
-        fact = msgspec.structs.replace(
-            self._opening(errand.run, child_seed(errand.parent.setup.seed, errand.call)),
-            policy=bounded(self.policy, errand.parent),
-            parent=errand.origin,
-        )
-        said = [*self._system(), Message(role=Role.USER, text=errand.task)]
-        return Run(fact.run, self._child_runtime(errand), anew(_started(fact, said, self.redactor)))
+    def _child(self, work: Work, task: str | None, take_over: bool) -> Run:  # noqa: FBT001
+        """The run of this agent that serves a call of another; without a task from its log, as that stands.
 
-    def _child_taken_up(self, errand: Errand, *, take_over: bool = False) -> Run:
+        It has no labels: sums over labels count it once.
+        """
+        run, parent, call = run_of(work), work.state.setup, work.call.call
+        seed = child_seed(parent.seed, call)
+
         def check(state: RunState) -> None:
-            if state.setup.parent != errand.origin:
+            if state.setup.parent != origin_of(work):
                 raise WrongUse(
-                    f"run {errand.run} stands where call {errand.call} of run {errand.parent.setup.run} would start "
-                    "its own, and is another's; take another store"
+                    f"run {run} stands where call {call} of run {parent.run} would start its own, and is another's; "
+                    "take another store"
                 )
             self._check(state)
 
-        runtime = msgspec.structs.replace(self._child_runtime(errand), check=check)
-        return Run(errand.run, runtime, None, take_over=take_over)
-
-    def _child_runtime(self, errand: Errand) -> Runtime:
-        seed = child_seed(errand.parent.setup.seed, errand.call) if errand.world.repeatable else None
-        runtime = self._runtime(seed, errand.store, errand.world.clocks)
-        return msgspec.structs.replace(runtime, lease=errand.lease)
+        runtime = msgspec.structs.replace(
+            self._runtime(seed if work.world.repeatable else None, work.journal.store, work.world.clocks),
+            lease=work.journal.tenure.seconds,
+            check=check,
+        )
+        if task is None:
+            return Run(run, runtime, None, take_over=take_over)
+        fact = msgspec.structs.replace(
+            self._opening(run, seed), policy=bounded(self.policy, work.state), parent=origin_of(work)
+        )
+        said = [*self._system(), Message(role=Role.USER, text=task)]
+        return Run(run, runtime, anew(_started(fact, said, self.redactor)))
 
     def _check(self, state: RunState) -> None:
         """Refuse to go on with a run that this agent would not go on with as it was begun."""

@@ -7,32 +7,28 @@ it spent and the hash of its last event, then the call's result.
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
-import msgspec
 from msgspec import Meta
 
-from refold.engine.clock import Stopwatch
 from refold.engine.imported_runs import opening_of
 from refold.engine.journal import Overtaken, event_of
-from refold.engine.outcomes import Maker, maker, tool_failed, tool_succeeded
+from refold.engine.makers import Maker, maker
+from refold.engine.outcomes import tool_failed, tool_succeeded
 from refold.engine.result import RunResult
-from refold.engine.tenure import LOOK, Tenure
-from refold.engine.tools.protocol import BadArguments, CallContext, Tool, ToolAnswer
+from refold.engine.tenure import LOOK
+from refold.engine.tools.protocol import BadArguments, CallContext
 from refold.engine.tools.signature import Accepts, accepts
-from refold.engine.updates import Delegated, Update
-from refold.engine.world import World, context_of
+from refold.engine.updates import Delegated
+from refold.engine.world import LongTool, Work
 from refold.reducers.checks import Complaint
 from refold.reducers.children import child_run_id
-from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ChildEnded, Parent
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
-from refold.reducers.secrets import Redactor
-from refold.reducers.state import RunState, Spent
+from refold.reducers.state import RunState
 from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Held, LeaseLost, Store
 
@@ -47,40 +43,30 @@ GENERATIONS = 8
 """How long a chain of runs may become, each started by a call of the one before it."""
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child run is for, and where it takes place: in the store of its parent, by the same clocks.
-
-    `parent` is the state of the run that made the call, `world` that run's. `lease` is in seconds, as that of the parent.
-    """
-
-    task: str
-    call: str
-    parent: RunState
-    store: Store
-    world: World
-    lease: float
-
-    @property
-    def run(self) -> str:
-        """The child's id."""
-        return child_run_id(self.parent.setup.run, self.call)
-
-    @property
-    def origin(self) -> Parent:
-        """What the child's log says of where it comes from."""
-        return Parent(run=self.parent.setup.run, call=self.call)
-
-
-class AgentTool(Tool, frozen=True, kw_only=True):
+class AgentTool(LongTool, frozen=True, kw_only=True):
     """A tool whose calls start runs of another agent: made by `Agent.as_tool`.
 
-    `begin` makes a new run of `owner`, `take_up` one from the log that an earlier engine began.
+    `child` makes the run of `owner` that serves a call: begun on a task or, without one, from the log that an earlier
+    engine began; with `take_over` whoever has it is fenced out.
     """
 
     owner: "Agent"
     takes: Accepts
-    begin: Callable[[Errand], "Run"]
-    take_up: Callable[..., "Run"]
+    child: "Callable[[Work, str | None, bool], Run]"
+
+    async def see_through(self, work: Work) -> tuple[Maker, ...]:
+        """`child_ended`, if a child was there, and the call's result."""
+        return await Delegation(self, work).outcome()
+
+
+def run_of(work: Work) -> str:
+    """The id of the child run that serves a call."""
+    return child_run_id(work.state.setup.run, work.call.call)
+
+
+def origin_of(work: Work) -> Parent:
+    """What the log of a child run says of where it comes from."""
+    return Parent(run=work.state.setup.run, call=work.call.call)
 
 
 def takes_task(tool: str) -> Accepts:
@@ -96,161 +82,127 @@ def takes_task(tool: str) -> Accepts:
     return accepts(accepted, tool, {"task": _TASK})
 
 
-async def never_alone(arguments: str, context: CallContext) -> ToolAnswer:  # noqa: ARG001
+async def never_alone(arguments: str, context: CallContext) -> str:  # noqa: ARG001
     """The `run` of a tool whose calls are runs: only an engine can see those through."""
     raise AssertionError(f"call {context.call} starts a run, and was run as a function")
 
 
 class Delegation:
-    """One call that starts a child run, from its beginning to its end.
+    """One call that starts a child run, from its beginning to its end."""
 
-    `scope` is cancelled to settle the call; `aside` is called when the child waits for a person, and
-    nothing more can be done for now; `live` has the child's run under its id while it goes on; `tell` tells who watches;
-    `tenure` is the engine's hold on the parent: the child's is alike.
-    """
-
-    def __init__(
-        self,
-        tool: AgentTool,
-        effect: RunTool,
-        world: World,
-        scope: anyio.CancelScope,
-        aside: Callable[[], None],
-        live: "dict[str, Run]",
-        tell: Callable[[Update], None],
-        tenure: Tenure,
-    ) -> None:
-        self._tool, self._effect, self._world = tool, effect, world
-        self._tenure = tenure
-        self._scope, self._aside, self._live, self._tell = scope, aside, live, tell
+    def __init__(self, tool: AgentTool, work: Work) -> None:
+        self._tool, self._work, self._run = tool, work, run_of(work)
+        self._tenure = work.journal.tenure  # the engine's hold on the parent: the child's is alike
         self._cut = anyio.Event()
 
-    async def outcome(self, arguments: str, state: RunState, store: Store) -> tuple[Maker, ...]:
+    async def outcome(self) -> tuple[Maker, ...]:
         """The facts that end the call: `child_ended`, if a child was there, and the call's result, last."""
-        stopwatch = self._world.clock.stopwatch(self._effect)
+        work, store = self._work, self._work.journal.store
         try:
-            task = self._task(arguments, state)
+            takes = self._tool.takes
+            task = str(takes.bind(work.arguments or "{}", work.context)["task"])
         except BadArguments as error:
-            return (tool_failed(self._effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=str(error)),)
-        errand = Errand(
-            task=task,
-            call=self._effect.call,
-            parent=state,
-            store=store,
-            world=self._world,
-            lease=self._tenure.seconds,
-        )
-        known = (await store.head(errand.run)).seq > 0
-        if not known and self._scope.cancel_called:
-            return (tool_failed(self._effect, ToolError.CANCELLED, stopwatch),)
-        if not known and await _generation(store, state) >= GENERATIONS:
-            return (tool_failed(self._effect, ToolError.RAISED, stopwatch, problem=_too_deep(state)),)
-        result = await self._seen_through(errand, known=known)
-        ended = await _child_ended(errand, result)
-        reported = known and await _reported(errand)
-        redactor = self._world.redactor_of(state)
-        return (*(() if reported else (ended,)), self._result(result, stopwatch, redactor))
+            return (tool_failed(work, ToolError.BAD_ARGUMENTS, problem=str(error)),)
+        known = (await store.head(self._run)).seq > 0
+        if not known and work.scope.cancel_called:
+            return (tool_failed(work, ToolError.CANCELLED),)
+        if not known and await _generation(store, work.state) >= GENERATIONS:
+            return (tool_failed(work, ToolError.RAISED, problem=_too_deep(work.state)),)
+        result = await self._seen_through(None if known else task)
+        ended = () if known and await self._reported() else (await self._ended(result),)
+        return (*ended, self._result(result))
 
-    def _task(self, arguments: str, state: RunState) -> str:
-        return str(self._tool.takes.bind(arguments or "{}", context_of(self._effect, state))["task"])
-
-    async def _seen_through(self, errand: Errand, *, known: bool) -> RunResult:
+    async def _seen_through(self, task: str | None) -> RunResult:
         """Drive the child to its end. One that waits for a person is put aside until the call is to be settled."""
         result: RunResult | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, errand)
-            result = await self._had(errand, self._tool.take_up if known else self._tool.begin)
+            tasks.start_soon(self._watch)
+            result = await self._had(task)
             if result.state not in TERMINAL:
-                if not self._scope.cancel_called:
-                    self._aside()
+                if not self._work.scope.cancel_called:
+                    self._work.aside()
                 await self._cut.wait()
                 # A person's engine may have had it in the meantime: so once more from its log.
-                result = await self._driven(errand, partial(self._tool.take_up, take_over=True))
+                result = await self._driven(None, take_over=True)
             tasks.cancel_scope.cancel()
         assert result is not None  # else the group has raised
         return result
 
-    async def _had(self, errand: Errand, had: "Callable[..., Run]") -> RunResult:
+    async def _had(self, task: str | None) -> RunResult:
         """Drive the child. While another engine has it, wait: who has a run has the right to its children, not at once.
 
         Only one that took its run over by force takes them over too.
         """
-        await (
-            self._tenure.confirm()
-        )  # or the child of a run that was cancelled elsewhere would have no parent
+        # Or the child of a run that was cancelled elsewhere would have no parent.
+        await self._tenure.confirm()
         while True:
             try:
-                return await self._driven(errand, had)
+                return await self._driven(task)
             except Held as error:
                 if self._tenure.take_over or self._cut.is_set():  # to be stopped, even if it is held
-                    return await self._driven(errand, partial(self._tool.take_up, take_over=True))
+                    return await self._driven(None, take_over=True)
                 wait = min(error.seconds, LOOK)
             except (LeaseLost, Overtaken):  # it was taken over, or ended
                 wait = 0.0
             with anyio.move_on_after(wait):
                 await self._cut.wait()
             await anyio.sleep(0.05)
-            had = self._tool.take_up
+            task = None
 
-    async def _driven(self, errand: Errand, had: "Callable[[Errand], Run]") -> RunResult:
-        child = self._live[errand.run] = had(errand)
-        self._tell(Delegated(errand.call, errand.run))
+    async def _driven(self, task: str | None, *, take_over: bool = False) -> RunResult:
+        live = self._work.children
+        child = live[self._run] = self._tool.child(self._work, task, take_over)
+        self._work.tell(Delegated(self._work.call.call, self._run))
         if self._cut.is_set():
-            self._cancel(errand)
+            self._cancel()
         try:
             return await child.result()
         finally:
-            del self._live[errand.run]
+            del live[self._run]
 
-    async def _watch(self, errand: Errand) -> None:
-        with self._scope:
+    async def _watch(self) -> None:
+        with self._work.scope:
             await anyio.sleep_forever()
         self._cut.set()
-        self._cancel(errand)
+        self._cancel()
 
-    def _cancel(self, errand: Errand) -> None:
-        if errand.run in self._live:
-            self._live[errand.run].cancel(by=f"parent {errand.parent.setup.run}")
+    def _cancel(self) -> None:
+        if self._run in self._work.children:
+            self._work.children[self._run].cancel(by=f"parent {self._work.state.setup.run}")
 
-    def _result(self, result: RunResult, stopwatch: Stopwatch, redactor: Redactor) -> Maker:
-        outcome = result.outcome
+    def _result(self, result: RunResult) -> Maker:
+        outcome, work = result.outcome, self._work
         if result.state is AgentState.COMPLETED:
-            return tool_succeeded(self._effect, redactor.text(outcome.text), stopwatch)
+            return tool_succeeded(work, work.redactor.text(outcome.text))
         if result.state is AgentState.CANCELLED and self._cut.is_set():
-            return tool_failed(self._effect, ToolError.CANCELLED, stopwatch)
+            return tool_failed(work, ToolError.CANCELLED)
         ended = f"the agent {self._tool.manifest.agent} did not complete the task: its run {result.run} ended {result.state}"
         last = f". The last it said: {outcome.text}" if outcome.text else ""
         problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
-        return tool_failed(self._effect, ToolError.RAISED, stopwatch, problem=redactor.text(problem))
+        return tool_failed(work, ToolError.RAISED, problem=work.redactor.text(problem))
 
+    async def _ended(self, result: RunResult) -> Maker:
+        head, spent = await self._work.journal.store.head(self._run), result.usage
+        fact = ChildEnded(
+            at=0,
+            call=self._work.call.call,
+            run=self._run,
+            agent_state=result.state,
+            head_seq=head.seq,
+            head_hash=head.hash.hex(),
+            usage=spent.usage,
+            # What is known of the cost counts; a child of whose answers none had a price has none.
+            cost_nanousd=None if spent.unpriced and not spent.cost_nanousd else spent.cost_nanousd,
+        )
+        return maker(fact, lambda _state, fact, _salt: fact)
 
-async def _child_ended(errand: Errand, result: RunResult) -> Maker:
-    head, spent = await errand.store.head(errand.run), result.usage
-    fact = ChildEnded(
-        at=0,
-        call=errand.call,
-        run=errand.run,
-        agent_state=result.state,
-        head_seq=head.seq,
-        head_hash=head.hash.hex(),
-        usage=spent.usage,
-        cost_nanousd=_cost(spent),
-    )
-    return maker(fact, lambda _state, fact, _salt: fact)
-
-
-def _cost(spent: Spent) -> int | None:
-    # What is known of the cost counts; a child of whose answers none had a price has none.
-    return None if spent.unpriced and not spent.cost_nanousd else spent.cost_nanousd
-
-
-async def _reported(errand: Errand) -> bool:
-    """Whether an earlier engine recorded that the child had ended, and stopped before the call's result."""
-    parent, batch = errand.parent, errand.parent.batch
-    assert batch is not None
-    ended = await errand.store.read_kinds(parent.setup.run, ["child_ended"])
-    events = [event_of(stored) for stored in ended if stored.seq > batch.seq]
-    return any(isinstance(event, ChildEnded) and event.run == errand.run for event in events)
+    async def _reported(self) -> bool:
+        """Whether an earlier engine recorded that the child had ended, and stopped before the call's result."""
+        state = self._work.state
+        assert state.batch is not None
+        ended = await self._work.journal.store.read_kinds(state.setup.run, ["child_ended"])
+        events = [event_of(stored) for stored in ended if stored.seq > state.batch.seq]
+        return any(isinstance(event, ChildEnded) and event.run == self._run for event in events)
 
 
 async def _generation(store: Store, state: RunState) -> int:

@@ -42,7 +42,7 @@ async def halt(
 ) -> RunResult:
     """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has ended stays so.
 
-    Raises `UnknownRun`, `ImportedRun`, `Damaged`, and what a store raises.
+    Raises `UnknownRun`, `RunImported`, `Damaged`, and what a store raises.
     """
     if not (await store.head(run)).seq:
         raise UnknownRun(run)
@@ -64,7 +64,7 @@ async def halt(
 
 def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
     return Runtime(
-        world=World(ScriptedModel([]), {}, SystemClock(), redactor=redactor_of()),
+        world=World(model=ScriptedModel([]), tools={}, clock=SystemClock(), redactor=redactor_of()),
         store=store,
         registry=registry,
         salts=entropy.salts(None),

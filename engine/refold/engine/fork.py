@@ -6,8 +6,8 @@ import msgspec
 
 from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
 from refold.engine.journal import Journal, RunExists
+from refold.engine.makers import Maker, maker
 from refold.engine.models.protocol import Model
-from refold.engine.outcomes import Maker, maker
 from refold.reducers import composition
 from refold.reducers.composition_forks import forked
 from refold.reducers.cuts import whole

@@ -11,7 +11,7 @@ from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.store.protocol import Store
 
 
-class ImportedRun(WrongUse):
+class RunImported(WrongUse):
     """Something was to be decided in an imported run. Nothing was written. `source` is the format it came from."""
 
     def __init__(self, run: str, source: str) -> None:
@@ -38,6 +38,6 @@ async def source_of(store: Store, run: str) -> str:
 
 
 async def refuse_imported(store: Store, run: str) -> None:
-    """Raise `ImportedRun` for one: before its lease is taken, so that nothing of it changes."""
+    """Raise `RunImported` for one: before its lease is taken, so that nothing of it changes."""
     if source := await source_of(store, run):
-        raise ImportedRun(run, source)
+        raise RunImported(run, source)

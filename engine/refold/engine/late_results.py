@@ -3,7 +3,7 @@
 import logging
 
 from refold.engine.journal import Journal
-from refold.engine.outcomes import LateMaker
+from refold.engine.makers import LateMaker
 from refold.engine.runtime import Runtime
 from refold.engine.schedule import due_in
 from refold.engine.stores import opened

@@ -12,14 +12,14 @@ import anyio
 import anyio.abc
 import msgspec
 
-from refold.engine.children import AgentTool, Delegation
 from refold.engine.journal import Journal, Overtaken
-from refold.engine.models.protocol import Delta
-from refold.engine.outcomes import LateMaker, Maker, abandoned, in_doubt
-from refold.engine.reconciliation import doer
+from refold.engine.makers import LateMaker, Maker
+from refold.engine.outcomes import abandoned, in_doubt
 from refold.engine.runtime import Runtime
 from refold.engine.schedule import rings_in
-from refold.engine.updates import Finished, Recorded, Streamed, Update
+from refold.engine.service import long_tool
+from refold.engine.updates import Recorded, Update
+from refold.engine.world import Work
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
@@ -31,11 +31,13 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.state import RunState
-from refold.reducers.views import arguments_of
 from refold.store.protocol import StoreUnavailable
 
 if TYPE_CHECKING:
     from refold.engine.run import Run  # it drives a loop; its children are runs themselves
+
+Serving = CallModel | RunTool | Reconcile
+"""Effects that the world serves: what asks a model or a tool."""
 
 _PATIENCE = 60 * 1_000_000_000
 """Nanoseconds for which an engine stays for a person."""
@@ -57,7 +59,7 @@ class Queued(msgspec.Struct, frozen=True):
     late: bool = False
 
 
-class Loop:
+class Driver:
     """Drives one run from one state to the next, until nothing is left to do."""
 
     def __init__(
@@ -80,7 +82,6 @@ class Loop:
         self._rests = False  # stopped because nothing can be done now
         self.introduced = False  # the log says that this engine is here, as it must before anything is begun
         self.children: dict[str, Run] = {}
-        self.delegated = False  # a call was handed on to a child run
 
     def put(self, make: Maker, effect: Effect | None = None, *, ends: bool = True) -> None:
         """Queue a fact: results, clocks, cancellations and people all come this way."""
@@ -162,16 +163,12 @@ class Loop:
                 continue
             scope = self._in_flight[effect] = anyio.CancelScope()
             match effect:
-                case CallModel():
-                    tasks.start_soon(self._ask, effect, scope)
-                case RunTool():
-                    tasks.start_soon(self._run, effect, self.state, scope)
-                case Reconcile():
-                    tasks.start_soon(self._reconcile, effect, self.state, scope)
                 case WaitUntil():
                     tasks.start_soon(self._wait, effect, scope)
                 case Settle():
-                    self._settle(effect, tasks)
+                    self._settle(effect, scope, tasks)
+                case _:
+                    tasks.start_soon(self._serve, effect, self.state, effect)
 
     def _held(self, effect: Effect) -> bool:
         # By the call, and not by its deadline: what runs is not begun again because it was given more time.
@@ -181,7 +178,7 @@ class Loop:
             )
         return effect in self._in_flight
 
-    def _settle(self, effect: Settle, tasks: anyio.abc.TaskGroup) -> None:
+    def _settle(self, effect: Settle, scope: anyio.CancelScope, tasks: anyio.abc.TaskGroup) -> None:
         """Settle what no task holds. If it is a call that started a child run, that is there, and is to end first."""
         if effect.call is None:
             self.put(abandoned(effect.seq), effect)
@@ -189,17 +186,15 @@ class Loop:
         going_on = next_effects(msgspec.structs.replace(self.state, stopping=None))
         runs = (each for each in going_on if isinstance(each, RunTool) and each.call == effect.call)
         call = next(runs, None)
-        tool = self._hands_on(call) if call is not None else None
-        if call is None or tool is None:
+        if call is None or long_tool(self._world.tools, self.state, call) is None:
             self.put(in_doubt(effect.call), effect)
             return
-        scope = self._in_flight[effect]
         scope.cancel()
-        tasks.start_soon(self._hand_on, effect, call, tool, scope)
+        tasks.start_soon(self._serve, call, self.state, effect)
 
     def _cut_off(self, settle: Settle) -> bool:
         for effect, scope in self._in_flight.items():
-            if isinstance(effect, CallModel | RunTool | Reconcile) and _handle(effect) == _handle(settle):
+            if isinstance(effect, Serving) and _handle(effect) == _handle(settle):
                 self._aside.discard(effect)
                 scope.cancel()
                 return True
@@ -309,62 +304,31 @@ class Loop:
             return all(call.id != effect.call for call in underway(self.state))
         return isinstance(effect, WaitUntil | Reconcile | Settle) and effect not in next_effects(self.state)
 
-    async def _ask(self, effect: CallModel, scope: anyio.CancelScope) -> None:
-        def publish(delta: Delta) -> None:
-            self._tell(Streamed(effect.seq, delta))
-
-        cancelled = True
-        await self.journal.tenure.assure()
-        try:
-            make = await self._world.ask(effect, self.state, self.journal, scope, publish)
-            cancelled = scope.cancel_called
-        finally:
-            self._tell(Finished(effect.seq, cancelled))
-        self.put(make, effect)
-
-    async def _run(self, effect: RunTool, begun: RunState, scope: anyio.CancelScope) -> None:
+    async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
+        """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
         lease = await self.journal.tenure.assure()
-        tool = self._hands_on(effect)
-        if tool is not None:
-            await self._hand_on(effect, effect, tool, scope)
-        else:
-            arguments = arguments_of(begun, effect.call, self.journal.contents)
-            make = await self._world.run(effect, arguments, self.state, scope, self.late, lease.token)
-            self.put(make, effect)
 
-    async def _reconcile(self, effect: Reconcile, begun: RunState, scope: anyio.CancelScope) -> None:
-        lease = await self.journal.tenure.assure()
-        # Before the tool looks: who is gone only afterwards may have done it in between.
-        other = await doer(self.journal, self.state, effect)
-        arguments = arguments_of(begun, effect.call, self.journal.contents)
-        facts = await self._world.reconcile(effect, arguments, self.state, scope, lease.token, other)
-        for make in facts[:-1]:
-            self.put(make, effect, ends=False)
-        self.put(facts[-1], effect)
-
-    def _hands_on(self, call: RunTool) -> AgentTool | None:
-        """The tool of a call that starts a child run."""
-        offered = any(tool.name == call.name and tool.agent for tool in self.state.setup.tools)
-        tool = self._world.tools.get(call.name)
-        return tool if offered and isinstance(tool, AgentTool) else None
-
-    async def _hand_on(
-        self, effect: RunTool | Settle, call: RunTool, tool: AgentTool, scope: anyio.CancelScope
-    ) -> None:
         def aside() -> None:
-            self._aside.add(effect)
+            self._aside.add(held)
             self._arrived.set()
 
-        self.delegated = True
-        delegation = Delegation(
-            tool, call, self._world, scope, aside, self.children, self._tell, self.journal.tenure
+        work = Work(
+            effect=effect,
+            state=state,
+            world=self._world,
+            journal=self.journal,
+            stopwatch=self._world.clock.stopwatch(effect),
+            scope=self._in_flight[held],
+            epoch=lease.token,
+            tell=self._tell,
+            late=self.late,
+            aside=aside,
+            children=self.children,
         )
-        facts = await delegation.outcome(
-            arguments_of(self.state, call.call, self.journal.contents), self.state, self.journal.store
-        )
-        for make in facts[:-1]:
-            self.put(make)
-        self.put(facts[-1], effect)
+        *others, last = await self._runtime.serve(work)
+        for make in others:
+            self.put(make, held, ends=False)
+        self.put(last, held)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:
         with scope:

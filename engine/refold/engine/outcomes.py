@@ -1,49 +1,44 @@
 """How an effect ended, as the maker of the one fact that says so."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from refold.engine.clock import Stopwatch
+from refold.engine.makers import LateMaker, Maker, maker
 from refold.engine.models.protocol import (
+    FAILED,
     REPLIED,
     SPENT,
     CallDelta,
     Delta,
-    ModelFailed,
+    ModelError,
     Reply,
     TextDelta,
     shared,
 )
 from refold.engine.sent import SentHash
-from refold.engine.tools.protocol import ToolAnswer
+from refold.engine.world import Work
 from refold.reducers import composition
 from refold.reducers.doubts import unseen
-from refold.reducers.effects import CallModel, Reconcile, RunTool
-from refold.reducers.events import Answer, Fact, LateResult, ModelResponded, SummaryReturned, ToolReturned
-from refold.reducers.events import ModelFailed as Failed
+from refold.reducers.events import (
+    Answer,
+    Fact,
+    LateResult,
+    ModelFailed,
+    ModelResponded,
+    Output,
+    SummaryReturned,
+    ToolReturned,
+)
+from refold.reducers.folds import late_result
 from refold.reducers.policy import text_of
-from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 
 UNHIDDEN = "its output could not be redacted, and is not shown"
-
-Maker = Callable[[RunState, int, bytes], Fact]
-"""(state, at, salt) -> the fact, when its turn in the queue has come."""
-
-FactT = TypeVar("FactT", bound=Fact)
-
-LateMaker = Callable[[RunState, int, bytes], LateResult]
-"""The same for a result for which nothing waits any more."""
-
-
-def maker(fact: FactT, complete: Callable[[RunState, FactT, bytes], Fact]) -> Maker:
-    """Gives the fact its instant, and has it completed with what was said: `complete(state, fact, salt)`."""
-    return lambda state, at, salt: complete(state, replace(fact, at=at), salt)
 
 
 def in_doubt(call: str) -> Maker:
@@ -59,80 +54,86 @@ def in_doubt(call: str) -> Maker:
 
 def abandoned(request: int) -> Maker:
     """The end of a request that no engine holds any more: it is not made again, for the run is to stop."""
-    fact = Failed(at=0, request=request, failure=FailureClass.CANCELLED)
-    why = "the run was stopped before the request was made again"
-    return maker(fact, lambda state, fact, salt: composition.failed(fact, why, "", salt, state.policy))
+    fact = ModelFailed(at=0, request=request, failure=FailureClass.CANCELLED)
+    return _failed(fact, "the run was stopped before the request was made again", "")
 
 
-def model_responded(effect: CallModel, reply: Reply, sent: SentHash, stopwatch: Stopwatch) -> Maker:
+def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     """The model answered."""
-    fact = ModelResponded(at=0, request=effect.seq, duration=stopwatch(), **shared(reply, REPLIED))
-    answer = Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
+    answer = Answer(**shared(reply, ("text", "reasoning", "provider_data")))
 
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    return maker(fact, complete)
+    return maker(ModelResponded(**_ended(work), **shared(reply, REPLIED)), complete)
 
 
-def summary_returned(effect: CallModel, reply: Reply, stopwatch: Stopwatch) -> Maker:
+def summary_returned(work: Work, reply: Reply) -> Maker:
     """The model wrote a summary."""
-    fact = SummaryReturned(at=0, request=effect.seq, duration=stopwatch(), **shared(reply, SPENT))
+    fact = SummaryReturned(**_ended(work), **shared(reply, SPENT))
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
-def model_failed(
-    effect: CallModel, error: ModelFailed, arrived: Sequence[Delta], stopwatch: Stopwatch, redactor: Redactor
-) -> Maker:
+def model_failed(work: Work, error: ModelError, arrived: Sequence[Delta] = ()) -> Maker:
     """The request gave no answer; what had arrived of one is kept."""
-    fact = Failed(
-        at=0,
-        request=effect.seq,
-        failure=error.failure,
-        status=error.status,
-        retry_after=error.retry_after,
-        partial_calls=len({delta.index for delta in arrived if isinstance(delta, CallDelta)}),
-        duration=stopwatch(),
-    )
+    begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
+    fact = ModelFailed(**_ended(work), **shared(error, FAILED), partial_calls=begun)
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
-    said, partial_text = redactor.text(error.message), redactor.text(error.partial_text or text)
-    return maker(
-        fact, lambda state, fact, salt: composition.failed(fact, said, partial_text, salt, state.policy)
-    )
+    return _failed(fact, work.redactor.text(error.message), work.redactor.text(error.partial_text or text))
 
 
-def tool_succeeded(effect: RunTool | Reconcile, output: str, stopwatch: Stopwatch) -> Maker:
+def tool_succeeded(work: Work, output: str) -> Maker:
     """The result of a call that went well."""
     sha256 = hashlib.sha256(output.encode(errors="replace")).hexdigest()
-    return _returned(effect, ToolReturned(at=0, call=effect.call, duration=stopwatch()), output, sha256)
+    return tool_returned(work, ToolReturned(at=0, call=work.call.call), output, sha256)
 
 
-def tool_answered(effect: RunTool, answer: ToolAnswer, stopwatch: Stopwatch, redactor: Redactor) -> Maker:
-    """The result of a tool that made, and capped, its answer elsewhere."""
-    output = redactor.text(answer.output)
-    sha256 = answer.sha256 if output == answer.output else ""  # by that of the secret it could be guessed
-    fact = ToolReturned(
-        at=0,
-        call=effect.call,
-        error=answer.error,
-        output_bytes=answer.size,
-        cut=answer.cut,
-        duration=stopwatch(),
-    )
-    return _returned(effect, fact, output, sha256)
+def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
+    """The result of a call as it was recorded before, and capped there."""
+    said = fact.content or Output(output="")
+    output = work.redactor.text(said.output)
+    sha256 = said.sha256 if output == said.output else ""  # by that of the secret it could be guessed
+    return tool_returned(work, replace(fact, call=work.call.call), output, sha256)
 
 
-def tool_failed(effect: RunTool, error: ToolError, stopwatch: Stopwatch, **values: str | int) -> Maker:
+def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
     """The result of a call that did not go well, in the policy's words for that error, filled with `values`."""
 
     def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
         said = composition.said_error(state, error, values)
-        return composition.returned(state, fact, said, effect.name, "", salt)
+        return composition.returned(state, fact, said, work.call.name, "", salt)
 
-    return maker(ToolReturned(at=0, call=effect.call, error=error, duration=stopwatch()), complete)
+    fact = ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
+    return maker(fact, complete)
 
 
-def _returned(effect: RunTool | Reconcile, fact: ToolReturned, output: str, sha256: str) -> Maker:
+def tool_late(work: Work, output: str, error: ToolError | None) -> LateMaker:
+    """The result of a call that was cut off: what its thread said after that."""
+    make = tool_returned(work, ToolReturned(at=0, call=work.call.call, error=error), output)
+
+    def late(state: RunState, at: int, salt: bytes) -> LateResult:
+        fact = make(state, max(at, state.at), salt)
+        assert isinstance(fact, ToolReturned)
+        return late_result(fact)
+
+    return late
+
+
+def tool_returned(work: Work, fact: ToolReturned, output: str, sha256: str = "") -> Maker:
+    """The result of a call; `sha256` is of the uncut output."""
+    fact = replace(fact, duration=work.stopwatch())
     return maker(
-        fact, lambda state, fact, salt: composition.returned(state, fact, output, effect.name, sha256, salt)
+        fact,
+        lambda state, fact, salt: composition.returned(state, fact, output, work.call.name, sha256, salt),
+    )
+
+
+def _ended(work: Work) -> dict[str, Any]:
+    """What a log says of the end of any request."""
+    return {"at": 0, "request": work.effect.seq, "duration": work.stopwatch()}
+
+
+def _failed(fact: ModelFailed, said: str, partial_text: str) -> Maker:
+    return maker(
+        fact, lambda state, fact, salt: composition.failed(fact, said, partial_text, salt, state.policy)
     )

@@ -4,7 +4,7 @@
 `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -12,18 +12,17 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
-from refold.engine.journal import Journal, event_of
+from refold.engine.journal import event_of
+from refold.engine.makers import Maker, recorded
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.replay import Ended, RecordedModel
-from refold.engine.outcomes import LateMaker, Maker
-from refold.engine.reconciliation import Doer
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime
+from refold.engine.service import request_for, serve
 from refold.engine.stores import StoreSource
-from refold.engine.tools.protocol import Tool
 from refold.engine.tools.replay import RecordedTools
 from refold.engine.updates import Recorded
-from refold.engine.world import Publish, World, request_for
+from refold.engine.world import Work, World
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, RefoldError
 from refold.reducers.events import (
@@ -110,20 +109,18 @@ class Recording:
         the run does.
         """
         score = _Score(self)
-        world = _RecordedWorld(
-            _Prompted(self.run, self.opening.model, ()),
-            {tool.name: tool for tool in self.tools().tools},
-            score,
-        )
         runtime = Runtime(
-            world=world,
+            world=World(
+                model=score.model, tools={tool.name: tool for tool in self.tools().tools}, clock=score
+            ),
+            serve=score.serve,
             store=into,
             registry=self.registry,
             salts=score.salt,
             check=lambda _: None,
             resumes=False,
         )
-        run = Run(self.run, runtime, anew(lambda state, at, salt: self.opening))  # noqa: ARG005
+        run = Run(self.run, runtime, anew(recorded(self.opening)))
         people = Background(partial(score.people, run))
         try:
             while score.left:
@@ -183,68 +180,12 @@ class _Prompted(RecordedModel):
         return self.fact
 
 
-class _RecordedWorld(World):
-    """A world in which every fact waits for its turn, so that results arrive in the order of the log."""
-
-    def __init__(self, model: _Prompted, tools: dict[str, Tool], score: "_Score") -> None:
-        super().__init__(model, tools, score)
-        self._prompted, self._score = model, score
-
-    async def ask(
-        self,
-        effect: CallModel,
-        state: RunState,
-        journal: Journal,
-        scope: anyio.CancelScope,
-        publish: Publish,
-    ) -> Maker:
-        """As a world does, in turn."""
-        fact = self._score.known(effect)
-        assert not isinstance(fact, ToolReturned)
-        self._prompted.fact = fact  # one request is under way at a time
-        make = await super().ask(effect, state, journal, scope, publish)
-        await self._score.turn_of(effect)
-        return make
-
-    async def run(
-        self,
-        effect: RunTool,
-        arguments: str,
-        state: RunState,
-        scope: anyio.CancelScope,
-        late: Callable[[LateMaker], None],
-        epoch: int,
-    ) -> Maker:
-        """As a world does, in turn. What was cut off then, or left in doubt, comes from the log as it is."""
-        fact = self._score.fact_of(effect)
-        if isinstance(fact, ToolReturned) and fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
-            await self._score.turn(fact)
-            return lambda state, at, salt: fact  # noqa: ARG005
-        make = await super().run(effect, arguments, state, scope, late, epoch)
-        await self._score.turn_of(effect)
-        return make
-
-    async def reconcile(
-        self,
-        effect: Reconcile,
-        arguments: str,  # noqa: ARG002
-        state: RunState,  # noqa: ARG002
-        scope: anyio.CancelScope,
-        epoch: int,  # noqa: ARG002
-        other: Doer | None,  # noqa: ARG002
-    ) -> tuple[Maker, ...]:
-        """What the tool said stands in the log, and is brought from there; the call's result is, in turn, here."""
-        fact = self._score.known(effect)
-        with scope:  # letting go of it does not take what is made here
-            await self._score.turn(fact)
-        return (lambda state, at, salt: fact,)  # noqa: ARG005
-
-
 class _Score:
     """Whose turn it is: the clock of a recorded run, and the order of its facts."""
 
     def __init__(self, recording: Recording) -> None:
         self._facts, self._salts = recording.facts, recording.salts
+        self.model = _Prompted(recording.run, recording.opening.model, ())
         # By what each ends, the first of those that end the same: every effect asks, and a run may have had many.
         self._ends: dict[Handle, Ended | ToolReturned] = {}
         self._readings: dict[int, ClockRead] = {}
@@ -297,18 +238,28 @@ class _Score:
         else:
             await self.turn(fact)
 
-    async def turn_of(self, effect: Effect) -> None:
-        """Wait until the fact that ends this effect is the next. Raises `MissingFact` if the log has none."""
-        await self.turn(self.known(effect))
+    async def serve(self, work: Work) -> tuple[Maker, ...]:
+        """As a world does, in turn. Raises `MissingFact` if the log does not have the fact that ends the effect.
 
-    def known(self, effect: Effect) -> Ended | ToolReturned:
-        """The recorded fact that ends this effect. Raises `MissingFact` if the log has none."""
-        fact = self.fact_of(effect)
+        What a tool said of a call in doubt stands in the log; what was cut off then, or left in doubt, comes as it is.
+        """
+        fact = self.fact_of(work.effect)
         if fact is None:
-            raise MissingFact(
-                "", f"nothing was recorded for what was begun at event {getattr(effect, 'seq', 0)}"
-            )
-        return fact
+            call = getattr(work.effect, "call", None)
+            what = f"answer to event {work.effect.seq}" if call is None else f"result of call {call}"
+            raise MissingFact(work.state.setup.run, f"no recorded {what}")
+        made: tuple[Maker, ...] = (recorded(fact),)
+        if isinstance(work.effect, Reconcile):
+            with work.scope:  # letting go of it does not take what is made here
+                await self.turn(fact)
+            return made
+        if not isinstance(fact, ToolReturned):
+            self.model.fact = fact  # one request is under way at a time
+            made = await serve(work)
+        elif fact.error not in (ToolError.CANCELLED, ToolError.IN_DOUBT):
+            made = await serve(work)
+        await self.turn(fact)
+        return made
 
     def fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
         """The recorded fact that ends this effect."""

@@ -11,9 +11,9 @@ import msgspec
 
 from refold.engine.faults import somebody_elses, worded
 from refold.engine.journal import Journal
-from refold.engine.outcomes import Maker, maker
+from refold.engine.makers import Maker, maker
 from refold.engine.presence import lingers
-from refold.engine.tools.protocol import DidNot, Happened, Reconciled, Unknown
+from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
 from refold.reducers import composition
 from refold.reducers.doubts import underway
 from refold.reducers.effects import Reconcile
@@ -29,10 +29,10 @@ async def ask(answer: Awaitable[object]) -> Reconciled:
     except BaseException as error:
         if not somebody_elses(error):
             raise
-        return Unknown(note=worded(error))
-    if isinstance(found, Happened | DidNot | Unknown):
+        return CannotTell(note=worded(error))
+    if isinstance(found, Happened | DidNot | CannotTell):
         return found
-    return Unknown(note=f"its reconcile gave a {type(found).__name__}, not Happened, DidNot or Unknown")
+    return CannotTell(note=f"its reconcile gave a {type(found).__name__}, not Happened, DidNot or CannotTell")
 
 
 class Doer(msgspec.Struct, frozen=True):
@@ -60,11 +60,13 @@ def credible(found: Reconciled, other: Doer | None) -> Reconciled:
     if not isinstance(found, DidNot) or other is None or (found.final and other.fenced):
         return found
     said = f" ({found.note})" if found.note else ""
-    return Unknown(note=f"the tool says that it did not{said}, but {other.name} may still be about to do it")
+    return CannotTell(
+        note=f"the tool says that it did not{said}, but {other.name} may still be about to do it"
+    )
 
 
 def doubt_resolved(effect: Reconcile, found: Reconciled, note: str) -> Maker:
     """The fact of what a tool said. The first of the two that tell of a call that happened."""
-    doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, Unknown: Doubt.UNKNOWN}[type(found)]
+    doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, CannotTell: Doubt.UNKNOWN}[type(found)]
     fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
     return maker(fact, lambda state, fact, _: composition.resolved(state, fact, note))

@@ -49,12 +49,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     erased: int | None = None
 
     def raise_for_limit(self) -> None:
-        """Raise `LimitReached` if a limit ended the run."""
+        """Raise `LimitError` if a limit ended the run."""
         if self.limit is not None:
-            raise LimitReached(self.run, self.limit)
+            raise LimitError(self.run, self.limit)
 
 
-class LimitReached(RefoldError):
+class LimitError(RefoldError):
     """A limit ended the run. Raised by `RunResult.raise_for_limit`, never on its own."""
 
     def __init__(self, run: str, limit: LimitHit) -> None:

@@ -16,8 +16,8 @@ from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
 from refold.engine.late_results import keep_late
 from refold.engine.live_machine import LiveAgent
-from refold.engine.loop import Loop
-from refold.engine.outcomes import LateMaker, Maker
+from refold.engine.loop import Driver
+from refold.engine.makers import LateMaker, Maker, recorded
 from refold.engine.presence import acting
 from refold.engine.result import RunResult, result_of
 from refold.engine.runtime import Runtime, versions
@@ -87,7 +87,7 @@ class Run:
         self._inbox: list[Maker] = []
         self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._background: Background | None = None
-        self._loop: Loop | None = None
+        self._loop: Driver | None = None
         self._state = NEW
         self._answered: tuple[str, int] | None = None  # the question to which an answer is on its way
         self._result: RunResult | None = None
@@ -216,7 +216,7 @@ class Run:
 
     def put(self, fact: Fact) -> None:
         """Bring in a fact as it is, at its turn in the queue: for replays and importers."""
-        self._put(lambda state, at, salt: fact)  # noqa: ARG005
+        self._put(recorded(fact))
 
     async def __aenter__(self) -> Self:
         self._started()
@@ -283,7 +283,7 @@ class Run:
         self._state, self._loop = self.state, None
 
     @asynccontextmanager
-    async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Loop]:
+    async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
         """The loop, under a lease that is renewed meanwhile. An engine that stops half-way leaves its run to others."""
         async with opened(self._runtime.store) as store:
             # By force but once: who took the run on since then has it rightly.
@@ -296,14 +296,14 @@ class Run:
                     loop = await self._taken_up(store, tenure, resumed)
                     yield loop
                     await wake_parent(store, loop.state)
-                    if loop.state.ended and loop.delegated:
+                    if loop.state.ended and any(tool.agent for tool in loop.state.setup.tools):
                         await tenure.up_to_date()  # its children woke it when they ended
                     due = loop.due
                     tasks.cancel_scope.cancel()
             finally:
                 await tenure.let_go(due)
 
-    async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Loop:
+    async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Driver:
         """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""
         runtime = self._runtime
         if self._loop is not None:
@@ -317,7 +317,7 @@ class Run:
         self._live.machine.set_state(str(state.agent_state))
         runtime.world.clock.start(state.at)
         resumes = resumed if runtime.resumes else None
-        loop = self._loop = Loop(state, journal, runtime, self._told, self._late, resumes)
+        loop = self._loop = Driver(state, journal, runtime, self._told, self._late, resumes)
         loop.introduced = self._opening is not None  # by the fact with which it begins
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:
@@ -336,7 +336,7 @@ class Run:
         await journal.tenure.hold()
         return await journal.load(self._runtime.registry)
 
-    async def _gone_on(self, loop: Loop, store: Store, tenure: Tenure) -> Loop:
+    async def _gone_on(self, loop: Driver, store: Store, tenure: Tenure) -> Driver:
         """The loop of before; while it waited for a person, another engine may have had the run."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()

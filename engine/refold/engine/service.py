@@ -1,10 +1,8 @@
-"""The world, as effects meet it: models, tools and clocks. Each effect ends in exactly one fact.
+"""Effects seen through in the world. Each ends in exactly one fact; before that one, a call may say something else.
 
-What is returned here is not the fact but a *maker* of it: the instant, the salt and the state at which the
-fact enters the log are known only when its turn comes.
+What is returned here is not the fact but a *maker* of it: see `refold.engine.makers`.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, closing
 from functools import partial
@@ -12,259 +10,200 @@ from functools import partial
 import anyio
 import msgspec
 
-from refold.engine.clock import Clock, Stopwatch, SystemClock
+from refold.engine.background import inlet
 from refold.engine.faults import somebody_elses, worded
-from refold.engine.journal import Journal
-from refold.engine.listener import listener
-from refold.engine.models.protocol import (
-    Delta,
-    Model,
-    ModelFailed,
-    ModelRequest,
-    Reply,
-)
+from refold.engine.makers import Maker
+from refold.engine.models.protocol import Delta, Model, ModelError, ModelRequest, Reply, shared
 from refold.engine.outcomes import (
     UNHIDDEN,
-    LateMaker,
-    Maker,
     in_doubt,
     model_failed,
     model_responded,
     summary_returned,
-    tool_answered,
     tool_failed,
+    tool_late,
+    tool_recorded,
     tool_succeeded,
 )
 from refold.engine.presence import RUN
-from refold.engine.reconciliation import Doer, ask, credible, doubt_resolved
+from refold.engine.reconciliation import ask, credible, doer, doubt_resolved
 from refold.engine.secrets import RedactedStream, redacted_reply
 from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (
     BadArguments,
-    CallContext,
+    CannotTell,
     DidNot,
     Happened,
     Reconciled,
     Tool,
-    ToolAnswer,
-    Unknown,
 )
-from refold.engine.tools.threads import LISTENER
+from refold.engine.tools.threads import LISTENER, Late
+from refold.engine.updates import Finished, Streamed
+from refold.engine.world import LongTool, Work
 from refold.reducers.arguments import is_object
 from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.events import (
-    Event,
-    ModelRequested,
-    SummaryRequested,
-)
+from refold.reducers.events import Event, ModelRequested, SummaryRequested, ToolReturned
 from refold.reducers.messages import ToolSchema
-from refold.reducers.numbers import NANO
 from refold.reducers.pending import asked_of
-from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import summary_view, view
 from refold.reducers.vocabulary import FailureClass, ToolError
 
-Publish = Callable[[Delta], None]
+
+async def serve(work: Work) -> tuple[Maker, ...]:
+    """See an effect through: the facts in which it ends, the last of which ends it."""
+    match work.effect:
+        case CallModel():
+            return (await _requested(work, work.effect),)
+        case RunTool():
+            tool = long_tool(work.world.tools, work.state, work.effect)
+            return (await _called(work),) if tool is None else await tool.see_through(work)
+        case Reconcile():
+            return await _reconciled(work, work.effect)
 
 
-class World:
-    """One model, some tools and a clock; `models` are others that may be asked instead, by name.
+def long_tool(tools: Mapping[str, Tool], state: RunState, call: RunTool) -> LongTool | None:
+    """The tool of a call that a function alone cannot serve: it starts a child run."""
+    offered = any(tool.name == call.name and tool.agent for tool in state.setup.tools)
+    tool = tools.get(call.name)
+    return tool if offered and isinstance(tool, LongTool) else None
 
-    `clocks` makes those of child runs; `repeatable`: their salts follow from their seeds, as this run's do.
-    `redactor` knows the secrets that must not get into a log: what a model or a tool says passes it where it comes in.
-    """
 
-    def __init__(
-        self,
-        model: Model,
-        tools: Mapping[str, Tool],
-        clock: Clock,
-        *,
-        models: Mapping[str, Model] | None = None,
-        clocks: Callable[[], Clock] = SystemClock,
-        repeatable: bool = False,
-        redactor: Redactor = PLAIN,
-    ) -> None:
-        self.model, self.tools, self.clock, self.redactor = model, tools, clock, redactor
-        self.models = models or {}
-        self.clocks, self.repeatable = clocks, repeatable
+async def _requested(work: Work, effect: CallModel) -> Maker:
+    cancelled = True
+    try:
+        made = await _answered(work, effect)
+        cancelled = work.scope.cancel_called
+    finally:
+        work.tell(Finished(effect.seq, cancelled))
+    return made
 
-    def redactor_of(self, state: RunState) -> Redactor:
-        """What is looked for in the run of this state: with the patterns of its own policy."""
-        return self.redactor.under(state.policy.redact)
 
-    async def ask(
-        self,
-        effect: CallModel,
-        state: RunState,
-        journal: Journal,
-        scope: anyio.CancelScope,
-        publish: Publish,
-    ) -> Maker:
-        """Ask the model. `scope` is cancelled to settle the request."""
-        wanted = asked_of(state, effect.seq).event
-        request = request_for(wanted, state, journal.contents)
-        model = (
-            self.models.get(wanted.model, self.model) if isinstance(wanted, ModelRequested) else self.model
-        )
-        stopwatch = self.clock.stopwatch(effect)
-        arrived: list[Delta] = []
-        redactor = self.redactor_of(state)
-        shown = RedactedStream(redactor, publish)
+async def _answered(work: Work, effect: CallModel) -> Maker:
+    wanted, world = asked_of(work.state, effect.seq).event, work.world
+    request = request_for(wanted, work.state, work.journal.contents)
+    model = world.model
+    if isinstance(wanted, ModelRequested):
+        model = world.models.get(wanted.model, model)
+    arrived: list[Delta] = []
+    shown = RedactedStream(work.redactor, lambda delta: work.tell(Streamed(effect.seq, delta)))
 
-        def seen(delta: Delta) -> None:
-            arrived.append(delta)
-            if isinstance(wanted, ModelRequested):  # a summary is not streamed
-                shown.put(delta)
+    def seen(delta: Delta) -> None:
+        arrived.append(delta)
+        if isinstance(wanted, ModelRequested):  # a summary is not streamed
+            shown.put(delta)
 
-        with closing(shown), scope, anyio.CancelScope() as bound:
-            bound.deadline = self._bound(effect.until)
-            try:
-                reply = await self._reply(model, request, seen)
-            except ModelFailed as error:
-                return model_failed(effect, error, arrived, stopwatch, redactor)
-            reply = redacted_reply(reply, redactor)
-            if isinstance(wanted, ModelRequested):
-                return model_responded(
-                    effect, reply, sent_of(wanted, state, request, journal.sent), stopwatch
-                )
-            if reply.text.strip():
-                return summary_returned(effect, reply, stopwatch)
-            empty = ModelFailed(FailureClass.OTHER, "the summary is empty")
-            return model_failed(effect, empty, [], stopwatch, redactor)
-        failure, said = FailureClass.CANCELLED, "the request was cut off"
-        if not scope.cancelled_caught:
-            failure, said = FailureClass.TIMEOUT, "no answer within the time that was left"
-        return model_failed(effect, ModelFailed(failure, said), arrived, stopwatch, redactor)
-
-    async def run(
-        self,
-        effect: RunTool,
-        arguments: str,
-        state: RunState,
-        scope: anyio.CancelScope,
-        late: Callable[[LateMaker], None],
-        epoch: int,
-    ) -> Maker:
-        """Run a tool. `scope` is cancelled to settle the call; `late` is told what a thread says then."""
-        stopwatch = self.clock.stopwatch(effect)
-        offered = sorted(tool.name for tool in state.setup.tools)
-        tool = self.tools.get(effect.name) if effect.name in offered else None
-        if tool is None:
-            names = ", ".join(offered) or "none"
-            return tool_failed(effect, ToolError.UNKNOWN_TOOL, stopwatch, tool=effect.name, tools=names)
-        if not is_object(arguments):
-            problem = "the arguments are not one complete JSON object"
-            return tool_failed(effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=problem)
-        context = context_of(effect, state, epoch)
-        redactor = self.redactor_of(state)
-        RUN.set(state.setup.run)
-        LISTENER.set(listener(effect, stopwatch, partial(_said_late, tool, redactor), late))
-        with scope, anyio.CancelScope() as bound:
-            bound.deadline = self._bound(effect.until, tool.manifest.timeout)
-            return await self._outcome(tool, effect, arguments or "{}", context, stopwatch, redactor)
-        if not scope.cancelled_caught:
-            return tool_failed(effect, ToolError.TIMEOUT, stopwatch)
-        # Cut off, and what it had done by then is unknown; only what may be repeated is surely harmless.
-        error = ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT
-        return tool_failed(effect, error, stopwatch)
-
-    async def reconcile(
-        self,
-        effect: Reconcile,
-        arguments: str,
-        state: RunState,
-        scope: anyio.CancelScope,
-        epoch: int,
-        other: Doer | None,
-    ) -> tuple[Maker, ...]:
-        """Ask a tool what became of a call in doubt: what it says and, if it happened, the call's result.
-
-        The last of these facts ends the effect. `scope` is cancelled when the answer is not wanted any more.
-        `other` is who was there to do the call before the tool was asked.
-        """
-        stopwatch = self.clock.stopwatch(effect)
-        tool = self.tools.get(effect.name)
-        found: Reconciled = Unknown(note="the tool gave no answer in time")
-        if tool is None or tool.reconcile is None:
-            found = Unknown(note="the tool is not there, or cannot be asked")
-        elif not is_object(arguments):
-            found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
-        else:
-            context = context_of(effect, state, epoch)
-            with scope, anyio.CancelScope() as bound:
-                bound.deadline = self._bound(effect.until, tool.manifest.timeout)
-                found = credible(await ask(tool.reconcile(arguments or "{}", context)), other)
-        redactor = self.redactor_of(state)
-        fact = doubt_resolved(
-            effect, found, found.note if tool is None else _shown(tool, found.note, redactor)
-        )
-        if tool is None or not isinstance(found, Happened):
-            # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
-            return (in_doubt(effect.call) if happened(state, effect.call) else fact,)
-        output = _hidden(tool, found.output, redactor)
-        return (fact, in_doubt(effect.call) if output is None else tool_succeeded(effect, output, stopwatch))
-
-    async def _reply(self, model: Model, request: ModelRequest, seen: Publish) -> Reply:
-        reply: Reply | None = None
+    with closing(shown), work.scope, anyio.CancelScope() as bound:
+        bound.deadline = work.deadline()
         try:
-            async with aclosing(model.stream(request)) as stream:
-                async for item in stream:
-                    if isinstance(item, Reply):
-                        reply = item
-                    else:
-                        seen(item)
-        except (ModelFailed, WrongUse, MissingFact):
+            reply = redacted_reply(await _reply(model, request, seen), work.redactor)
+        except ModelError as error:
+            return model_failed(work, error, arrived)
+        if isinstance(wanted, ModelRequested):
+            return model_responded(work, reply, sent_of(wanted, work.state, request, work.journal.sent))
+        if reply.text.strip():
+            return summary_returned(work, reply)
+        return model_failed(work, ModelError(FailureClass.OTHER, "the summary is empty"))
+    if work.scope.cancelled_caught:
+        cut = ModelError(FailureClass.CANCELLED, "the request was cut off")
+    else:
+        cut = ModelError(FailureClass.TIMEOUT, "no answer within the time that was left")
+    return model_failed(work, cut, arrived)
+
+
+async def _reply(model: Model, request: ModelRequest, seen: Callable[[Delta], None]) -> Reply:
+    reply: Reply | None = None
+    try:
+        async with aclosing(model.stream(request)) as stream:
+            async for item in stream:
+                if isinstance(item, Reply):
+                    reply = item
+                else:
+                    seen(item)
+    except (ModelError, WrongUse, MissingFact):
+        raise
+    except BaseException as error:  # a model that breaks its promise must not take the run with it
+        if not somebody_elses(error):
             raise
-        except BaseException as error:  # a model that breaks its promise must not take the run with it
-            if not somebody_elses(error):
-                raise
-            raise ModelFailed(FailureClass.OTHER, worded(error)) from error
-        if reply is None:
-            raise ModelFailed(FailureClass.STREAM_BROKEN, "the stream closed without a last word")
-        return _sound(reply)
+        raise ModelError(FailureClass.OTHER, worded(error)) from error
+    if reply is None:
+        raise ModelError(FailureClass.STREAM_BROKEN, "the stream closed without a last word")
+    return _sound(reply)
 
-    async def _outcome(
-        self,
-        tool: Tool,
-        effect: RunTool,
-        arguments: str,
-        context: CallContext,
-        stopwatch: Stopwatch,
-        redactor: Redactor,
-    ) -> Maker:
-        try:
-            output = await tool.run(arguments, context)
-        except BadArguments as error:
-            problem = _shown(tool, str(error), redactor)
-            return tool_failed(effect, ToolError.BAD_ARGUMENTS, stopwatch, problem=problem)
-        except MissingFact:
+
+async def _called(work: Work) -> Maker:
+    arguments, name = work.arguments, work.call.name
+    offered = sorted(tool.name for tool in work.state.setup.tools)
+    tool = work.world.tools.get(name) if name in offered else None
+    if tool is None:
+        return tool_failed(work, ToolError.UNKNOWN_TOOL, tool=name, tools=", ".join(offered) or "none")
+    if not is_object(arguments):
+        problem = "the arguments are not one complete JSON object"
+        return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=problem)
+    RUN.set(work.state.setup.run)
+    LISTENER.set(_listener(work, tool))
+    with work.scope, anyio.CancelScope() as bound:
+        bound.deadline = work.deadline(tool.manifest.timeout)
+        return await _outcome(work, tool, arguments or "{}")
+    if not work.scope.cancelled_caught:
+        return tool_failed(work, ToolError.TIMEOUT)
+    # Cut off, and what it had done by then is unknown; only what may be repeated is surely harmless.
+    return tool_failed(work, ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT)
+
+
+async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
+    try:
+        output = await tool.run(arguments, work.context)
+    except BadArguments as error:
+        return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=_shown(work, tool, str(error)))
+    except MissingFact:
+        raise
+    except BaseException as error:  # the tool's own failure is told to the model, and the run goes on
+        if not somebody_elses(error):
             raise
-        except BaseException as error:  # the tool's own failure is told to the model, and the run goes on
-            if not somebody_elses(error):
-                raise
-            problem = _shown(tool, worded(error), redactor)
-            return tool_failed(effect, ToolError.RAISED, stopwatch, problem=problem)
-        if isinstance(output, ToolAnswer):
-            return tool_answered(effect, output, stopwatch, redactor)
-        shown = _hidden(tool, output, redactor)
-        if shown is None:
-            return tool_failed(effect, ToolError.RAISED, stopwatch, problem=UNHIDDEN)
-        return tool_succeeded(effect, shown, stopwatch)
-
-    def _bound(self, instant: int | None, timeout: int | None = None) -> float:
-        left = [] if instant is None else [max(0, instant - self.clock.now())]
-        left += [] if timeout is None else [timeout]
-        return anyio.current_time() + min(left, default=math.inf) / NANO
+        return tool_failed(work, ToolError.RAISED, problem=_shown(work, tool, worded(error)))
+    if isinstance(output, ToolReturned):
+        return tool_recorded(work, output)
+    shown = _hidden(work, tool, output)
+    if shown is None:
+        return tool_failed(work, ToolError.RAISED, problem=UNHIDDEN)
+    return tool_succeeded(work, shown)
 
 
-def context_of(effect: RunTool | Reconcile, state: RunState, epoch: int = 0) -> CallContext:
-    """What a tool may know of its call; `epoch` is the fencing token of the engine's lease."""
-    return CallContext(run=state.setup.run, call=effect.call, key=effect.key, epoch=epoch)
+def _listener(work: Work, tool: Tool) -> Late:
+    """Hears the thread of a call out, and brings what it says after the call was cut off to this event loop's thread."""
+    enter = inlet()
+
+    def listen(result: object, error: BaseException | None) -> None:
+        said = _shown(work, tool, as_text(result) if error is None else worded(error))
+        enter(partial(work.late, tool_late(work, said, None if error is None else ToolError.RAISED)))
+
+    return listen
+
+
+async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
+    """What a tool says became of a call in doubt and, if it happened, the call's result."""
+    # Before the tool looks: who is gone only afterwards may have done it in between.
+    other = await doer(work.journal, work.state, effect)
+    tool = work.world.tools.get(effect.name)
+    found: Reconciled = CannotTell(note="the tool gave no answer in time")
+    if tool is None or tool.reconcile is None:
+        found = CannotTell(note="the tool is not there, or cannot be asked")
+    elif not is_object(work.arguments):
+        found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
+    else:
+        with work.scope, anyio.CancelScope() as bound:
+            bound.deadline = work.deadline(tool.manifest.timeout)
+            found = credible(await ask(tool.reconcile(work.arguments or "{}", work.context)), other)
+    fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
+    if tool is None or not isinstance(found, Happened):
+        # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
+        return (in_doubt(effect.call) if happened(work.state, effect.call) else fact,)
+    output = _hidden(work, tool, found.output)
+    return (fact, in_doubt(effect.call) if output is None else tool_succeeded(work, output))
 
 
 def request_for(
@@ -276,9 +215,7 @@ def request_for(
     offered = [tool for tool in state.setup.tools if names is None or tool.name in names]
     return ModelRequest(
         messages=summary_view(state, contents) if summary else view(state, contents),
-        tools=tuple(
-            ToolSchema(name=tool.name, description=tool.description, schema=tool.schema) for tool in offered
-        ),
+        tools=tuple([ToolSchema(**shared(tool, ("name", "description", "schema"))) for tool in offered]),
         settings=state.setup.settings,
         max_output=wanted.max_output,
     )
@@ -289,26 +226,22 @@ def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest, runn
     return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only), running)
 
 
-def _hidden(tool: Tool, text: object, redactor: Redactor) -> str | None:
+def _hidden(work: Work, tool: Tool, text: object) -> str | None:
     """The text after the tool's redaction and ours; None, and nothing of it, if the tool's fails or it was no text."""
     if not isinstance(text, str):
         return None
     if tool.redact is None:
-        return redactor.text(text)
+        return work.redactor.text(text)
     try:
         shown: object = tool.redact(text)
     except Exception:  # what could not be redacted is not shown, and so cannot be quoted either
         return None
-    return redactor.text(shown) if type(shown) is str else None
+    return work.redactor.text(shown) if type(shown) is str else None
 
 
-def _shown(tool: Tool, text: str, redactor: Redactor) -> str:
-    shown = _hidden(tool, text, redactor)
+def _shown(work: Work, tool: Tool, text: str) -> str:
+    shown = _hidden(work, tool, text)
     return UNHIDDEN if shown is None else shown
-
-
-def _said_late(tool: Tool, redactor: Redactor, result: object, error: BaseException | None) -> str:
-    return _shown(tool, as_text(result) if error is None else worded(error), redactor)
 
 
 def _sound(reply: Reply) -> Reply:
@@ -316,4 +249,4 @@ def _sound(reply: Reply) -> Reply:
     try:
         return msgspec.convert(msgspec.to_builtins(reply), Reply)
     except (msgspec.ValidationError, TypeError) as error:
-        raise ModelFailed(FailureClass.OTHER, f"the model's adapter broke its protocol: {error}") from error
+        raise ModelError(FailureClass.OTHER, f"the model's adapter broke its protocol: {error}") from error

@@ -18,7 +18,7 @@ from refold.engine.models import gguf, weights
 from refold.engine.models.local_dialect import answer_schema, offered, transcript
 from refold.engine.models.local_reader import AnswerReader
 from refold.engine.models.local_server import Chunk, LocalServer
-from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply, TextDelta
+from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
@@ -97,7 +97,7 @@ class _Reading:
         self._finish, self._id, self._usage = "", "", Usage()
 
     def take(self, chunk: Chunk) -> list[Delta]:
-        """The deltas of a chunk. Raises `ModelFailed` if it says so, with the text so far."""
+        """The deltas of a chunk. Raises `ModelError` if it says so, with the text so far."""
         if chunk.failure is not None:
             chunk.failure.partial_text = self._text()
             raise chunk.failure
@@ -111,9 +111,9 @@ class _Reading:
         return [TextDelta(chunk.text)]
 
     def reply(self) -> Reply:
-        """The whole answer. Raises `ModelFailed` if the stream ended without a finish reason."""
+        """The whole answer. Raises `ModelError` if the stream ended without a finish reason."""
         if not self._finish:
-            raise ModelFailed(FailureClass.STREAM_BROKEN, "the answer has no end", partial_text=self._text())
+            raise ModelError(FailureClass.STREAM_BROKEN, "the answer has no end", partial_text=self._text())
         return Reply(
             text=self._text(),
             calls=self._calls(),
@@ -149,7 +149,7 @@ class _Reading:
 
 
 def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
-    """The request as llama.cpp's server takes it. Raises `ModelFailed` for settings or tools it cannot take."""
+    """The request as llama.cpp's server takes it. Raises `ModelError` for settings or tools it cannot take."""
     settings = _settings(request.settings)
     most = settings.max_tokens if request.max_output is None else request.max_output
     return {
@@ -175,7 +175,7 @@ def _prompt(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
         messages = transcript(request.messages, request.tools, optional=optional)
         schema = answer_schema(request.messages, tools, optional=optional)
     except msgspec.MsgspecError as error:
-        raise ModelFailed(FailureClass.BAD_REQUEST, f"a tool's schema is no JSON object: {error}") from error
+        raise ModelError(FailureClass.BAD_REQUEST, f"a tool's schema is no JSON object: {error}") from error
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     return {"messages": messages, "response_format": form}
 
@@ -186,7 +186,7 @@ def _settings(texts: dict[str, str]) -> Settings:
     except msgspec.MsgspecError as error:
         names = ", ".join(Settings.__struct_fields__)
         problem = f"a setting of the local model cannot work: {error}; it takes {names}, as JSON"
-        raise ModelFailed(FailureClass.BAD_REQUEST, problem) from error
+        raise ModelError(FailureClass.BAD_REQUEST, problem) from error
 
 
 def _located(path_or_name: str | Path) -> Path:

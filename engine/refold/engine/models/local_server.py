@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import anyio.to_thread
 import msgspec
 
-from refold.engine.models.protocol import ModelFailed
+from refold.engine.models.protocol import ModelError
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass
 
@@ -41,7 +41,7 @@ class Chunk(msgspec.Struct, frozen=True):
     text: str = ""
     finish: str = ""
     usage: Usage | None = None
-    failure: ModelFailed | None = None
+    failure: ModelError | None = None
     id: str = ""
 
 
@@ -58,9 +58,9 @@ class LocalAnswer:
         self._chunks.put(chunk)
 
     async def next(self) -> Chunk | None:
-        """The next chunk, or None at the end. Raises `ModelFailed` for what went wrong in the thread."""
+        """The next chunk, or None at the end. Raises `ModelError` for what went wrong in the thread."""
         found = await anyio.to_thread.run_sync(self._chunks.get, abandon_on_cancel=True)
-        if isinstance(found, ModelFailed):
+        if isinstance(found, ModelError):
             raise found
         if isinstance(found, Exception):
             raise _translated(found) from found
@@ -137,7 +137,7 @@ def _server(path: Path, context: int, threads: int) -> Any:
         return native.Server(params)
     except RuntimeError as error:
         problem = f"llama.cpp cannot load {path} with a context of {context} tokens: is there memory for it?"
-        raise ModelFailed(FailureClass.OTHER, problem) from error
+        raise ModelError(FailureClass.OTHER, problem) from error
 
 
 def _taken(answer: LocalAnswer, chunk: Any) -> bool:
@@ -173,12 +173,12 @@ def _usage(found: dict[str, Any]) -> Usage:
     )
 
 
-def _failure(error: dict[str, Any]) -> ModelFailed:
+def _failure(error: dict[str, Any]) -> ModelError:
     kind = _FAILURES.get(str(error.get("type")), FailureClass.OTHER)
-    return ModelFailed(kind, str(error.get("message") or "no reason given"), status=error.get("code"))
+    return ModelError(kind, str(error.get("message") or "no reason given"), status=error.get("code"))
 
 
-def _translated(error: Exception) -> ModelFailed:
+def _translated(error: Exception) -> ModelError:
     # llama.cpp refuses a schema that it can make no grammar of with a ValueError that names the place.
     kind = FailureClass.BAD_REQUEST if isinstance(error, ValueError) else FailureClass.OTHER
-    return ModelFailed(kind, f"llama.cpp: {error}")
+    return ModelError(kind, f"llama.cpp: {error}")

@@ -67,18 +67,19 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
 
 SPENT = ("usage", "cost_nanousd", "model")
 REPLIED = ("stop", "stop_raw", *SPENT, "adapter", "adapter_version", "response_id")
-"""What a log says of an answer as the reply does, under the same names; `SPENT` of a summary, too."""
+FAILED = ("failure", "status", "retry_after")
+"""What a log says of an answer, and of a failure, under the same names; `SPENT` of a summary, too."""
 
 
-def shared(source: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
-    """These fields, for a struct that has them under the same names."""
+def shared(source: object, names: Iterable[str]) -> dict[str, Any]:
+    """These attributes, for a value that has them under the same names."""
     return {name: getattr(source, name) for name in names}
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 
-class ModelFailed(WorldFailed):
+class ModelError(WorldFailed):
     """A request that gave no answer. The only exception that `Model.stream` raises, cancellation aside.
 
     `status` is the HTTP status if there was one, `retry_after` nanoseconds that the provider asked to
@@ -125,7 +126,7 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model; yield deltas as they arrive and, last, exactly one `Reply`.
 
-        Raises `ModelFailed` for every failure of the world or the provider. When cancelled or closed
+        Raises `ModelError` for every failure of the world or the provider. When cancelled or closed
         half-way it lets go of the connection and lets the cancellation through.
         """
         ...

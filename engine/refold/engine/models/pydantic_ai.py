@@ -1,7 +1,7 @@
 """Vendors' models, each behind one name (`openai:gpt-5-mini`), by pydantic-ai's direct request API.
 
 The library speaks every vendor's dialect; this adapter keeps the promises of `Model`: one `Reply` at the
-end of a stream or one `ModelFailed`, arguments as the vendor sent them, no retry that the log does not
+end of a stream or one `ModelError`, arguments as the vendor sent them, no retry that the log does not
 know of. It adds no text of its own to what a model sees. pydantic-ai takes seconds to import and is an
 extra, so nothing here imports it before a model is made.
 
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from refold.engine.models.prices import context_window, cost_nanousd, is_priced
-from refold.engine.models.protocol import Delta, ModelFailed, ModelRequest, Reply
+from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
 from refold.engine.models.vendor_stream import VendorAnswer
@@ -201,7 +201,7 @@ class PydanticAIModel:
             for delta in answer.finish(response, strict=self._strict):
                 yield delta
             reply = answer.reply(response, request.max_output, self._cost(response))
-        except ModelFailed:
+        except ModelError:
             raise
         # The library parses what a stranger sent, and not every surprise in it is one of its own errors.
         except Exception as error:
@@ -252,7 +252,7 @@ class PydanticAIModel:
                 return cost
         return None
 
-    def _failed(self, error: Exception, answer: VendorAnswer) -> ModelFailed:
+    def _failed(self, error: Exception, answer: VendorAnswer) -> ModelError:
         around = Circumstances(
             opened=answer.opened,
             partial=answer.text,
@@ -340,13 +340,13 @@ def _load(path: str) -> Any:
 
 def _setting(name: str, value: str, known: frozenset[str]) -> Any:
     if name not in known:
-        raise ModelFailed(
+        raise ModelError(
             FailureClass.BAD_REQUEST, f"setting {name!r} is not known; known: {', '.join(sorted(known))}"
         )
     try:
         return msgspec.json.decode(value)
     except msgspec.DecodeError as error:
-        raise ModelFailed(
+        raise ModelError(
             FailureClass.BAD_REQUEST, f"setting {name!r}: expected JSON, got {value!r}"
         ) from error
 

@@ -6,16 +6,24 @@ from collections.abc import AsyncGenerator, Iterable
 import anyio
 import anyio.lowlevel
 
-from refold.engine.models.protocol import REPLIED, Delta, ModelFailed, ModelRequest, Reply, TextDelta, shared
+from refold.engine.models.protocol import (
+    FAILED,
+    REPLIED,
+    Delta,
+    ModelError,
+    ModelRequest,
+    Reply,
+    TextDelta,
+    shared,
+)
 from refold.engine.models.script import deltas
 from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.reducers.errors import MissingFact
-from refold.reducers.events import ModelFailed as Failed
-from refold.reducers.events import ModelResponded
+from refold.reducers.events import Failure, ModelFailed, ModelResponded
 from refold.reducers.messages import ReplyCall
 from refold.reducers.vocabulary import FailureClass
 
-Ended = ModelResponded | Failed
+Ended = ModelResponded | ModelFailed
 
 
 class RecordedModel:
@@ -37,11 +45,11 @@ class RecordedModel:
         with anyio.CancelScope(shield=True):  # a cancellation must find the words that had arrived by then
             await anyio.lowlevel.checkpoint()
         fact = self.answer_to(request)
-        if isinstance(fact, Failed) and fact.failure is FailureClass.CANCELLED:
+        if isinstance(fact, ModelFailed) and fact.failure is FailureClass.CANCELLED:
             if fact.content is not None and fact.content.partial_text:
                 yield TextDelta(fact.content.partial_text)
             await anyio.sleep_forever()
-        if isinstance(fact, Failed):
+        if isinstance(fact, ModelFailed):
             raise _failure(fact)
         reply = _reply(self._run, fact)
         for delta in deltas(reply):
@@ -64,15 +72,9 @@ class RecordedModel:
         return sent_hash(request, self.name, 0, self._running)
 
 
-def _failure(fact: Failed) -> ModelFailed:
-    said = fact.content
-    return ModelFailed(
-        fact.failure,
-        said.message if said else "",
-        status=fact.status,
-        retry_after=fact.retry_after,
-        partial_text=said.partial_text if said else "",
-    )
+def _failure(fact: ModelFailed) -> ModelError:
+    said = fact.content or Failure()
+    return ModelError(message=said.message, partial_text=said.partial_text, **shared(fact, FAILED))
 
 
 def _reply(run: str, fact: ModelResponded) -> Reply:

@@ -10,7 +10,7 @@ import msgspec
 from refold.engine.models.protocol import (
     CallDelta,
     Delta,
-    ModelFailed,
+    ModelError,
     ModelRequest,
     ReasoningDelta,
     Reply,
@@ -20,7 +20,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
 
-Line = Reply | ModelFailed | Callable[[ModelRequest], "Reply | ModelFailed"]
+Line = Reply | ModelError | Callable[[ModelRequest], "Reply | ModelError"]
 
 
 class ScriptError(WrongUse):
@@ -67,9 +67,9 @@ def calls(*made: tuple[str, dict[str, Any] | str], text: str = "", usage: Usage 
 
 def fail(
     failure: FailureClass = FailureClass.OVERLOADED, message: str = "scripted failure", **more: Any
-) -> ModelFailed:
+) -> ModelError:
     """A line of a script: the request fails."""
-    return ModelFailed(failure, message, **more)
+    return ModelError(failure, message, **more)
 
 
 class ScriptedModel:
@@ -96,7 +96,7 @@ class ScriptedModel:
             )
         line = self._script[len(self.requests) - 1]
         spoken = line(request) if callable(line) else line
-        if isinstance(spoken, ModelFailed):
+        if isinstance(spoken, ModelError):
             if spoken.partial_text:
                 yield TextDelta(spoken.partial_text)
             raise spoken

@@ -1,4 +1,4 @@
-"""Vendors' failures in our words: what the libraries raise becomes one `ModelFailed`.
+"""Vendors' failures in our words: what the libraries raise becomes one `ModelError`.
 
 A declared translation. A provider that answered with a status or an error event is classified by
 what it said; a connection that failed, by where it failed; once the answer has begun, whatever ends it
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from refold.engine.models.protocol import ModelFailed
+from refold.engine.models.protocol import ModelError
 from refold.reducers.failures import classify
 from refold.reducers.numbers import NANO
 from refold.reducers.text import clean
@@ -65,14 +65,14 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
-def translate(error: Exception, around: Circumstances) -> ModelFailed:
+def translate(error: Exception, around: Circumstances) -> ModelError:
     """The failure that stands for `error`. Pure; never raises, and never shows the secret."""
     status = _status(error)
     text = _without(around.secret, _said(error))
     failure = _class(error, status, text, opened=around.opened)
     if failure is FailureClass.AUTH:
         text = f"{text}; check the key in {around.variable}"
-    return ModelFailed(
+    return ModelError(
         failure,
         text,
         status=status,

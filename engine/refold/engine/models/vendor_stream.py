@@ -10,7 +10,7 @@ import msgspec
 from refold.engine.models.protocol import (
     CallDelta,
     Delta,
-    ModelFailed,
+    ModelError,
     ReasoningDelta,
     Reply,
     TextDelta,
@@ -76,14 +76,14 @@ class VendorAnswer:
         """Check that the stream came to its end; the last delta is a refusal's text, if that is the answer.
 
         A server proves the end by a stop reason or, unless `strict`, by a count of tokens: a connection
-        that is closed politely in mid-answer looks like an end too. Raises `ModelFailed` otherwise.
+        that is closed politely in mid-answer looks like an end too. Raises `ModelError` otherwise.
         """
         ended = _raw_stop(response) or response.finish_reason == "content_filter"
         cut = (
             response.state == "incomplete"
         )  # what the library says of OpenAI's responses without a last word
         if cut or (not ended and (strict or response.usage.unmeasured_requests)):
-            raise ModelFailed(
+            raise ModelError(
                 FailureClass.STREAM_BROKEN,
                 "the stream ended without a stop reason",
                 partial_text=self.text,

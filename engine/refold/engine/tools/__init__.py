@@ -5,11 +5,11 @@ from refold.engine.tools.files import files
 from refold.engine.tools.protocol import (
     BadArguments,
     CallContext,
+    CannotTell,
     DidNot,
     Happened,
     Reconciled,
     Tool,
-    Unknown,
 )
 from refold.engine.tools.shell import shell
 from refold.engine.tools.todos import todos
@@ -17,11 +17,11 @@ from refold.engine.tools.todos import todos
 __all__ = [
     "BadArguments",
     "CallContext",
+    "CannotTell",
     "DidNot",
     "Happened",
     "Reconciled",
     "Tool",
-    "Unknown",
     "files",
     "shell",
     "todos",

@@ -60,7 +60,7 @@ def tool(
 
     `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is applied
     to what the tool returns or raises before anything is recorded. `reconcile`, for `replay="reconcilable"`, is a
-    function that says what became of such a call: `Happened`, `DidNot` or `Unknown`. It takes those of the tool's
+    function that says what became of such a call: `Happened`, `DidNot` or `CannotTell`. It takes those of the tool's
     arguments that it needs, by their names, and a `CallContext`.
 
     A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for, and

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Manifest
-from refold.reducers.vocabulary import Replay, ToolError
+from refold.reducers.events import Manifest, ToolReturned
+from refold.reducers.vocabulary import Replay
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,19 +21,6 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     call: str
     key: str
     epoch: int = 0
-
-
-class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool returns instead of text when it knows more: an answer that was made, and capped, elsewhere.
-
-    `size` is of the uncut output in UTF-8 bytes, `sha256` its hex digest; `error` if the call went wrong.
-    """
-
-    output: str
-    size: int
-    sha256: str = ""
-    cut: bool = False
-    error: ToolError | None = None
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -54,13 +41,13 @@ class DidNot(msgspec.Struct, frozen=True):
     final: bool = False
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class CannotTell(msgspec.Struct, frozen=True):
     """The tool cannot tell. What the policy says of calls in doubt follows."""
 
     note: str = ""
 
 
-Reconciled = Happened | DidNot | Unknown
+Reconciled = Happened | DidNot | CannotTell
 """What a tool says of a call whose end is unknown. `note` says how it knows, and is recorded."""
 
 
@@ -68,7 +55,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool: what is offered of it, and the function that runs it.
 
     `run(arguments, context)` gets the arguments as JSON text, known to be a JSON object, and returns the
-    output as text. It raises `BadArguments` if they do not fit the schema; any other exception is the
+    output as text, or the result as it was recorded of an earlier call. It raises `BadArguments` if they do not fit the schema; any other exception is the
     tool's own failure and is told to the model. `manifest` is what is recorded of it with each run that is offered it.
     `redact` is applied to the output, and to the message of a failure, before anything is recorded.
 
@@ -78,7 +65,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     manifest: Manifest
-    run: Callable[[str, CallContext], Awaitable[str | ToolAnswer]]
+    run: Callable[[str, CallContext], Awaitable[str | ToolReturned]]
     redact: Callable[[str], str] | None = None
     reconcile: Callable[[str, CallContext], Awaitable[Reconciled]] | None = None
 

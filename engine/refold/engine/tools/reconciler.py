@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.engine.tools.protocol import BadArguments, CallContext, DidNot, Happened, Reconciled, Unknown
+from refold.engine.tools.protocol import BadArguments, CallContext, CannotTell, DidNot, Happened, Reconciled
 from refold.engine.tools.signature import Accepts, hints_of
 from refold.reducers.errors import WrongUse
 
@@ -34,8 +34,8 @@ def reconciler(
         found = await called({name: call if name == context else values[name] for name in names})
         if isinstance(found, Happened) and found.output is not None:
             return replace(found, output=as_text(found.output))
-        if not isinstance(found, Happened | DidNot | Unknown):
-            raise TypeError(f"expected Happened, DidNot or Unknown, got {type(found).__name__}")
+        if not isinstance(found, Happened | DidNot | CannotTell):
+            raise TypeError(f"expected Happened, DidNot or CannotTell, got {type(found).__name__}")
         return found
 
     return reconcile

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import anyio
 import anyio.lowlevel
 
-from refold.engine.tools.protocol import CallContext, Reconciled, Tool, ToolAnswer
+from refold.engine.tools.protocol import CallContext, Reconciled, Tool
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Manifest, ToolReturned
 from refold.reducers.vocabulary import Replay, ToolError
@@ -39,7 +39,7 @@ class RecordedTools:
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
 
-    async def _answer(self, arguments: str, context: CallContext) -> ToolAnswer:
+    async def _answer(self, arguments: str, context: CallContext) -> ToolReturned:
         await anyio.lowlevel.checkpoint()
         fact = self._results.get(context.call)
         if fact is None or (self._asked.get(context.call) or "{}") != arguments:
@@ -48,7 +48,4 @@ class RecordedTools:
             await anyio.sleep_forever()  # it is cut off again, as it was then
         if fact.content is None:
             raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
-        said = fact.content
-        return ToolAnswer(
-            output=said.output, size=fact.output_bytes, sha256=said.sha256, cut=fact.cut, error=fact.error
-        )
+        return fact
