@@ -349,7 +349,7 @@ WAITING = RunState(
 def test_an_answer_becomes_a_fact() -> None:
     """In the order of the question; new arguments, the note and who said it are kept, the body holds no text."""
     fact = ApprovalAnswered(at=5, by="ann\n")
-    made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky")
+    made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky", b"salt")
     assert [("c1", "edit"), ("c2", "reject")] == [(each.call, each.decision) for each in made.answers]
     assert made.content is not None
     assert ("ann", {"c1": '{"a": 1}'}, "too risky") == (made.by, made.content.arguments, made.content.note)
@@ -374,13 +374,13 @@ def test_an_answer_becomes_a_fact() -> None:
 def test_answers_that_are_none(answers: Any, arguments: dict[str, str], says: str) -> None:
     """What nobody asked, and what cannot run, is refused before anything is recorded."""
     with pytest.raises(WrongUse, match=says):
-        approved(WAITING, ApprovalAnswered(at=5), answers, arguments, "")
+        approved(WAITING, ApprovalAnswered(at=5), answers, arguments, "", b"")
 
 
 def test_an_answer_when_nobody_asked() -> None:
     """A run that asks nobody takes no approval."""
     with pytest.raises(WrongUse, match="what does: none"):
-        approved(RunState(), ApprovalAnswered(at=5), {"c1": "approve"}, {}, "")
+        approved(RunState(), ApprovalAnswered(at=5), {"c1": "approve"}, {}, "", b"")
 
 
 def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
@@ -389,7 +389,7 @@ def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
 
 def answer(run: Scenario, answers: dict[str, Any], *, after: float = 0, **arguments: str) -> list[str]:
     run.now += after
-    return run.feed(approved(run.state, ApprovalAnswered(at=run.at), answers, arguments, "a note"))
+    return run.feed(approved(run.state, ApprovalAnswered(at=run.at), answers, arguments, "a note", b"salt"))
 
 
 LOOK, ACT = ("look", "{}"), ("act", '{"what": "paint"}')

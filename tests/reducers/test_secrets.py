@@ -335,6 +335,6 @@ def test_what_people_say() -> None:
     assert not leaks(composition.cancelled(CancelRequested(at=START, by=SAID), SAID, ALL))
     scenario.answer("", ("look", "{}"))
     edited = approved(
-        scenario.state, ApprovalAnswered(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, ALL
+        scenario.state, ApprovalAnswered(at=START, by=SAID), {"c1": "edit"}, {"c1": f'{{"a":"{SAID}"}}'}, SAID, SALT, ALL
     )  # fmt: skip
     assert not leaks(edited)

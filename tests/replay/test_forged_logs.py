@@ -6,18 +6,20 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import Damaged, NewerLog
-from refold.reducers.events import Output
+from refold.reducers.events import DECISIONS, Output, kind_of
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.vocabulary import Refusal
 from refold.replay import audit, verify
 from refold.store import MemoryStore
 from refold.store.protocol import Record, UnknownRun
-from support import runs
+from support import edits, golden, runs
 from support.clocks import START
 from support.forging import Forgery, changed, dropped, recorded, records_of, swapped, write
 from support.scenario import SALT, Scenario
 
 pytestmark = pytest.mark.anyio
+
+DECIDED = frozenset(map(kind_of, DECISIONS))
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +187,14 @@ async def test_no_run_no_judgement(judge: Any) -> None:
     """A run that the store lacks is an error, not a clean log of no events."""
     with pytest.raises(UnknownRun, match="'nobody'"):
         await judge(MemoryStore(), "nobody")
+
+
+@pytest.mark.parametrize("name", golden.names())
+async def test_words_of_a_decision_that_are_gone_with_their_digest(name: str) -> None:
+    """A decision that says something, and has no words nor a digest of them, is told: no erasure leaves it so."""
+    log = edits.log_of(golden.events(name))
+    for seq, record in enumerate(log, 1):
+        if record.kind in DECIDED and record.content is not None:
+            bare = msgspec.structs.replace(record, content=None)
+            said = edits.told(edits.chained([*log[: seq - 1], bare, *log[seq:]]))
+            assert said.startswith("verify: "), (seq, said)

@@ -58,7 +58,7 @@ def _said_of_a_summary() -> SummaryReturned:
 def _said_of_a_call() -> ApprovalAnswered:
     scenario = Scenario({"approvals": {"chain": [{"approver": "human", "tools": ["*"]}]}})
     scenario.answer("", ("act", "{}"))
-    return approved(scenario.state, ApprovalAnswered(at=START), {"c1": "approve"}, {}, LONG)
+    return approved(scenario.state, ApprovalAnswered(at=START), {"c1": "approve"}, {}, LONG, SALT)
 
 
 def _said_to_a_fork() -> RunForked:

@@ -376,7 +376,7 @@ class Life:
         fact = ApprovalAnswered(at=self.at, by="ann")
         said: Any = {call: chance.choice(_WORDS) for call in approval.event.calls}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
-        self._feed(approved(self.state, fact, said, edits, "zqx notes"))
+        self._feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
 
 
 def _key(effect: Effect) -> tuple[str, Any]:

@@ -93,6 +93,9 @@ def _fitting(event: Event) -> Event:
         case ModelResponded(calls=calls, content=Answer() as said):
             arguments = (*said.arguments, *["{}"] * len(calls))[: len(calls)]
             return msgspec.structs.replace(event, content=msgspec.structs.replace(said, arguments=arguments))
+        case ApprovalAnswered(content=said) if said is not None:
+            edited = {each.call: "{}" for each in event.answers if each.decision == "edit"}
+            return msgspec.structs.replace(event, content=msgspec.structs.replace(said, arguments=edited))
         case LateResult(fact=fact):
             late = _fitting(fact)
             assert isinstance(late, Result)
@@ -344,7 +347,7 @@ class Driver:
         answers: Any = {call: _WORDS[(choice + place) % 5] for place, call in enumerate(asked.event.calls)}
         edited = {call: '{"q":"qzv"}' for call, word in answers.items() if word == "edit"}
         fact = ApprovalAnswered(at=self.at, by="ann")
-        return approved(self.state, fact, answers, edited, MARKER)
+        return approved(self.state, fact, answers, edited, MARKER, self.salt)
 
 
 def drive(policy: dict[str, Any], picked: list[int], salt: bytes = b"salt") -> Driver:

@@ -305,7 +305,7 @@ class World:
         words = st.sampled_from([*["approve"] * 5, "reject", "edit", "escalate", "terminate"])
         said = {call: data.draw(words) for call in about}
         edits = {call: '{"q":"zqx edited"}' for call, word in said.items() if word == "edit"}
-        self.feed(approved(self.state, fact, said, edits, "zqx notes"))
+        self.feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
 
     def aside(self, data: Any, after: int) -> None:
         """What nobody asked for: late results, clocks, another engine, another policy, a fork, a cancellation."""

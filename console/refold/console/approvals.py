@@ -108,7 +108,7 @@ async def _answer(
     """Record the answer, and go on with the run or leave it to a worker. What cannot be is refused before anything is written."""
     state, _ = await look(place, typed, decides=True)
     answers: Answers = dict.fromkeys(_meant(state, calls, everything=everything), answer)
-    approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note)
+    approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note, b"")
 
     def say(run: Run) -> None:
         run.answer(answers, by=remark.by, note=remark.note)

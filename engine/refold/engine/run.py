@@ -202,9 +202,9 @@ class Run:
         """
         words, arguments = words_of(answers)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
+        def make(state: RunState, at: int, salt: bytes) -> Fact:
             said = ApprovalAnswered(at=at, by=by)
-            return approved(state, said, words, arguments, note, self._redactor(state))
+            return approved(state, said, words, arguments, note, salt, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:
             asked = self.state.approval

@@ -17,6 +17,7 @@ import msgspec
 from refold.reducers.errors import DamagedLog, NewerLog, UnreleasedLog
 from refold.reducers.events import (
     KINDS,
+    ApprovalAnswered,
     CallRefused,
     Content,
     Event,
@@ -136,6 +137,9 @@ def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Conten
 # Whether body and content speak of as many messages, calls, or words.
 _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     kind_of(ModelResponded): lambda event, answer: len(event.calls) == len(answer.arguments),
+    kind_of(ApprovalAnswered): lambda event, said: (
+        {each.call for each in event.answers if each.decision == "edit"} == said.arguments.keys()
+    ),
     kind_of(RunStarted): lambda event, opening: len(event.messages) == len(opening.messages),
     kind_of(CallRefused): lambda _, said: len(said.texts) == 1,
     kind_of(MessageInjected): lambda event, said: len(said.texts) == 1 or event.source or event.sources,
@@ -156,6 +160,11 @@ def digest(salt: bytes, content: bytes) -> str:
 def digest_of(salt: bytes, said: Content | Message) -> str:
     """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain has."""
     return digest(salt, _ENCODER.encode(said))
+
+
+def digest_named(words: str, named: tuple[str, ...]) -> str:
+    """Hex digest of a message: of its words, by their digest, and of what it shows of its event's body. Without that the words' own."""
+    return hashlib.sha256(_ENCODER.encode((words, *named))).hexdigest() if named else words
 
 
 # Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are measured.

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
+from refold.reducers.composition import told
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswer, ApprovalAnswered, Edits
 from refold.reducers.secrets import PLAIN, Redactor
@@ -22,6 +23,7 @@ def approved(
     answers: Mapping[str, Answer],
     arguments: Mapping[str, str],
     note: str,
+    salt: bytes,
     redactor: Redactor = PLAIN,
 ) -> ApprovalAnswered:
     """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
@@ -41,7 +43,8 @@ def approved(
     edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
     ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
     said = Edits(arguments=edits, note=redactor.text(note))
-    return replace(fact, by=label(redactor.text(fact.by)), answers=ordered, content=said)
+    made = replace(fact, by=label(redactor.text(fact.by)), answers=ordered)
+    return told(made, said, salt, state.policy)
 
 
 def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:

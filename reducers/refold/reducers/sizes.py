@@ -13,13 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
-from refold.reducers.codec import digest_of
+from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
     Annotation,
     Answer,
+    ApprovalAnswered,
     Content,
     ContextObserved,
+    Edits,
     Fact,
     Failure,
     Input,
@@ -34,6 +36,7 @@ from refold.reducers.events import (
     Summary,
     SummaryReturned,
     ToolReturned,
+    named_in,
 )
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
@@ -132,7 +135,7 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
         case ModelResponded(content=Answer() as answer):
             return _answer(fact, answer, policy, salt)
         case ToolReturned(content=Output() as said):
-            size = _size(policy, Role.TOOL, said.output, said, fact.size, salt)
+            size = _size(policy, Role.TOOL, said.output, said, fact.size, salt, named_in(fact))
             preview = previewed(policy.history, said.output, size.tokens)
             whole = {} if fact.cut else {"output_bytes": size_of(said.output)}
             return {"size": size, "preview": preview, **whole}
@@ -146,6 +149,8 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
             return {"size": _size(policy, Role.USER, said.text, said, fact.size, salt)}
         case RunForked(content=Input() as said):
             return {"size": _size(fact.policy or policy, Role.USER, said.text, said, fact.size, salt)}
+        case ApprovalAnswered(content=Edits() as said):
+            return {"digest": fact.digest if salt is None else digest_of(salt, said)}
         case SummaryReturned(content=Summary() as said):
             text = render(text_of(policy, "summary"), {"summary": said.text})
             return {"size": _size(policy, Role.USER, text, said, fact.size, salt)}
@@ -154,14 +159,22 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
 
 
 def _size(
-    policy: Policy, role: Role, text: str, content: Content, recorded: Size | None, salt: bytes | None
+    policy: Policy,
+    role: Role,
+    text: str,
+    content: Content,
+    recorded: Size | None,
+    salt: bytes | None,
+    named: tuple[str, ...] = (),
 ) -> Size:
-    return measured(policy.estimator, Message(role=role, text=text), _digest(content, recorded, salt))
+    return measured(policy.estimator, Message(role=role, text=text), _digest(content, recorded, salt, named))
 
 
-def _digest(said: Content | Message, recorded: Size | None, salt: bytes | None) -> str:
+def _digest(
+    said: Content | Message, recorded: Size | None, salt: bytes | None, named: tuple[str, ...] = ()
+) -> str:
     if salt is not None:
-        return digest_of(salt, said)
+        return digest_named(digest_of(salt, said), named)
     return recorded.digest if recorded else ""
 
 
@@ -188,7 +201,7 @@ def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | 
     message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=tuple(shown))
     return {
         "calls": tuple(calls),
-        "size": measured(policy.estimator, message, _digest(answer, fact.size, salt)),
+        "size": measured(policy.estimator, message, _digest(answer, fact.size, salt, named_in(fact))),
         "blank": not answer.text.strip(),
         "hollow": hollow(answer.text),
     }

@@ -1,21 +1,29 @@
 """`verify`: is the log whole and unedited? Chain, order, schema, legal moves, state digests."""
 
 import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.checkpoint import state_digest
-from refold.reducers.codec import digest_of
+from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
+    ApprovalAnswered,
+    CallRefused,
     ContextObserved,
     Event,
     Fact,
+    LateResult,
     MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
     RunForked,
     RunStarted,
     StateDigested,
+    SummaryRequested,
     ToolReturned,
     kind_of,
+    named_in,
     sizes_of,
 )
 from refold.reducers.evolution import evolve
@@ -212,11 +220,13 @@ class Verifier:
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
+        if stored.content_digest is None and _says_something(event):
+            return "what was said is gone, and so is the digest of it, which an erasure leaves"
         if not _are_digested(stored, event):
             return "the digest in its body is not that of its content"
-        if stored.content_digest is None and isinstance(event, SIZED) and not _without_words(event):
-            return "what was said is gone, and so is the digest of it, which an erasure leaves"
-        if isinstance(event, Fact) and (unlike := misfit(self._state, event)):
+        if isinstance(event, LateResult) and event.fact.at != event.at:
+            return f"its body says it happened at {event.at}, and at {event.fact.at}"
+        if (fact := _fact_of(event)) is not None and (unlike := misfit(self._state, fact)):
             return unlike
         self._cut += isinstance(event, ToolReturned) and event.cut and event.content is not None
         if isinstance(event, StateDigested):
@@ -237,6 +247,11 @@ class Verifier:
 
 def _are_digested(stored: Stored, event: Event) -> bool:
     """Whether the digests in the body are those of what was said: of each message, where several were."""
+    if isinstance(event, LateResult):
+        return _are_digested(stored, event.fact)
+    words = (stored.content_digest or b"").hex()
+    if isinstance(event, ApprovalAnswered):
+        return event.digest == words
     sizes = sizes_of(event)
     if isinstance(event, RunStarted | ContextObserved):
         said = event.content.messages if event.content else ()
@@ -245,8 +260,26 @@ def _are_digested(stored: Stored, event: Event) -> bool:
         )
     if isinstance(event, MessageInjected) and (event.source or event.sources):
         return True  # it is of the words in the frame, too, which stand elsewhere
-    return all(size.digest == (stored.content_digest or b"").hex() for size in sizes)
+    return all(size.digest == digest_named(words, named_in(event)) for size in sizes)
 
 
-def _without_words(event: Event) -> bool:
-    return isinstance(event, RunForked) and event.size is None
+def _says_something(event: Event) -> bool:
+    """Whether there were words of it, so that there is a digest of them at least."""
+    match event:
+        case RunForked(size=size):
+            return size is not None
+        case ApprovalAnswered(answers=answers):
+            return any(answer.decision == "edit" for answer in answers)
+        case ModelRequested(request_only=texts):
+            return bool(texts)
+        case MessageTrimmed(cuts=cuts):
+            return any(cut.marker for cut in cuts)
+        case _:
+            return isinstance(event, (*SIZED, CallRefused, MessageInjected, SummaryRequested))
+
+
+def _fact_of(event: Event) -> Fact | None:
+    """The fact that is to be measured: of a late result the one that it would have been."""
+    if isinstance(event, LateResult):
+        return replace(event.fact, content=event.content)
+    return event if isinstance(event, Fact) else None

@@ -72,7 +72,7 @@ from refold.reducers.events.parts import (
     Reason,
     Summary,
 )
-from refold.reducers.events.sizes import sizes_of, wordless
+from refold.reducers.events.sizes import named_in, sizes_of, wordless
 
 __all__ = [
     "ANNOTATIONS",
@@ -144,6 +144,7 @@ __all__ = [
     "ToolsDispatched",
     "UnknownAnnotation",
     "kind_of",
+    "named_in",
     "sizes_of",
     "wordless",
 ]

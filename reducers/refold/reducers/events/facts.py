@@ -191,10 +191,14 @@ class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
 
 
 class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered"):
-    """A person decided about calls that wait for approval: `answers`, at most one a call."""
+    """A person decided about calls that wait for approval: `answers`, at most one a call.
+
+    `digest` is hex SHA-256 of what was said, behind a salt: edited calls run with it.
+    """
 
     by: str = "user"
     answers: tuple[ApprovalAnswer, ...] = ()
+    digest: str = ""
     content: Edits | None = None
 
 

@@ -33,6 +33,17 @@ def sizes_of(event: Event) -> tuple[Size, ...]:
             return ()
 
 
+def named_in(event: Event) -> tuple[str, ...]:
+    """What the message that the event becomes shows of its body: the ids and names of calls, the id of the call that it answers."""
+    match event:
+        case ModelResponded(calls=calls):
+            return tuple([part for call in calls for part in (call.id, call.name)])
+        case ToolReturned(call=call):
+            return (call,)
+        case _:
+            return ()
+
+
 def wordless(event: Event) -> bool:
     """Whether the event says that it had words, and they are not here: erased, or not read."""
     return getattr(event, "content", None) is None and any(size.digest for size in sizes_of(event))
