@@ -9,7 +9,7 @@ import hashlib
 import msgspec
 
 from refold.reducers.doubts import course, repeatable, underway
-from refold.reducers.state import Batch, CallState, RunState
+from refold.reducers.state import Batch, RunState
 from refold.reducers.usage import next_deadline
 
 
@@ -23,14 +23,20 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
 class _OfCall(msgspec.Struct, frozen=True, kw_only=True):
     """What an effect of a call needs, dispatched at event `seq`; what else is known of it, the open batch has.
 
-    `key` is the idempotency key: the same whenever this call is run again. `until` is the instant at which its time is over.
+    `run` is the run that began it: in a fork the parent, where it was under way at the cut. `until` is the instant at
+    which its time is over.
     """
 
     seq: int
     call: str
     name: str
-    key: str
+    run: str
     until: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its idempotency key: the same whenever this call is run again."""
+        return idempotency_key(self.run, self.call)
 
 
 class RunTool(_OfCall, frozen=True, kw_only=True, tag="run_tool"):
@@ -73,8 +79,9 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     for asks in (state.request, state.summary):
         if asks is not None:
             effects.append(CallModel(seq=asks.seq, until=asks.until))
-    if state.batch is not None:
-        effects += _run(state, state.batch)
+    # What was found out about one call while a person is asked waits until all is, and the run goes on.
+    if state.batch is not None and state.asked_at is None:
+        _run(state, state.batch, effects)
     for waiting in (state.approval, state.backoff):
         if waiting is not None and waiting.until is not None:
             effects.append(WaitUntil(at=waiting.until))
@@ -104,22 +111,19 @@ def idempotency_key(run: str, call: str) -> str:
     return hashlib.sha256(f"{run}|{call}".encode()).hexdigest()[:32]
 
 
-def _run(state: RunState, batch: Batch) -> list[Effect]:
-    if state.asked_at is not None:
-        return []  # what was found out about one call waits until all is, and the run goes on
-    effects = (_effect_of(state, batch, call) for call in underway(state))
-    return [effect for effect in effects if effect is not None]
-
-
-def _effect_of(state: RunState, batch: Batch, call: CallState) -> Effect | None:
-    way = course(state, call)
-    if way == "ask":
-        return None
-    if way == "tell":
-        return Settle(seq=call.dispatched, call=call.id)
-    kind = RunTool if way == "run" else Reconcile
-    key = idempotency_key(call.begun_in or state.setup.run, call.id)
-    return kind(seq=call.dispatched, call=call.id, name=call.name, key=key, until=batch.until)
+def _run(state: RunState, batch: Batch, effects: list[Effect]) -> None:
+    for call in batch.calls:
+        if not call.dispatched or call.result is not None:
+            continue
+        way = course(state, call)
+        if way == "tell":
+            effects.append(Settle(seq=call.dispatched, call=call.id))
+        elif way != "ask":
+            kind = RunTool if way == "run" else Reconcile
+            run = call.begun_in or state.setup.run
+            effects.append(
+                kind(seq=call.dispatched, call=call.id, name=call.name, run=run, until=batch.until)
+            )
 
 
 def _settling(state: RunState) -> tuple[Effect, ...]:

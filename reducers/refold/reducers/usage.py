@@ -1,6 +1,6 @@
 """How much of each limit a run has used, and when its time runs out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -80,7 +80,8 @@ def elapsed(limit: TimeLimit, state: RunState) -> int:
 
 def deadline(state: RunState) -> int | None:
     """The first instant at which a time limit trips; None if none can while nothing else happens."""
-    return min([trips_at(limit, state) for limit in _running(state)], default=None)
+    running = _running(state)
+    return min([trips_at(limit, state) for limit in running]) if running else None
 
 
 def call_deadline(state: RunState, promised: int | None = None) -> int | None:
@@ -128,8 +129,9 @@ def smallest_time(state: RunState) -> TimeLimit | None:
     return min(timed, key=lambda limit: threshold(limit) or 0, default=None)
 
 
-def _running(state: RunState) -> list[TimeLimit]:
-    return [limit for limit in state.setup.timed if not _clock_stands(limit, state)]
+def _running(state: RunState) -> Sequence[TimeLimit]:
+    timed = state.setup.timed
+    return [limit for limit in timed if not _clock_stands(limit, state)] if timed else ()
 
 
 def hit(limit: Limit, state: RunState) -> LimitHit:

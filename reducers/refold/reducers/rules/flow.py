@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from refold.reducers.events import Decision, Fact
 from refold.reducers.evolution import evolve
+from refold.reducers.machine import TERMINAL
 from refold.reducers.pending import waits
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -121,15 +122,16 @@ class WithoutCalls(Rule):
 
 def settled(state: RunState) -> bool:
     """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
-    if state.ended or state.asked_at is not None:
+    if state.agent_state in TERMINAL or state.asked_at is not None:
         return True
     return busy(state) or waits(state)
 
 
 def busy(state: RunState) -> bool:
     """Whether something is under way that must report: a request, a summary, a call."""
-    summing_up = state.summary is not None and state.summed_up is None
-    return state.request is not None or summing_up or in_flight(state)
+    if state.request is not None or (state.summary is not None and state.summed_up is None):
+        return True
+    return state.batch is not None and in_flight(state)
 
 
 def in_flight(state: RunState) -> bool:
