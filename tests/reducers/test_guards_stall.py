@@ -9,7 +9,7 @@ import pytest
 from refold.reducers.guards import Place, Remind, Shorten, Stop
 from refold.reducers.guards.stall import Stall
 from refold.reducers.vocabulary import ToolError
-from refold.reducers.window import Shown, only, refs
+from refold.reducers.window import Chunk, Shown, only, refs
 from support.scenario import TOOLS
 from support.watching import Watching
 
@@ -290,7 +290,7 @@ def test_stub_refers_to_nothing_that_is_gone() -> None:
         msgspec.structs.replace(ref, shown=Shown(seq=1, text="aged", whole=ref.size, cuts=()))
         for ref in refs(whole.window)
     ]
-    window = msgspec.structs.replace(whole.window, chunks=(tuple(shorter),))
+    window = msgspec.structs.replace(whole.window, chunks=(Chunk(tuple(shorter)),))
     watching.state = msgspec.structs.replace(whole, window=window)
     assert [] == stubbed(watching)
 

@@ -9,6 +9,7 @@ import msgspec
 from refold.reducers.errors import NewerLog
 from refold.reducers.events import StateDigested
 from refold.reducers.state import RunState
+from refold.reducers.window import bound
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -36,13 +37,13 @@ def _projection_1(state: RunState) -> dict[str, Any]:
     """What is digested under version 1 of the rules: whatever a later decision may read, named one by one.
 
     The digests in a log are for ever: a field that a later version adds to the state must not change what an old log
-    digests to. The policy is not in it: it stands in the log as it is. The window stands in it by its own sums
-    and totals, so that the cost does not grow with the window.
+    digests to. The policy is not in it: it stands in the log as it is. The window stands in it by its totals and
+    digests, so that the cost does not grow with the window.
     """
     window = state.window
     return {
         "place": (state.seq, state.at, state.fact_at, state.agent_state, state.came_from, state.asked_at),
-        "window": (window.count, window.tokens, window.ranges, window.digest, window.bound, state.messages),
+        "window": (window.count, window.tokens, window.ranges, window.digest, bound(window), state.messages),
         "whole": (window.sum, window.whole, window.whole_count, window.estimator),
         "pinned": (window.system_pinned, window.task_pinned),
         "spent": (state.spent, state.failed_at),

@@ -92,7 +92,7 @@ def borne_out(
     """Whether the log bears out the state that was kept after its event `digested`, a `state_digested`.
 
     `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; all else that
-    decides has its digest in the log, the window by the sum over its references.
+    decides has its digest in the log, the window by its references.
     """
     if not isinstance(digested, StateDigested) or state.digested != state.seq:
         return False

@@ -8,11 +8,12 @@ The digest is a sum of the messages' digests, each times an odd number of its ow
 incremental hashing of Bellare and Micciancio, 1997), so that a message can be taken out without looking at the
 others again. It tells views apart; it is not what protects a log from an adversary: that is the hash chain.
 
-Beside it stands a second sum, of the references whole: it is in the digests of a state, so that nothing of a reference that a
-later decision goes by can be another without being told.
+The digests of a state hold the references whole, by `bound`, so that nothing of one that a later decision goes by can be another
+without being told. It is asked for once in many events, and a chunk that stayed the same is not hashed again.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 
@@ -79,22 +80,40 @@ class MessageRef(
         return self.size if self.shown is None else self.shown.whole
 
 
+class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """Some references in a row: 128, of the last chunk at most so many."""
+
+    refs: tuple[MessageRef, ...]
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+    def __iter__(self) -> Iterator[MessageRef]:
+        return iter(self.refs)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the references whole."""
+        return sha256(_ENCODER.encode(self.refs)).digest()
+
+
+Chunks = tuple[Chunk, ...]
+
+
 class Window(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
-    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in them. `bound` is the
-    sum over the references whole. `sum` and
+    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in them. `sum` and
     `whole` are what the estimator adds up, of the window and of every message that ever was in it.
     """
 
-    chunks: tuple[tuple[MessageRef, ...], ...] = ()
+    chunks: Chunks = ()
     count: int = 0
     tokens: int = 0
     ranges: Ranges = ()
     digest: bytes = _EMPTY
-    bound: bytes = _EMPTY
     system_pinned: bool = False
     task_pinned: bool = False
     estimator: str = "chars4"
@@ -113,36 +132,40 @@ def refs(window: Window) -> list[MessageRef]:
     return list(chain.from_iterable(window.chunks))
 
 
+def bound(window: Window) -> bytes:
+    """SHA-256 of the references whole, in order: of a window that only grew it costs the same however long that is."""
+    return sha256(b"".join([chunk.digest for chunk in window.chunks])).digest()
+
+
 def append(window: Window, ref: MessageRef) -> Window:
     """The window with one message more. The first system message and the first user message are pinned."""
     return extend(window, (ref,))
 
 
-def extend(window: Window, added: Iterable[MessageRef]) -> Window:
+def extend(window: Window, added: Sequence[MessageRef]) -> Window:
     """The window with these messages more, in order: as appending one after the other."""
     estimator = ESTIMATORS[window.estimator]
     system, task = window.system_pinned, window.task_pinned
-    total, ranges = window.sum, window.ranges
-    last: list[MessageRef] = []
-    for new in added:
-        ref = new if system and task else _pin(new, system_pinned=system, task_pinned=task)
-        system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
+    if not (system and task):
+        added, system, task = _pinned(added, system=system, task=task)
+    total, ranges, digest = window.sum, window.ranges, int.from_bytes(window.digest)
+    for ref in added:
         total += estimator.part(ref.role, ref.size)
         ranges = _extend(ranges, ref.number)
-        last.append(ref)
+        digest += _leaf(ref)
+    count = window.count + len(added)
     return msgspec.structs.replace(
         window,
-        chunks=_grow(window.chunks, last),
-        count=window.count + len(last),
-        tokens=estimator.total(total, window.count + len(last)),
+        chunks=_grow(window.chunks, added),
+        count=count,
+        tokens=estimator.total(total, count),
         ranges=ranges,
-        digest=_plus(window.digest, map(_leaf, last)),
-        bound=_plus(window.bound, map(_whole, last)),
+        digest=(digest % _MODULUS).to_bytes(32),
         system_pinned=system,
         task_pinned=task,
         sum=total,
         whole=window.whole + total - window.sum,
-        whole_count=window.whole_count + len(last),
+        whole_count=window.whole_count + len(added),
     )
 
 
@@ -178,10 +201,25 @@ def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Wind
 
 def only(window: Window, numbers: Set[int]) -> Window:
     """The window of the messages with these numbers, in the same order. What was pinned stays pinned."""
+    return without(window, {ref.number for ref in refs(window) if ref.number not in numbers})
+
+
+def without(window: Window, numbers: Set[int]) -> Window:
+    """The window without the messages of these numbers, in the same order; all of them must be in it."""
+    if not numbers:
+        return window
     messages = refs(window)
-    kept = [ref for ref in messages if ref.number in numbers]
-    gone = [ref for ref in messages if ref.number not in numbers]
-    return _changed(window, kept, gone, (), _without(window.ranges, [ref.number for ref in gone]))
+    kept, gone = list[MessageRef](), list[MessageRef]()
+    # What goes stands mostly in front, and what stands behind the last of it is not looked at.
+    for place, ref in enumerate(messages):
+        if ref.number not in numbers:
+            kept.append(ref)
+            continue
+        gone.append(ref)
+        if len(gone) == len(numbers):
+            kept += messages[place + 1 :]
+            break
+    return _changed(window, kept, gone, (), _left(window.ranges, [ref.number for ref in gone]))
 
 
 def resized(window: Window, number: int, size: Size, shown: Shown | None = None) -> Window:
@@ -197,32 +235,33 @@ def adds_up(window: Window) -> bool:
     """Whether the totals, the ranges and the digest that are carried along are what the references come to."""
     if window.estimator not in ESTIMATORS:
         return False
-    empty = msgspec.structs.replace(window, sum=0, digest=_EMPTY, bound=_EMPTY)
     found = refs(window)
-    again = _changed(empty, found, (), found)
-    return msgspec.structs.replace(again, chunks=window.chunks) == window
+    return _changed(msgspec.structs.replace(window, sum=0, digest=_EMPTY), found, (), found) == window
 
 
 def _changed(
     window: Window,
-    messages: list[MessageRef],
-    gone: Iterable[MessageRef],
-    come: Iterable[MessageRef],
+    messages: Sequence[MessageRef],
+    gone: Sequence[MessageRef],
+    come: Sequence[MessageRef],
     ranges: Ranges | None = None,
 ) -> Window:
     # By difference: what a window loses or gains in one pass is mostly little.
     estimator = ESTIMATORS[window.estimator]
-    gone, come = list(gone), list(come)
-    added = sum([estimator.part(ref.role, ref.size) for ref in come])
-    total = window.sum + added - sum([estimator.part(ref.role, ref.size) for ref in gone])
+    total, digest = window.sum, int.from_bytes(window.digest)
+    for ref in come:
+        total += estimator.part(ref.role, ref.size)
+        digest += _leaf(ref)
+    for ref in gone:
+        total -= estimator.part(ref.role, ref.size)
+        digest -= _leaf(ref)
     return msgspec.structs.replace(
         window,
         chunks=_chunked(messages),
         count=len(messages),
         tokens=estimator.total(total, len(messages)),
         ranges=ranges_of([ref.number for ref in messages]) if ranges is None else ranges,
-        digest=_plus(window.digest, map(_leaf, come), map(_leaf, gone)),
-        bound=_plus(window.bound, map(_whole, come), map(_whole, gone)),
+        digest=(digest % _MODULUS).to_bytes(32),
         sum=total,
     )
 
@@ -243,7 +282,27 @@ def ranges_of(numbers: Iterable[int]) -> Ranges:
     return tuple(zip(firsts, lasts, strict=True))
 
 
-def _without(ranges: Ranges, gone: Iterable[int]) -> Ranges:
+def outside(ranges: Ranges, kept: Ranges) -> set[int]:
+    """The numbers of these ranges that are in none of the ranges `kept`; in either, no two overlap."""
+    found = set[int]()
+    beyond = 1 + max([last for _, last in ranges], default=0)
+    staying = iter((*sorted(kept), (beyond, beyond)))
+    low, high = next(staying)
+    for first, last in sorted(ranges):
+        begin = first
+        while begin <= last:
+            if high < begin:
+                low, high = next(staying)
+            elif low <= begin:
+                begin = high + 1
+            else:
+                end = min(last, low - 1)
+                found.update(range(begin, end + 1))
+                begin = end + 1
+    return found
+
+
+def _left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
     """The ranges without these numbers, which come in the same order: less work than to look at all that stays."""
     left: list[tuple[int, int]] = []
     going = iter(gone)
@@ -269,25 +328,27 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(joined)
 
 
-def _pin(ref: MessageRef, *, system_pinned: bool, task_pinned: bool) -> MessageRef:
-    if ref.cause:
-        return ref
-    first_system = ref.role is Role.SYSTEM and not system_pinned
-    first_user = ref.role is Role.USER and not task_pinned
-    return msgspec.structs.replace(ref, pinned=True) if first_system or first_user else ref
+def _pinned(
+    added: Sequence[MessageRef], *, system: bool, task: bool
+) -> tuple[Sequence[MessageRef], bool, bool]:
+    made: list[MessageRef] = []
+    for ref in added:
+        first = (ref.role is Role.SYSTEM and not system) or (ref.role is Role.USER and not task)
+        made.append(msgspec.structs.replace(ref, pinned=True) if first and not ref.cause else ref)
+        system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
+    return made, system, task
 
 
-def _grow(
-    chunks: tuple[tuple[MessageRef, ...], ...], added: list[MessageRef]
-) -> tuple[tuple[MessageRef, ...], ...]:
+def _grow(chunks: Chunks, added: Sequence[MessageRef]) -> Chunks:
     if not chunks:
         return _chunked(added)
-    last = (*chunks[-1], *added)
-    return (*chunks[:-1], *((last,) if len(last) <= _CHUNK else _chunked(last)))
+    last = (*chunks[-1].refs, *added)
+    return (*chunks[:-1], *((Chunk(last),) if len(last) <= _CHUNK else _chunked(last)))
 
 
-def _chunked(messages: Sequence[MessageRef]) -> tuple[tuple[MessageRef, ...], ...]:
-    return tuple(tuple(messages[start : start + _CHUNK]) for start in range(0, len(messages), _CHUNK))
+def _chunked(messages: Sequence[MessageRef]) -> Chunks:
+    starts = range(0, len(messages), _CHUNK)
+    return tuple([Chunk(tuple(messages[start : start + _CHUNK])) for start in starts])
 
 
 def _extend(ranges: Ranges, number: int) -> Ranges:
@@ -302,11 +363,3 @@ def _leaf(ref: MessageRef) -> int:
     except ValueError:  # no digest at all, in a log that somebody forged
         digest = int.from_bytes(ref.size.digest.encode(errors="replace"))
     return digest * (2 * ref.number + 1)
-
-
-def _whole(ref: MessageRef) -> int:
-    return int.from_bytes(sha256(_ENCODER.encode(ref)).digest())
-
-
-def _plus(total: bytes, come: Iterable[int], gone: Iterable[int] = ()) -> bytes:
-    return ((int.from_bytes(total) + sum(come) - sum(gone)) % _MODULUS).to_bytes(32)

@@ -15,7 +15,7 @@ from refold.reducers.limits import TokenLimit, threshold
 from refold.reducers.messages import Message
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, request_only
-from refold.reducers.window import MessageRef
+from refold.reducers.window import Chunks, MessageRef
 from refold.replay.causes import by
 
 
@@ -68,7 +68,7 @@ class Views:
 
     def __init__(self) -> None:
         self.shown: list[ShownMessage] = []
-        self._chunks: tuple[tuple[MessageRef, ...], ...] = ()
+        self._chunks: Chunks = ()
         self._places: dict[
             int, tuple[int, MessageRef]
         ] = {}  # by identity of the reference, which is kept alive here
@@ -107,9 +107,7 @@ class Views:
             once=tuple(self._once(state, contents)),
         )
 
-    def _parted(
-        self, chunks: tuple[tuple[MessageRef, ...], ...]
-    ) -> tuple[int, list[MessageRef], list[MessageRef]]:
+    def _parted(self, chunks: Chunks) -> tuple[int, list[MessageRef], list[MessageRef]]:
         """How many messages both views begin with, and what each goes on with. What they share is not looked at."""
         same = common = 0
         for one, other in zip(self._chunks, chunks, strict=False):

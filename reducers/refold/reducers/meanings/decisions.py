@@ -29,7 +29,7 @@ from refold.reducers.meanings.common import said, tallied, where
 from refold.reducers.pending import is_fresh, pending, summary_done, summary_of
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
 from refold.reducers.vocabulary import Cause, Role, Verdict
-from refold.reducers.window import MessageRef, Shown, append, insert, only, refs, resized
+from refold.reducers.window import MessageRef, Shown, append, insert, outside, refs, resized, without
 
 
 def model_requested(state: RunState, event: ModelRequested) -> RunState:
@@ -91,21 +91,23 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
     """A summary of these messages is asked for."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
-    if not _spelt_out("summary_requested", event.messages, state.messages):
+    _check_ranges("summary_requested", event.messages, state.messages)
+    if not event.messages:
         raise UnexpectedEvent("summary_requested", "it names no message")
     return replace(state, summary=pending(state, event, event.deadline))
 
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     """Messages left the window."""
-    kept = _spelt_out("history_pruned", event.kept, state.messages)
-    window = only(state.window, kept)
+    _check_ranges("history_pruned", event.kept, state.messages)
+    # What stays may be a long window, and what goes is mostly little.
+    window = without(state.window, outside(state.window.ranges, event.kept))
     if window.count != event.after:
         raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
     return replace(state, window=window, eased=True)
 
 
-def _spelt_out(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) -> set[int]:
+def _check_ranges(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) -> None:
     # Apart, and within the messages that there are: in a damaged log they may be what they like. They stand in
     # the order of the window, where a summary comes before messages that are older than itself.
     following = 1
@@ -113,7 +115,6 @@ def _spelt_out(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) ->
         if not following <= first <= last <= messages:
             raise UnexpectedEvent(kind, f"the range {first} to {last} overlaps another, or holds no message")
         following = last + 1
-    return {number for first, last in ranges for number in range(first, last + 1)}
 
 
 def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
@@ -147,7 +148,7 @@ def _stitched(state: RunState) -> tuple[int, ...]:
 
 def _placed(state: RunState, event: MessageInjected) -> RunState:
     number, summary = state.messages + 1, summary_of(state)
-    _spelt_out("message_injected", event.sources, state.messages)
+    _check_ranges("message_injected", event.sources, state.messages)
     # In the order of the window, as they are said. A digest of a digest quotes what that one did, which is gone.
     known = {old.number: old for ref in refs(state.window) for old in (*ref.sources, ref)}
     numbers = (number for first, last in event.sources for number in range(first, last + 1))

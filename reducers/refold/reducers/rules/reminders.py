@@ -138,7 +138,7 @@ def _holds(tier: Tier, count: int, most: int) -> bool:
 
 
 def _last_role(state: RunState) -> Role | None:
-    return state.window.chunks[-1][-1].role if state.window.count else None
+    return state.window.chunks[-1].refs[-1].role if state.window.count else None
 
 
 def offered(state: RunState, texts: tuple[RequestText, ...]) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import MissingContent, message_of, remembered, request_only, view
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, refs
+from refold.reducers.window import Chunks, MessageRef, Window, refs
 from refold.replay.queries.rows import START, LogPlace, moved
 from refold.replay.reader import NO_GUARDS, events, folded
 from refold.replay.source_words import SourceEnd, source_end
@@ -17,9 +17,6 @@ from refold.store.protocol import Store, Stored
 
 ERASED = "[erased]"
 """What stands where a message's words were erased."""
-
-
-Chunks = tuple[tuple[MessageRef, ...], ...]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -116,7 +113,8 @@ class Trail:
 def _begins(now: Chunks, then: Chunks) -> bool:
     """Whether a window begins with all of an earlier one. Chunks that nothing was added to are the same objects."""
     return len(now) >= len(then) and all(
-        mine is theirs or mine[: len(theirs)] == theirs for mine, theirs in zip(now, then, strict=False)
+        mine is theirs or mine.refs[: len(theirs)] == theirs.refs
+        for mine, theirs in zip(now, then, strict=False)
     )
 
 

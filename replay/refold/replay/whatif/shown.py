@@ -26,7 +26,7 @@ from refold.reducers.guards.duty import FAILED
 from refold.reducers.messages import TextCut
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.window import MessageRef, refs
+from refold.reducers.window import Chunk, MessageRef, refs
 from refold.replay.causes import by
 
 Parting = Literal[
@@ -38,7 +38,6 @@ OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow"
 
 _NO_LIMITS = Policy(limits=())
 _NAMED = 3  # calls that are named in a sentence; further ones are counted
-_Chunk = tuple[MessageRef, ...]
 
 
 class Side:
@@ -80,7 +79,7 @@ class Windows:
     """Compares the windows of two runs, again and again, without looking twice at what stayed as it was."""
 
     def __init__(self) -> None:
-        self._alike: tuple[tuple[_Chunk, _Chunk], ...] = ()
+        self._alike: tuple[tuple[Chunk, Chunk], ...] = ()
 
     def same(self, recorded: Side, derived: Side) -> bool:
         """Whether the model would be shown the same messages, in the same order."""
