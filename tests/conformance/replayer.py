@@ -49,7 +49,7 @@ from refold.reducers.events import (
     ToolReturned,
     ToolsDispatched,
 )
-from refold.reducers.measure import measured
+from refold.reducers.measure import measured_message
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 
@@ -291,7 +291,7 @@ class Script:
 def _apart(fact: RunStarted, messages: tuple[Message, ...]) -> RunStarted:
     estimator = fact.policy.estimator
     heads = tuple(
-        MessageHead(role=said.role, unit=place, size=measured(estimator, said, digest_of(SALT, said)))
+        MessageHead(role=said.role, unit=place, size=measured_message(estimator, said, digest_of(SALT, said)))
         for place, said in enumerate(messages)
     )
     return replace(fact, messages=heads, content=Opening(messages=messages))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.measure import measured
+from refold.reducers.measure import measured_message
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 
@@ -66,12 +66,12 @@ MESSAGES = [
 @pytest.mark.parametrize(("estimator", "message", "tokens"), MESSAGES)
 def test_a_message(estimator: str, message: Message, tokens: int) -> None:
     """Each estimator weighs a message by its row of the table, beside the characters of its text."""
-    size = measured(estimator, message)
+    size = measured_message(estimator, message)
     assert (len(message.text), tokens) == (size.chars, size.tokens)
 
 
 def part(estimator: str, message: Message) -> int:
-    return ESTIMATORS[estimator].part(message.role, measured(estimator, message))
+    return ESTIMATORS[estimator].part(message.role, measured_message(estimator, message))
 
 
 def weight(estimator: str, messages: Sequence[Message]) -> int:
@@ -160,4 +160,7 @@ def test_keys_in_any_order_weigh_the_same(first: str, second: str) -> None:
     """`cjk` weighs what arguments say, not how they are laid out."""
     key, other = (text.translate({0x0A: None}) for text in (first, second))
     there, back = f'{{"x{key}":1,"y{other}":2}}', f'{{ "y{other}" : 2 , "x{key}" : 1 }}'
-    assert measured("cjk", reply("", ("a", there))).tokens == measured("cjk", reply("", ("a", back))).tokens
+    assert (
+        measured_message("cjk", reply("", ("a", there))).tokens
+        == measured_message("cjk", reply("", ("a", back))).tokens
+    )

@@ -1,6 +1,10 @@
 """The repetition guard, and when two batches of calls are the same."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.reducers.arguments import batch_signature, call_signature, is_object
 from support.scenario import Scenario
@@ -216,3 +220,21 @@ def test_what_counts_as_an_object_depends_on_nothing_but_the_text(arguments: str
     """Depth and length have bounds of our own, not those of the interpreter and its stack."""
     assert expected == is_object(arguments)
     assert call_signature("f", arguments, 10).startswith("f(")
+
+
+WRITTEN = '{"a": [1, -2.5e3, "\\u00e9\\ud800\\n", {"b": null}], "c": 0.10, "d": NaN} '
+
+
+@given(
+    place=st.integers(0, len(WRITTEN)),
+    gone=st.integers(0, 12),
+    put=st.text('{}[]",:01.eE+-\\u /tn\0\x0b', max_size=3),
+)
+def test_a_text_is_an_object_if_a_reader_of_json_says_so(place: int, gone: int, put: str) -> None:
+    """However it is written, and whichever reader is asked first: what one takes for an object the other does."""
+    text = WRITTEN[:place] + put + WRITTEN[place + gone :]
+    try:
+        expected = isinstance(json.loads(text), dict)
+    except ValueError:
+        expected = text == ""
+    assert expected == is_object(text)

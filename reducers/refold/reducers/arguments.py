@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
+import msgspec
+
 
 class _Written(str):
     """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is no infinity."""
@@ -13,6 +15,7 @@ class _Written(str):
     __slots__ = ()
 
 
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 # A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
@@ -22,7 +25,13 @@ _DEEPEST = 100
 
 def is_object(arguments: str) -> bool:
     """Whether arguments parse as a JSON object, not nested more than 100 deep; empty text counts as `{}`."""
-    return isinstance(_parsed(arguments), dict)
+    # Nothing is kept of it: 0.3 us instead of 1.1. What msgspec refuses may be one all the same: with a number of any
+    # size in it, or half a pair of surrogates.
+    try:
+        _OBJECT.decode(arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return isinstance(_parsed(arguments), dict)
+    return _depth(arguments) <= _DEEPEST
 
 
 def call_signature(name: str, arguments: str, clip: int) -> str:

@@ -57,7 +57,7 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
     batch = state.batch
     assert batch is not None
     calls = _placed(batch.calls, replace(call, result=result))
-    if any(other.result is None for other in calls):
+    if None in [other.result for other in calls]:
         return replace(state, batch=replace(batch, calls=calls))
     results = [finished.result for finished in calls if finished.result and not finished.hidden]
     window = extend(state.window, results)

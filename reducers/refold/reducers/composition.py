@@ -41,7 +41,7 @@ from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.secrets import PLAIN, Redactor
-from refold.reducers.sizes import sha256_of, sized, units
+from refold.reducers.sizes import sized, units
 from refold.reducers.state import RunState
 from refold.reducers.text import clean, cut_output, label
 from refold.reducers.texts import render
@@ -162,8 +162,6 @@ def returned(
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
         fact = msgspec.structs.replace(fact, output_bytes=capped.size, cut=capped.cut)
         text = capped.text
-    if sha256 and not fact.cut:
-        sha256 = sha256_of(text)
     return told(fact, Output(output=text, sha256=sha256), salt, policy)
 
 

@@ -6,15 +6,18 @@ adds up parts, which follow from sizes alone, so that a window knows its weight 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from refold.reducers.arguments import canonical
-from refold.reducers.messages import Message, Size
+from refold.reducers.messages import Size
 from refold.reducers.text import size_of
 from refold.reducers.vocabulary import Role
 
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+Calls = Sequence[tuple[str, str]]
+"""Of each call of a message the tool's name, and the arguments as JSON text."""
 
 
 class Estimator(ABC):
@@ -24,8 +27,8 @@ class Estimator(ABC):
     """
 
     @abstractmethod
-    def weigh(self, message: Message) -> int:
-        """Tokens of one message."""
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:
+        """Tokens of one message, by what it says."""
 
     def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
         """What a message adds to the sum of a list."""
@@ -43,16 +46,18 @@ class Estimator(ABC):
 class _Chars4(Estimator):
     """ceil(chars / 4) over text, reasoning, call names and argument texts."""
 
-    def weigh(self, message: Message) -> int:
-        names = sum([len(call.name) for call in message.calls])
-        return _up(len(message.text) + len(message.reasoning) + names + _arguments(message), 4)
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:
+        chars = len(text) + len(reasoning)
+        for name, arguments in calls:
+            chars += len(name) + len(arguments)
+        return _up(chars, 4)
 
 
 class _Chars4Total(Estimator):
     """chars // 4 over text, results and argument texts: of all of them together, system prompt and tools left out."""
 
-    def weigh(self, message: Message) -> int:
-        return (len(message.text) + _arguments(message)) // 4
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
+        return (len(text) + sum([len(arguments) for _, arguments in calls])) // 4
 
     def part(self, role: Role, size: Size) -> int:
         return 0 if role is Role.SYSTEM else size.chars + size.arguments
@@ -67,8 +72,8 @@ class _Chars4Total(Estimator):
 class _Chars4Joined(Estimator):
     """ceil(chars / 4) of the texts, joined by a newline; the reasoning of a message that has no text; no arguments."""
 
-    def weigh(self, message: Message) -> int:
-        return _up(len(message.text or message.reasoning), 4)
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
+        return _up(len(text or reasoning), 4)
 
     def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
         return size.chars or size.reasoning
@@ -80,9 +85,9 @@ class _Chars4Joined(Estimator):
 class _Cjk(Estimator):
     """4 for a message, 20 for a call or a tool; Chinese, Japanese, Korean at 1.5 characters a token, others at 4."""
 
-    def weigh(self, message: Message) -> int:
-        calls = sum(self.tool(call.name, "", canonical(call.arguments)) for call in message.calls)
-        return 4 + _mixed(message.text) + calls
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
+        called = sum([self.tool(name, "", canonical(arguments)) for name, arguments in calls])
+        return 4 + _mixed(text) + called
 
     def tool(self, name: str, description: str, schema: str) -> int:
         return 20 + _mixed(name) + _mixed(description) + _mixed(schema)
@@ -91,8 +96,8 @@ class _Cjk(Estimator):
 class _Bytes4(Estimator):
     """4 for a message and a quarter of its text's bytes; of a tool a quarter of its schema, the rest undivided."""
 
-    def weigh(self, message: Message) -> int:
-        return 4 + size_of(message.text) // 4
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
+        return 4 + size_of(text) // 4
 
     def tool(self, name: str, description: str, schema: str) -> int:
         return 10 + size_of(name) + size_of(description) + size_of(schema) // 4
@@ -111,10 +116,6 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
 
 def _up(count: int, each: int) -> int:
     return -(-count // each)
-
-
-def _arguments(message: Message) -> int:
-    return sum([len(call.arguments) for call in message.calls])
 
 
 def _mixed(text: str) -> int:

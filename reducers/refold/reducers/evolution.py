@@ -8,22 +8,20 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
-    ANNOTATIONS,
     Annotation,
     Event,
     Fact,
     PolicyAmended,
     RunForked,
     RunStarted,
-    UnknownAnnotation,
     kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
+from refold.reducers.machine import TERMINAL
 from refold.reducers.meanings import MEANINGS
 from refold.reducers.state import RunState
 
-_PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation})
 _OPENINGS: frozenset[type[Event]] = frozenset({RunStarted, RunForked})
 _PUTS_ON_DUTY: frozenset[type[Event]] = _OPENINGS | {PolicyAmended}
 
@@ -35,23 +33,23 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     place in the log (`seq`, `at`) and nothing else.
     """
     kind = type(event)
+    meaning = MEANINGS.get(kind)
     if state.seq == 0 and kind not in _OPENINGS:
         raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
-    if kind in _PASSED_BY:
+    if meaning is None:
         return _annotated(state, event)
-    if state.ended:
+    if state.agent_state in TERMINAL:
         raise UnexpectedEvent(kind_of(event), f"the run has ended ({state.agent_state})")
     at = event.at if isinstance(event, Fact) else state.at
     if at < state.at:
         raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
-    after = MEANINGS[kind](replace(state, seq=state.seq + 1, at=at, fact_at=at), event)
+    after = meaning(replace(state, seq=state.seq + 1, at=at, fact_at=at), event)
     if kind in _PUTS_ON_DUTY:
         versions: dict[str, int] = getattr(event, "guards", {})
         after = replace(after, guards=watches(after.policy, registry, after.guards, versions))
-    if not after.guards:
-        return after
-    guards = shown(after.guards, event)
-    return after if guards is after.guards else replace(after, guards=guards)
+    guards = after.guards
+    seen = shown(guards, event) if guards else guards
+    return after if seen is guards else replace(after, guards=seen)
 
 
 def _annotated(state: RunState, event: Event) -> RunState:

@@ -19,6 +19,7 @@ from refold.reducers.events import (
     Annotation,
     Answer,
     ApprovalAnswered,
+    Call,
     Content,
     ContextObserved,
     Edits,
@@ -41,11 +42,11 @@ from refold.reducers.events import (
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
 from refold.reducers.knobs import Overflow
-from refold.reducers.measure import measured
-from refold.reducers.messages import Message, MessageCall, Size
+from refold.reducers.measure import measured, measured_message
+from refold.reducers.messages import Message, Size
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import hollow, size_of
+from refold.reducers.text import hollow
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import Role
 
@@ -66,6 +67,7 @@ SIZED = (
 def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
     """The fact with the sizes of its content, as the policy in force measures; without content, as it is.
 
+    The `sha256` of an output, where it has one, becomes that of what is recorded.
     Without a salt the digests stay as they are, and so do the bytes of an output that was cut: what they are of is gone.
     Raises `WrongUse` where the messages of the content do not belong together.
     """
@@ -83,22 +85,13 @@ def misfit(state: RunState, fact: Fact) -> str:
         return f"its content cannot be measured: {error}"
     for name, size in sizes.items():
         recorded = getattr(fact, name)
-        parting = None if recorded == size else _parting(name, recorded, size)
+        parting = None if recorded is size or recorded == size else _parting(name, recorded, size)
         if parting is not None:
             path, recorded, derived = parting
+            if name == "content":
+                return "the sha256 in its content is not that of its output"
             return f"a size in its body is not that of its content: {path} is {recorded}, and was measured as {derived}"
-    match fact:
-        case ToolReturned(cut=False, content=Output(output=output, sha256=sha256)) if sha256:
-            return (
-                "" if sha256 == sha256_of(output) else "the sha256 in its content is not that of its output"
-            )
-        case _:
-            return ""
-
-
-def sha256_of(output: str) -> str:
-    """The digest of an output that was not cut, hex."""
-    return hashlib.sha256(output.encode()).hexdigest()
+    return ""
 
 
 def units(messages: Sequence[Message]) -> list[int]:
@@ -130,15 +123,12 @@ def units(messages: Sequence[Message]) -> list[int]:
 
 
 def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -> dict[str, Any]:
-    """The fields of the body that follow from the content."""
+    """The fields of the body that follow from the content, and of an output its own digest."""
     match fact:
         case ModelResponded(content=Answer() as answer):
             return _answer(fact, answer, policy, salt)
         case ToolReturned(content=Output() as said):
-            size = _size(policy, Role.TOOL, said.output, said, fact.size, salt, named_in(fact))
-            preview = previewed(policy.history, said.output, size.tokens)
-            whole = {} if fact.cut else {"output_bytes": size_of(said.output)}
-            return {"size": size, "preview": preview, **whole}
+            return _result(fact, said, policy, salt)
         case RunStarted(content=Opening(messages=said)):
             return {"messages": _heads(fact.policy, said, fact.messages, salt)}
         case ContextObserved(content=Opening(messages=said)):
@@ -146,35 +136,38 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
         case ModelFailed(content=Failure() as failure):
             return _failure(fact, failure, policy, salt)
         case InputReceived(content=Input() as said):
-            return {"size": _size(policy, Role.USER, said.text, said, fact.size, salt)}
+            return {"size": _size(policy, said.text, said, fact.size, salt)}
         case RunForked(content=Input() as said):
-            return {"size": _size(fact.policy or policy, Role.USER, said.text, said, fact.size, salt)}
+            return {"size": _size(fact.policy or policy, said.text, said, fact.size, salt)}
         case ApprovalAnswered(content=Edits() as said):
             return {"digest": fact.digest if salt is None else digest_of(salt, said)}
         case SummaryReturned(content=Summary() as said):
             text = render(text_of(policy, "summary"), {"summary": said.text})
-            return {"size": _size(policy, Role.USER, text, said, fact.size, salt)}
+            return {"size": _size(policy, text, said, fact.size, salt)}
         case _:
             return {}
 
 
 def _size(
     policy: Policy,
-    role: Role,
     text: str,
-    content: Content,
+    said: Content,
     recorded: Size | None,
     salt: bytes | None,
-    named: tuple[str, ...] = (),
+    shows: Fact | Annotation | None = None,
 ) -> Size:
-    return measured(policy.estimator, Message(role=role, text=text), _digest(content, recorded, salt, named))
+    return measured(policy.estimator, text, digest=_digest(said, recorded, salt, shows))
 
 
 def _digest(
-    said: Content | Message, recorded: Size | None, salt: bytes | None, named: tuple[str, ...] = ()
+    said: Content | Message,
+    recorded: Size | None,
+    salt: bytes | None,
+    shows: Fact | Annotation | None = None,
 ) -> str:
+    """The digest of what was said, with what a message shows of the body of the event `shows` besides."""
     if salt is not None:
-        return digest_named(digest_of(salt, said), named)
+        return digest_named(digest_of(salt, said), named_in(shows) if shows is not None else ())
     return recorded.digest if recorded else ""
 
 
@@ -188,7 +181,7 @@ def _heads(
             role=message.role,
             unit=unit,
             call=message.call,
-            size=measured(policy.estimator, message, _digest(message, size, salt)),
+            size=measured_message(policy.estimator, message, _digest(message, size, salt)),
         )
         for message, unit, size in made
     )
@@ -196,23 +189,40 @@ def _heads(
 
 def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
     made = list(zip(fact.calls, answer.arguments, strict=True))
-    shown = [MessageCall(call.id, call.name, arguments) for call, arguments in made]
-    calls = [replace(call, chars=len(text), complete=is_object(text)) for call, text in made]
-    message = Message(role=Role.ASSISTANT, text=answer.text, reasoning=answer.reasoning, calls=tuple(shown))
+    named = [(call.name, text) for call, text in made]
+    digest = _digest(answer, fact.size, salt, fact)
     return {
-        "calls": tuple(calls),
-        "size": measured(policy.estimator, message, _digest(answer, fact.size, salt, named_in(fact))),
+        "calls": tuple([_call(call, text) for call, text in made]),
+        "size": measured(policy.estimator, answer.text, answer.reasoning, named, digest),
         "blank": not answer.text.strip(),
         "hollow": hollow(answer.text),
     }
 
 
+def _call(call: Call, arguments: str) -> Call:
+    chars, complete = len(arguments), is_object(arguments)
+    known = call.chars == chars and call.complete is complete  # as it is, whenever a log is read again
+    return call if known else replace(call, chars=chars, complete=complete)
+
+
 def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | None) -> dict[str, Any]:
-    size = _size(policy, Role.ASSISTANT, failure.partial_text, failure, fact.partial, salt)
+    size = _size(policy, failure.partial_text, failure, fact.partial, salt)
     return {
         "single": overflows(failure.message, (policy.overflow or Overflow()).single_patterns),
         "partial": size if failure.partial_text.strip() else None,
     }
+
+
+def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    if not fact.cut:
+        data = said.output.encode()
+        sha256 = hashlib.sha256(data).hexdigest() if said.sha256 else ""
+        said = said if said.sha256 == sha256 else replace(said, sha256=sha256)
+        whole = {"output_bytes": len(data), "content": said}
+    size = _size(policy, said.output, said, fact.size, salt, fact)
+    preview = previewed(policy.history, said.output, size.tokens) if policy.history else 0
+    return {"size": size, "preview": preview, **whole}
 
 
 _Pair = tuple[str, Any, Any]

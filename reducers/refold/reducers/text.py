@@ -75,7 +75,8 @@ def without_thinking(text: str) -> str:
 
 def hollow(text: str) -> bool:
     """Whether nothing but white space is left of the text without its thinking."""
-    return not without_thinking(text).strip()
+    words = text.lstrip()
+    return not words or (words.startswith("<think>") and not without_thinking(words).strip())
 
 
 def hours_minutes_seconds(nanoseconds: int) -> str:

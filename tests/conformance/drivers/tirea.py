@@ -119,11 +119,9 @@ def error_class(case: Case) -> Compared | LeftOut:
 def estimate(case: Case) -> Compared:
     """Tokens of one message."""
     given = case.given
-    calls = tuple(MessageCall(f"c{place}", name, said) for place, (name, said) in enumerate(given["calls"]))
-    role = Role(given["role"])
-    message = Message(role=role, text=given["text"], calls=calls, call="c" if role is Role.TOOL else None)
+    calls = [(name, said) for name, said in given["calls"]]
     estimator = ESTIMATORS[parse({"preset": PRESET}).estimator]
-    return Compared(case.expect, {"tokens": estimator.weigh(message)})
+    return Compared(case.expect, {"tokens": estimator.weigh(given["text"], "", calls)})
 
 
 def to_budget(case: Case) -> Compared:

@@ -24,7 +24,7 @@ from refold.reducers.events import (
     SummaryRequested,
     ToolsDispatched,
 )
-from refold.reducers.machine import AgentState, Trigger, target
+from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
 from refold.reducers.meanings.common import said, tallied, where
 from refold.reducers.pending import is_fresh, pending, summary_done, summary_of
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
@@ -43,18 +43,19 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
         if text.tier:
             state = tallied(state, Cause.PRESSURE, text.tier)
     spent = replace(state.spent, steps=event.step, requests=state.spent.requests + 1)
-    state = replace(
+    return replace(
         state,
         request=pending(state, event, event.deadline),
         backoff=None,
         failure=None,
         spent=spent,
+        step=Mark(at=state.at, spent=spent) if fresh else state.step,
+        failed_at=None if fresh else state.failed_at,
         model=event.model,
         overflowed=False,
         pruned_by="",
         observed=None,
     )
-    return replace(state, step=Mark(at=state.at, spent=spent), failed_at=None) if fresh else state
 
 
 def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
@@ -62,11 +63,11 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
     started = {find(state, "tools_dispatched", call).position for call in event.calls}
     if state.batch is None or not started:
         raise UnexpectedEvent("tools_dispatched", "it names no call")
-    calls = tuple(
+    calls = [
         replace(call, dispatched=state.seq) if call.position in started else call
         for call in state.batch.calls
-    )
-    batch = replace(state.batch, calls=calls, until=event.deadline)
+    ]
+    batch = replace(state.batch, calls=tuple(calls), until=event.deadline)
     answer = replace(state.answer, ran=True) if state.answer else None
     return replace(state, batch=batch, answer=answer, parts=())
 
@@ -259,7 +260,7 @@ def state_changed(state: RunState, event: StateChanged) -> RunState:
         came_from=event.source if asks else None,
         asked_at=state.at if asks else state.asked_at,
     )
-    if not state.ended:
+    if event.target not in TERMINAL:
         return state
     if state.request or state.batch:
         raise UnexpectedEvent("state_changed", f"{event.target} while a request or calls are still open")

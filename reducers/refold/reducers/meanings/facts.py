@@ -85,27 +85,32 @@ def started_setup(event: RunStarted) -> Setup:
 def model_responded(state: RunState, event: ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request).event
-    number = state.messages + 1
     spent = _charged(state.spent, event.usage, event.cost_nanousd, len(event.calls))
-    state = _succeeded(replace(state, spent=spent))
+    state = _first_response(state) if state.turn.first_response is None else state
     grace, before = request.purpose == "grace", state.answer
-    answer = LastAnswer(seq=state.seq, event=bare(event), asked=request)
-    # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
-    empty = answer.blank and not event.calls
     told = [text for text in request.request_only if text.tier]
-    answer = replace(
-        answer,
-        empties=before.empties if empty and before else 0,
+    answer = LastAnswer(
+        seq=state.seq,
+        event=bare(event),
+        asked=request,
         graces=1 + (before.graces if before else 0) if grace else 0,
         ignored=bool(event.calls) and event.blank if told else before is not None and before.ignored,
     )
-    state = replace(state, request=None, answer=answer, parts=() if grace else state.parts)
-    if empty:
-        return state
-    ref = MessageRef(number=number, role=Role.ASSISTANT, seq=state.seq, unit=number, size=event.size)
+    window, number = state.window, state.messages
+    if event.calls or not answer.blank:
+        number += 1
+        ref = MessageRef(number=number, role=Role.ASSISTANT, seq=state.seq, unit=number, size=event.size)
+        window = append(window, ref)
+    elif before is not None:
+        # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
+        answer = replace(answer, empties=before.empties)
     return replace(
         state,
-        window=append(state.window, ref),
+        spent=_settled(spent, state.step.spent),
+        request=None,
+        answer=answer,
+        parts=() if grace else state.parts,
+        window=window,
         messages=number + len(event.calls),
         batch=opened(state.seq, number, event.calls),
     )
@@ -129,7 +134,8 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     call = find(state, "tool_returned", event.call)
     if not call.dispatched:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
-    call = replace(call, error=event.error)
+    if event.error is not None:
+        call = replace(call, error=event.error)
     if event.unasked:
         state = replace(state, unasked=True)
     return found_out(ended(state, call, event.size, event.preview))
@@ -245,15 +251,15 @@ def amended_setup(old: Setup, event: PolicyAmended) -> Setup:
     return replace(old, policy=event.policy)
 
 
-def _succeeded(state: RunState) -> RunState:
-    spent, step = state.spent, state.step.spent
+def _settled(spent: Spent, step: Spent) -> Spent:
+    """What was spent, with the waits of a step that succeeded; `step` is what had been spent when it began."""
     waited = spent.retry_wait - step.retry_wait
-    if waited or spent.settled_wait != spent.retry_wait:
-        succeeded = spent.succeeded_wait + waited
-        spent = replace(spent, succeeded_wait=succeeded, settled_wait=spent.retry_wait)
-        state = replace(state, spent=spent)
-    if state.turn.first_response is not None:
-        return state
+    if not waited and spent.settled_wait == spent.retry_wait:
+        return spent
+    return replace(spent, succeeded_wait=spent.succeeded_wait + waited, settled_wait=spent.retry_wait)
+
+
+def _first_response(state: RunState) -> RunState:
     marks = {"lineage": state.lineage, "origin": state.origin, "turn": state.turn}
     first = {
         name: replace(mark, first_response=state.at)

@@ -12,7 +12,7 @@ from refold.reducers.events import (
 from refold.reducers.limits import ENDS, StepLimit, trips
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
-from refold.reducers.messages import Message, Size
+from refold.reducers.messages import Size
 from refold.reducers.policy import text_of
 from refold.reducers.rules.flow import Flow, busy
 from refold.reducers.state import RunState, Stopping
@@ -124,9 +124,7 @@ def said(state: RunState, role: Role, text: str, values: Values) -> tuple[Said, 
     """The policy's text, filled, as the words of a message, and the size of it."""
     rendered = render(text_of(state.policy, text), values)
     content = Said(texts=(rendered,))
-    return content, measured(
-        state.policy.estimator, Message(role=role, text=rendered), digest_of(b"", content)
-    )
+    return content, measured(state.policy.estimator, rendered, digest=digest_of(b"", content))
 
 
 def may_inject(state: RunState) -> bool:

@@ -21,7 +21,6 @@ from refold.reducers.history.observed import Observed
 from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.measure import measured
-from refold.reducers.messages import Message
 from refold.reducers.pending import failed_summary, summary_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.ends import injected, move, said
@@ -191,9 +190,7 @@ def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
         covers=marker.covers,
         covered_tokens=marker.covered_tokens,
         sources=ranges_of([ref.number for ref in marker.sources]),
-        size=measured(
-            state.policy.estimator, Message(role=marker.role, text="x" * min(chars, _LONGEST)), digest
-        ),
+        size=measured(state.policy.estimator, "x" * min(chars, _LONGEST), digest=digest),
         content=Said(texts=frame),
     )
 
@@ -214,8 +211,8 @@ def trimming(
         texts.append(render(text_of(state.policy, shorter.text), values) if cut.marker else "")
         sizes[cut.part] = cut.head + cut.tail + len(texts[-1])
     # Beside its text and reasoning a message weighs what its calls do: that stays.
-    beside = whole.tokens - _weight(state, ref.role, whole.chars, whole.reasoning)
-    tokens = max(0, beside + _weight(state, ref.role, sizes["text"], sizes["reasoning"]))
+    beside = whole.tokens - _weight(state, whole.chars, whole.reasoning)
+    tokens = max(0, beside + _weight(state, sizes["text"], sizes["reasoning"]))
     cuts = [(cut.part, cut.head, cut.tail) for cut in shorter.cuts]
     return MessageTrimmed(
         message=ref.number,
@@ -237,10 +234,9 @@ def trimming(
     )
 
 
-def _weight(state: RunState, role: Role, chars: int, reasoning: int) -> int:
+def _weight(state: RunState, chars: int, reasoning: int) -> int:
     text, thought = "x" * min(chars, _LONGEST), "x" * min(reasoning, _LONGEST)
-    message = Message(role=role, text=text, reasoning=thought)
-    return measured(state.policy.estimator, message).tokens
+    return measured(state.policy.estimator, text, thought).tokens
 
 
 def _sha256(shown: Any) -> str:
