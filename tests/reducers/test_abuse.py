@@ -20,6 +20,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.failures import overflows
 from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
+from refold.reducers.messages import Gap
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass, StopReason
 from support.scenario import Scenario
@@ -141,17 +142,16 @@ def test_a_long_complaint_is_not_searched_to_its_end() -> None:
 
 
 FORGED: list[Any] = [
-    pytest.param({"after": 1, "sources": ((1, 2),), "values": {}}, id="a digest that says no sizes"),
-    pytest.param({"after": 1, "source": 1}, id="a summary that nobody asked for"),
+    pytest.param(Gap(after=1, sources=((1, 99),)), id="a digest of messages that are not there"),
+    pytest.param(Gap(after=1, source=1), id="a summary that nobody asked for"),
     pytest.param(
-        {"after": 1, "sources": ((1, 2),), "source": 1, "values": {"per_message": 1, "total": 1}},
-        id="a digest that is a summary too",
+        Gap(after=1, sources=((1, 2),), source=1, per_message=1, total=1), id="a digest that is a summary too"
     ),
 ]
 
 
-@pytest.mark.parametrize("fields", FORGED)
-def test_forged_markers(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize("gap", FORGED)
+def test_forged_markers(gap: Gap) -> None:
     """A message that claims to stand for others, and cannot be shown, has no place in a log."""
     scenario = Scenario({"end_of_turn": "continue"})
     scenario.answer("so", after=1)
@@ -159,7 +159,7 @@ def test_forged_markers(fields: dict[str, Any]) -> None:
     scenario.answer("", ("look", "{}"))
     state = scenario.state
     with pytest.raises(UnexpectedEvent):
-        evolve(state, replace(said, **fields))
+        evolve(state, replace(said, gap=gap))
 
 
 def test_a_grace_answer_that_no_limit_granted() -> None:

@@ -17,7 +17,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.messages import Size, TextCut
+from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.state import (
     Batch,
     CallState,
@@ -114,9 +114,7 @@ REF: dict[str, Any] = {
     "call": "c9",
     "pinned": False,
     "preview": 9,
-    "cause": "compacted",
-    "covers": 9,
-    "covered_tokens": 9,
+    "gap": Gap(covers=9),
     "sources": (MessageRef(number=1, role=Role.USER, seq=1, unit=1, size=Size()),),
 }
 
@@ -128,8 +126,6 @@ def test_no_field_of_a_reference_is_left_out(field: str) -> None:
     first, *rest = refs(state.window)
     if field == "shown":
         other: Any = shown()
-    elif field == "source":
-        other = 9
     else:
         other = REF[field]
     changed = replace(first, **{field: other})
@@ -147,4 +143,4 @@ def test_no_field_of_a_reference_is_left_out(field: str) -> None:
 
 
 def shown() -> Shown:
-    return Shown(seq=9, text="trimmed", whole=Size(chars=9), cuts=(TextCut(head=1, tail=1),))
+    return Shown(seq=9, whole=Size(chars=9), cuts=(TextCut(head=1, tail=1),))

@@ -148,13 +148,13 @@ def test_read_only_and_pivot_in_a_run() -> None:
     scenario.answer("", LOOK)
     assert [
         "guard_tripped guard=reads verdict=inject code=read_only saw={count:1}",
-        "message_injected role=user text=read_only values={count:1} cause=guard name=reads",
+        "message_injected role=user text=read_only cause=guard name=reads",
     ] == told(scenario.result("c1"))
     scenario.answer("", LOOK, ("bash", "{}"))
     scenario.result("c2")
     assert [
         "guard_tripped guard=pivot verdict=inject code=pivot saw={allowed:1 batches:1}",
-        "message_injected role=user text=pivot values={to:acp_terminal tool:bash} cause=guard name=pivot",
+        "message_injected role=user text=pivot cause=guard name=pivot",
     ] == told(scenario.result("c3", "x: not found", error=ToolError.RAISED))
     scenario.answer("", ("bash", "{}"))
     assert [] == told(scenario.result("c4", "x: not found", error=ToolError.RAISED))
@@ -192,7 +192,8 @@ def test_stall_shows_a_repeated_result_shorter() -> None:
         scenario.answer("", ACT)
         scenario.result(call, "the same words as ever, and so many of them that a reference is shorter")
     (trimmed,) = [event for event in scenario.log if isinstance(event, MessageTrimmed)]
-    assert ("stub", "c1", "act") == (trimmed.text, trimmed.values["call"], trimmed.values["tool"])
+    assert trimmed.content
+    assert "the same result as that of call c1 of act" in trimmed.content.texts[0]
     contents = dict(enumerate(scenario.log, 1))
     first, second = [said.text for said in view(scenario.state, contents) if said.role is Role.TOOL]
     assert first.startswith("the same words")

@@ -12,7 +12,7 @@ from refold.reducers.guards.loop import Loop
 from refold.reducers.guards.pivot import Pivot
 from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.read_only import ReadOnly
-from refold.reducers.messages import Message, Size
+from refold.reducers.messages import Gap, Message, Size
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason, ToolError
 from support.scenario import TOOLS
@@ -435,8 +435,7 @@ def test_a_marker_that_stands_elsewhere_is_not_among_the_last() -> None:
             text="compacted",
             cause=Cause.HISTORY,
             name="fit",
-            after=2,
-            covers=4,
+            gap=Gap(after=2, covers=4),
             size=Size(chars=1, tokens=1),
         )
     )

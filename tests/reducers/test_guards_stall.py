@@ -287,7 +287,7 @@ def test_stub_refers_to_nothing_that_is_gone() -> None:
     watching.state = msgspec.structs.replace(whole, window=only(whole.window, set()))
     assert [] == stubbed(watching)
     shorter = [
-        msgspec.structs.replace(ref, shown=Shown(seq=1, text="aged", whole=ref.size, cuts=()))
+        msgspec.structs.replace(ref, shown=Shown(seq=1, whole=ref.size, cuts=()))
         for ref in refs(whole.window)
     ]
     window = msgspec.structs.replace(whole.window, chunks=(Chunk(tuple(shorter)),))

@@ -7,7 +7,7 @@ import pytest
 
 from refold.reducers.history import Pass, Plan, Scene, planned, previewed
 from refold.reducers.history.trim_messages import head_and_tail, shares
-from refold.reducers.messages import Message, MessageCall, Size, TextCut
+from refold.reducers.messages import Gap, Message, MessageCall, Size, TextCut
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, insert, only, ranges_of, refs, resized
 from support.plans import TEXTS, applied, window
@@ -339,7 +339,7 @@ def test_compact(spec: str, step: dict[str, Any], expected: list[int] | None, af
     """The pinned, a marker where the gap ends, and the newest within a fraction of the budget."""
     plan = plan_of({"do": "compact", **step}, window(spec))
     assert expected == (None if plan is None or plan.keep is None else sorted(plan.keep))
-    assert after == (None if plan is None or plan.marker is None else plan.marker.after)
+    assert after == (None if plan is None or plan.gap is None else plan.gap.after)
 
 
 def test_one_marker_tells_of_all_that_was_dropped() -> None:
@@ -348,8 +348,8 @@ def test_one_marker_tells_of_all_that_was_dropped() -> None:
     first = window("suauaua")
     plan = plan_of(step, first)
     assert plan is not None
-    assert plan.marker is not None
-    assert {"count": 2, "tokens": 20} == plan.marker.values
+    assert plan.gap is not None
+    assert (2, 20) == (plan.gap.covers, plan.gap.tokens)
     after = applied(Scene(window=first), plan, 20)
     assert [1, 2, 20, 5, 6, 7] == [ref.number for ref in refs(after)]
     assert plan_of(step, after) is None
@@ -359,10 +359,10 @@ def test_one_marker_tells_of_all_that_was_dropped() -> None:
     )
     again = plan_of(step, longer)
     assert again is not None
-    assert again.marker is not None
+    assert again.gap is not None
     assert [1, 2, 6, 7, 21] == sorted(again.keep or ())
-    assert {"count": 3, "tokens": 30} == again.marker.values
-    assert 2 == again.marker.after
+    assert (3, 30) == (again.gap.covers, again.gap.tokens)
+    assert 2 == again.gap.after
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def trimmed(chars: int, cap: int | None, reasoning: int = 0, **more: Any) -> tup
         pytest.param(
             51,
             {"cap": 13, "codec": "char"},
-            (TextCut(head=13, tail=0, removed=38, marker=False),),
+            (TextCut(head=13, tail=0, removed=38),),
             id="no marker",
         ),
         pytest.param(51, {"cap": 14, "codec": "char"}, (TextCut(head=1, tail=1, removed=49),), id="a marker"),
@@ -464,8 +464,7 @@ def test_the_last_messages_of_the_roles_are_trimmed() -> None:
         seq=9,
         unit=9,
         size=Size(chars=99, tokens=10, digest="9"),
-        cause="compacted",
-        covers=3,
+        gap=Gap(covers=3),
     )
     plan = plan_of(step, insert(spec, marker, 5))
     assert plan is not None
@@ -574,6 +573,10 @@ def test_previewed(text: str, tokens: int, expected: int) -> None:
 DIGEST: dict[str, Any] = {"do": "digest", "keep_last": 3, "per_message": 10, "total": 40}
 
 
+def numbered(ranges: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    return tuple(number for first, last in ranges for number in range(first, last + 1))
+
+
 @pytest.mark.parametrize(
     ("spec", "total", "expected", "sources", "after"),
     [
@@ -592,10 +595,10 @@ def test_digest(
 ) -> None:
     """The last messages and the task stay; one message quotes the others, oldest first."""
     plan = plan_of({**DIGEST, "total": total}, window(spec, chars=dict.fromkeys(range(1, 20), 7)))
-    marker = plan.marker if plan else None
+    gap = plan.gap if plan else None
     assert expected == (None if plan is None or plan.keep is None else sorted(plan.keep))
-    assert sources == (tuple(ref.number for ref in marker.sources) if marker else None)
-    assert after == (marker.after if marker else None)
+    assert sources == (numbered(gap.sources) if gap else None)
+    assert after == (gap.after if gap else None)
 
 
 def test_a_digest_of_a_digest_gives_it_a_line() -> None:
@@ -611,10 +614,10 @@ def test_a_digest_of_a_digest_gives_it_a_line() -> None:
         after = append(after, ref)
     again = plan_of(DIGEST, after)
     assert again is not None
-    assert again.marker is not None
+    assert again.gap is not None
     assert [1, 2, 7, 21, 22] == sorted(again.keep or ())
-    assert (3, 5, 6) == tuple(ref.number for ref in again.marker.sources)
-    assert (2, 4, 40) == (again.marker.after, again.marker.covers, again.marker.covered_tokens)
+    assert (3, 5, 6) == numbered(again.gap.sources)
+    assert (2, 4, 40) == (again.gap.after, again.gap.covers, again.gap.tokens)
 
 
 @pytest.mark.parametrize(

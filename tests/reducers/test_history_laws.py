@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
-from refold.reducers.history.cuts import lengths
 from refold.reducers.history.trim_messages import head_and_tail, shares
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, refs
-from support.plans import TEXTS, applied
+from support.plans import TEXTS, applied, lengths
 
-MARKERS = ("compacted", "digest", "summary")
 FRESH = 1000  # what is put in gets numbers from here on
 
 _SMALL = st.integers(0, 6)
@@ -153,8 +151,7 @@ def check(scene: Scene, plan: Plan, after: Window) -> None:
             "whole units"
         )
     for place, ref in enumerate(left):
-        assert ref.cause in ("", *MARKERS)
-        if ref.cause and ref.role is not Role.SYSTEM:
+        if ref.gap and ref.role is not Role.SYSTEM:
             assert place >= _leading(left), "system messages first"
     gone = [ref for ref in before if ref.number not in numbers]
     shown = {ref.number: ref for ref in left}
@@ -164,9 +161,10 @@ def check(scene: Scene, plan: Plan, after: Window) -> None:
     for made in [
         ref for ref in left if ref not in before and ref.number not in {old.number for old in before}
     ]:
-        assert any(not ref.cause for ref in gone), "and does not say the same again"
-        assert made.covers == sum(max(1, ref.covers) for ref in gone)
-    assert 1 >= len([ref for ref in left if ref.cause == "summary"])
+        assert any(not ref.gap for ref in gone), "and does not say the same again"
+        assert made.gap
+        assert made.gap.covers == sum(ref.gap.covers if ref.gap else 1 for ref in gone)
+    assert 1 >= len([ref for ref in left if ref.gap and ref.gap.source])
 
 
 def _leading(left: list[MessageRef]) -> int:
@@ -225,10 +223,11 @@ def test_a_trimmed_message_is_never_above_its_cap(scene: Scene, plain: dict[str,
     step = step_of({**plain, "single": False, "roles": ["user", "assistant", "tool"], "last": None})
     cap, each = plain["cap"], 4 if plain.get("codec", "chars4") == "chars4" else 1
     plan = planned(scene, step)
-    shown = {shorter.number: lengths(scene, shorter) for shorter in plan.shorter} if plan else {}
+    shorter = {shorter.number: shorter for shorter in plan.shorter} if plan else {}
     for ref in refs(scene.window):
         if cap is not None and ref.role is not Role.SYSTEM:
-            chars, reasoning = shown.get(ref.number, (ref.size.chars, ref.size.reasoning))
+            cut = shorter.get(ref.number)
+            chars, reasoning = lengths(ref, cut) if cut else (ref.size.chars, ref.size.reasoning)
             tokens = -(-chars // each) - (-reasoning // each)
             assert tokens <= max(cap, bool(chars) + bool(reasoning))
 

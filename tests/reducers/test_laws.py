@@ -235,7 +235,7 @@ def test_the_window_is_a_conversation_that_a_provider_takes(run: Driver) -> None
         if state.request is None:
             continue
         # What stands for others has a number of its own time, and theirs for a place.
-        numbers = [ref.number for ref in refs(state.window) if not ref.cause]
+        numbers = [ref.number for ref in refs(state.window) if not ref.gap]
         assert sorted(set(numbers)) == numbers
         open_calls: list[str] = []
         for message in view(state, contents):

@@ -66,7 +66,8 @@ def test_the_summary_takes_the_place_of_what_it_covers() -> None:
     assert "in short" in scenario.seen()[2][1]
     assert ((1, 2), (7, 7), (5, 6)) == scenario.events(ModelRequested)[-1].messages
     injected = scenario.events(MessageInjected)[-1]
-    assert ("internal", 2, 2) == (injected.visibility, injected.covers, injected.after)
+    assert injected.gap
+    assert (2, 2) == (injected.gap.covers, injected.gap.after)
     assert ("short", "summary") == (
         scenario.events(HistoryPruned)[-1].name,
         scenario.events(HistoryPruned)[-1].reason,
@@ -124,7 +125,8 @@ def test_the_next_summary_is_given_the_last() -> None:
     scenario.summary("second")
     texts = [text for _, text in scenario.seen()]
     assert (False, True) == (any("first" in text for text in texts), any("second" in text for text in texts))
-    assert 4 == scenario.events(MessageInjected)[-1].covers
+    gap = scenario.events(MessageInjected)[-1].gap
+    assert 4 == (gap.covers if gap else 0)
 
 
 def test_a_summary_is_asked_for_once_before_a_request() -> None:

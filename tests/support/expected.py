@@ -90,13 +90,13 @@ EXPECTED: dict[str, list[str]] = {
         "model_failed",
         _OVERFLOW,
         # 35 characters are 9 tokens of 4, 97 are 25; the marker has 10, so of a cap of 8 there is no room for it.
-        "message_trimmed message=3 cause=history name=trim before=9 after=8 text=trimmed values={size:35} "
-        "cuts=[{head:32 marker:False removed:1 tail:0}]",
-        "message_trimmed message=4 cause=history name=trim before=25 after=8 text=trimmed values={size:97} "
-        "cuts=[{head:32 marker:False removed:17 tail:0}]",
+        "message_trimmed message=3 cause=history name=trim before=9 after=8 "
+        "cuts=[{head:32 removed:1 tail:0}]",
+        "message_trimmed message=4 cause=history name=trim before=25 after=8 "
+        "cuts=[{head:32 removed:17 tail:0}]",
         # Of the last three one is a result whose call is gone. 83 characters joined by 8 newlines; 13 by 3.
         "history_pruned name=threshold before=9 after=4 tokens_before=23 tokens_after=4 kept=[[1 2] [8 9]]",
-        "message_injected role=user text=progress values={elapsed:00:01:28 of:} cause=progress",
+        "message_injected role=user text=progress cause=progress",
         requested(5, "[1 2] [8 10]", deadline=100, only=f"{HINT} {NUDGE}"),
         "model_responded",
         CONTINUE,
@@ -120,7 +120,7 @@ EXPECTED: dict[str, list[str]] = {
         _OVERFLOW,
         # floor(0.3 x 7) = 2: the task, which stays, and the first answer, whose result goes with it.
         "history_pruned name=drop_oldest before=8 after=6 tokens_before=22 tokens_after=16 kept=[[1 2] [5 8]]",
-        "message_injected role=user text=progress values={elapsed:00:00:07 limit:00:00:20 of: of 00:00:20} cause=progress",
+        "message_injected role=user text=progress cause=progress",
         requested(5, "[1 2] [5 9]", deadline=20, only=NUDGE),
         "model_failed",
         "retry_scheduled attempt=2 delay=3000000000 until=+11s failure=rate_limit",
@@ -182,7 +182,7 @@ EXPECTED: dict[str, list[str]] = {
         # 3 and 1 and 1 more: 100. The tail of two messages is part of a batch, which stays.
         "summary_requested name=compress messages=[[3 4]] after=2",
         "summary_returned",
-        "message_injected role=user text=summary cause=history name=compress after=2 covers=2 covered_tokens=91 source=17",
+        "message_injected role=user text=summary cause=history name=compress gap={after:2 covers:2 source:17 tokens:91}",
         # 28 for the summary in its frame.
         "history_pruned name=compress before=7 after=6 tokens_before=100 tokens_after=37 kept=[[1 2] [8 8] [5 7]]",
         requested(3, "[1 2] [8 8] [5 7]"),
@@ -210,7 +210,7 @@ EXPECTED: dict[str, list[str]] = {
         "model_responded",
         "answer_discarded count=1",
         # 121 characters are more than 120; the other result is among the last two messages.
-        "message_trimmed message=4 cause=history name=age before=31 after=22 text=aged values={size:121} "
+        "message_trimmed message=4 cause=history name=age before=31 after=22 "
         "cuts=[{head:10 removed:101 tail:10}]",
         requested(4, "[1 6]", only=pressure("warning", 35, 4, 5)),
         *ran("c3"),
@@ -218,8 +218,8 @@ EXPECTED: dict[str, list[str]] = {
         "model_failed",
         "context_overflowed gives_back=1",
         # 3 + 22 + 3 + 30 tokens: the last three begin inside the second batch.
-        "message_injected role=user text=digest values={count:4 per_message:12 tokens:58 total:100} cause=history name=digest "
-        "after=2 covers=4 covered_tokens=58 sources=[[3 6]]",
+        "message_injected role=user text=digest cause=history name=digest "
+        "gap={after:2 covers:4 per_message:12 sources:[[3 6]] tokens:58 total:100}",
         "history_pruned name=digest before=8 after=5 tokens_before=66 tokens_after=48 kept=[[1 2] [9 9] [7 8]]",
         requested(5, "[1 2] [9 9] [7 8]", only=pressure("warning", 35, 5, 5)),
         *ran("c4"),
@@ -237,7 +237,7 @@ EXPECTED: dict[str, list[str]] = {
         "tool_returned",
         FROM_TOOLS,
         # 229 characters are 4 + 58 tokens; three lines are 29 characters, fewer than 40.
-        "message_trimmed message=4 cause=history name=preview before=62 after=31 text=preview values={size:229} "
+        "message_trimmed message=4 cause=history name=preview before=62 after=31 "
         "cuts=[{head:29 removed:200 tail:0}]",
         requested(2, "[1 5]"),
         "model_failed",
@@ -358,7 +358,7 @@ EXPECTED: dict[str, list[str]] = {
         requested(4, "[1 8]"),
         *ran("c4"),
         # 40 characters again: shown as a reference to the first, for all that this is longer here.
-        "message_trimmed message=10 cause=guard name=stall before=10 after=19 text=stub values={call:c3 size:40 tool:look} "
+        "message_trimmed message=10 cause=guard name=stall before=10 after=19 "
         "cuts=[{head:0 removed:40 tail:0}]",
         requested(
             5,

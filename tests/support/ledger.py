@@ -221,8 +221,8 @@ def _prepares(event: Event) -> bool:
     match event:
         case MessageInjected(cause="progress") | MessageTrimmed():
             return True
-        case MessageInjected(after=after):
-            return after is not None and not event.source
+        case MessageInjected(gap=gap):
+            return gap is not None and not gap.source
         case HistoryPruned(reason=reason):
             return reason != "summary"
         case _:

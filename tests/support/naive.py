@@ -24,7 +24,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.messages import Message, MessageCall, TextCut
+from refold.reducers.messages import Gap, Message, MessageCall, TextCut
 from refold.reducers.vocabulary import Role
 
 _PINNED = (Role.SYSTEM, Role.USER)
@@ -89,7 +89,7 @@ class Transcript:
             case MessageInjected():
                 self._injected(event, texts)
             case MessageTrimmed():
-                self._trimmed(event, texts)
+                self._trimmed(event)
             case HistoryPruned(kept=kept):
                 self.lines = [line for line in self.lines if _within(kept, line.number)]
             case _:
@@ -149,30 +149,30 @@ class Transcript:
         return place
 
     def _injected(self, event: MessageInjected, texts: Mapping[str, str]) -> None:
-        framed = event.source or event.sources
-        text = self._framed(event, texts) if framed else event.content.texts[0] if event.content else ""
-        place = None
-        if event.after is not None:
+        gap, place = event.gap, None
+        text = event.content.texts[0] if event.content else ""
+        if gap:
+            text = self._framed(gap, texts) if gap.source or gap.sources else text
             places = {line.number: place for place, line in enumerate(self.lines, 1)}
-            place = places[event.after] if event.after else 0
+            place = places[gap.after] if gap.after else 0
         self._append(Message(role=event.role, text=text), before=place)
 
-    def _framed(self, event: MessageInjected, texts: Mapping[str, str]) -> str:
-        if event.source:
-            return texts["summary"].replace("{summary}", self.summaries[event.source])
-        numbers = [number for first, last in event.sources for number in range(first, last + 1)]
-        each, total = int(event.values["per_message"]), int(event.values["total"])
+    def _framed(self, gap: Gap, texts: Mapping[str, str]) -> str:
+        if gap.source:
+            return texts["summary"].replace("{summary}", self.summaries[gap.source])
+        numbers = [number for first, last in gap.sources for number in range(first, last + 1)]
+        each, total = gap.per_message, gap.total
         quoted = [self.ever[number].shown for number in numbers]
         said = [f"{message.role.upper()}: {message.text[:each] or '[no text]'}" for message in quoted]
         text = "\n".join(said)[:total]
         return texts["digest"].replace("{digest}", text)
 
-    def _trimmed(self, event: MessageTrimmed, texts: Mapping[str, str]) -> None:
+    def _trimmed(self, event: MessageTrimmed) -> None:
         place = next(place for place, line in enumerate(self.lines) if line.number == event.message)
         line = self.lines[place]
         shown = line.whole
-        for cut in event.cuts:
-            shown = _cut(shown, cut, texts[event.text] if cut.marker else "", event.values)
+        for cut, marker in zip(event.cuts, event.content.texts if event.content else (), strict=True):
+            shown = _cut(shown, cut, marker)
         self.lines[place] = self.ever[line.number] = replace(line, shown=shown)
 
 
@@ -180,9 +180,7 @@ def _within(ranges: tuple[tuple[int, int], ...], number: int) -> bool:
     return any(first <= number <= last for first, last in ranges)
 
 
-def _cut(message: Message, cut: TextCut, marker: str, values: Mapping[str, Any]) -> Message:
-    for name, value in {**values, "removed": cut.removed}.items():
-        marker = marker.replace("{" + name + "}", str(value))
+def _cut(message: Message, cut: TextCut, marker: str) -> Message:
     text: str = getattr(message, cut.part)
     tail = text[len(text) - min(cut.tail, max(0, len(text) - cut.head)) :] if cut.tail else ""
     return replace(message, **{cut.part: text[: cut.head] + marker + tail})

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
-from refold.reducers.history.cuts import lengths
-from refold.reducers.messages import Size
+from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, refs, resized
+from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, quoted, refs, resized
 
 ROLES = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
@@ -47,41 +46,44 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
     if plan.summary is not None:
         gone = [ref for ref in refs(scene.window) if ref.number in plan.summary.numbers]
         kept = only(scene.window, {ref.number for ref in refs(scene.window) if ref not in gone})
-        covers = sum(max(1, ref.covers) for ref in gone)
-        made = _made(number, "summary", plan.summary.role, covers, plan.summary.tokens, ())
-        return insert(kept, made, plan.summary.after)
+        covers = sum(ref.gap.covers if ref.gap else 1 for ref in gone)
+        gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.tokens, source=1)
+        return insert(kept, _made(number, plan.summary.role, gap, ()), gap.after)
     after = scene.window if plan.keep is None else only(scene.window, plan.keep)
     for shorter in plan.shorter:
-        after = _shortened(scene, after, shorter)
-    if plan.marker is None:
+        after = _shortened(after, shorter)
+    if plan.gap is None:
         return after
-    marker = plan.marker
-    made = _made(number, marker.text, marker.role, marker.covers, marker.covered_tokens, marker.sources)
-    return insert(after, made, marker.after)
+    made = _made(number, Role.USER, plan.gap, quoted(scene.window, plan.gap.sources))
+    return insert(after, made, plan.gap.after)
 
 
-def _shortened(scene: Scene, window: Window, shorter: Shortening) -> Window:
-    chars, reasoning = lengths(scene, shorter)
+def lengths(ref: MessageRef, shorter: Shortening) -> tuple[int, int]:
+    """Characters of text and of reasoning that are shown of a message once it is shortened."""
+    sizes = {"text": ref.whole.chars, "reasoning": ref.whole.reasoning}
+    for cut, text in zip(shorter.cuts, shorter.texts, strict=True):
+        sizes[cut.part] = cut.head + len(text) + cut.tail
+    return sizes["text"], sizes["reasoning"]
+
+
+def _shortened(window: Window, shorter: Shortening) -> Window:
     ref = next(ref for ref in refs(window) if ref.number == shorter.number)
-    shown = Shown(seq=ref.seq, text=shorter.text, whole=ref.whole, cuts=shorter.cuts)
+    chars, reasoning = lengths(ref, shorter)
+    shown = Shown(seq=ref.seq, whole=ref.whole, cuts=shorter.cuts)
     tokens = -(-(chars + reasoning + ref.size.arguments) // 4)
     digest = f"{ref.size.digest}{chars:x}"
     size = replace(ref.size, tokens=tokens, chars=chars, digest=digest, reasoning=reasoning)
     return resized(window, ref.number, size, shown)
 
 
-def _made(
-    number: int, cause: str, role: Role, covers: int, tokens: int, sources: Sequence[MessageRef]
-) -> MessageRef:
+def _made(number: int, role: Role, gap: Gap, sources: Sequence[MessageRef]) -> MessageRef:
     return MessageRef(
         number=number,
         role=role,
         seq=number,
         unit=number,
         size=Size(chars=40, tokens=10, digest=f"{number:x}"),
-        cause=cause,
-        covers=covers,
-        covered_tokens=tokens,
+        gap=gap,
         sources=tuple(sources),
     )
 

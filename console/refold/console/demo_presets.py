@@ -157,7 +157,7 @@ def _stitched(seen: Seen) -> bool:
 
 
 def _summed_up(seen: Seen) -> bool:
-    return any(isinstance(event, MessageInjected) and event.covers and event.source for event in seen.events)
+    return any(isinstance(event, MessageInjected) and event.gap and event.gap.source for event in seen.events)
 
 
 def _smaller(seen: Seen) -> bool:

@@ -142,7 +142,7 @@ _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     ),
     kind_of(RunStarted): lambda event, opening: len(event.messages) == len(opening.messages),
     kind_of(CallRefused): lambda _, said: len(said.texts) == 1,
-    kind_of(MessageInjected): lambda event, said: len(said.texts) == 1 or event.source or event.sources,
+    kind_of(MessageInjected): lambda event, said: len(said.texts) == 1 or event.gap is not None,
     kind_of(MessageTrimmed): lambda event, said: len(said.texts) == len(event.cuts),
     kind_of(ModelRequested): lambda event, said: len(said.texts) == len(event.request_only),
     kind_of(SummaryRequested): lambda _, said: len(said.texts) == 1,

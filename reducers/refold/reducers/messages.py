@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.numbers import Count
+from refold.reducers.numbers import Count, Ranges
 from refold.reducers.vocabulary import Role
 
 
@@ -79,14 +79,36 @@ class TextCut(
 ):
     """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
 
-    `removed` is the number that the text between them reports; `marker` says whether there is such a text.
+    `removed` is the number that the text between them reports, if there is one.
     """
 
     part: Literal["text", "reasoning"] = "text"
     head: Count
     tail: Count
     removed: Count = 0
-    marker: bool = True
+
+
+class Gap(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """What a message of the harness stands for: `covers` messages, which weighed `tokens`, right after message `after` (0: in front).
+
+    It frames words that are not the harness's: a summary, in the content of event `source`, or beginnings of the
+    messages `sources`, a line of `per_message` characters each and `total` characters in all.
+    """
+
+    after: Count = 0
+    covers: Count = 0
+    tokens: Count = 0
+    source: Count = 0
+    sources: Ranges = ()
+    per_message: Count = 0
+    total: Count = 0
+
+    @property
+    def filling(self) -> str:
+        """What its message is: a `summary`, a `digest`, or `compacted`, no more than a number."""
+        return "summary" if self.source else "digest" if self.sources else "compacted"
 
 
 class ToolSchema(

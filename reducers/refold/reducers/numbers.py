@@ -22,6 +22,9 @@ Count = Annotated[int, Meta(ge=0)]
 Ordinal = Annotated[int, Meta(ge=1)]
 """The first, the second, …: counted from 1."""
 
+Ranges = tuple[tuple[Count, Count], ...]
+"""Numbers of messages in order, as inclusive (first, last) pairs."""
+
 
 # A policy has a handful of values, and each is compared at every step: decimal arithmetic would be a fifth of a step.
 @lru_cache(maxsize=256)

@@ -7,13 +7,11 @@ from msgspec.structs import replace
 from refold.reducers.events import (
     Decision,
     Event,
-    ModelFailed,
     ModelRequested,
     RetryScheduled,
     SummaryRequested,
-    SummaryReturned,
 )
-from refold.reducers.state import Pending, Remembered, RunState
+from refold.reducers.state import Pending, RunState
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
 EventT = TypeVar("EventT", bound=Event)
@@ -45,20 +43,6 @@ def is_fresh(backoff: Pending[RetryScheduled]) -> bool:
 def waits(state: RunState) -> bool:
     """Whether the run waits before another try, and its time is not over."""
     return state.backoff is not None and state.backoff.until is not None
-
-
-def summary_of(state: RunState) -> Remembered[SummaryReturned] | None:
-    """The summary that came back and has no place in the window yet."""
-    found = state.summed_up
-    if found is None or not isinstance(found.event, SummaryReturned):
-        return None
-    return Remembered(seq=found.seq, event=found.event)
-
-
-def failed_summary(state: RunState) -> ModelFailed | None:
-    """Why the summary that was asked for did not come."""
-    found = state.summed_up
-    return found.event if found is not None and isinstance(found.event, ModelFailed) else None
 
 
 def summary_done(state: RunState) -> RunState:

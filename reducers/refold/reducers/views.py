@@ -27,10 +27,10 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Shown, refs
+from refold.reducers.window import MessageRef, Shown, refs, within
 
 NO_TEXT = "[no text]"
 
@@ -57,8 +57,8 @@ def needed(state: RunState) -> tuple[int, ...]:
 
 def _seqs(ref: MessageRef) -> Iterator[int]:
     yield ref.seq
-    if ref.source:
-        yield ref.source
+    if ref.gap is not None and ref.gap.source:
+        yield ref.gap.source
     if ref.shown is not None:
         yield ref.shown.seq
     for source in ref.sources:
@@ -144,12 +144,8 @@ def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Messag
     """
     pending = state.summary
     assert pending is not None
-    covered = [
-        ref
-        for ref in refs(state.window)
-        if any(first <= ref.number <= last for first, last in pending.event.messages)
-    ]
     instructions = _said(state, pending.seq, contents).texts[0]
+    covered = within(state.window, pending.event.messages)
     said = [_transcribed(message_of(state, ref, contents)) for ref in covered]
     return Message(role=Role.SYSTEM, text=instructions), Message(role=Role.USER, text="\n\n".join(said))
 
@@ -174,25 +170,23 @@ def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> M
         case CallRefused(content=Said() as said):
             return Message(role=Role.TOOL, text=said.texts[0], call=ref.call)
         case MessageInjected(content=Said() as said):
-            return Message(role=ref.role, text=_framed(state, ref, event, contents).join(said.texts))
+            return Message(role=ref.role, text=_framed(state, ref, contents).join(said.texts))
         case ModelFailed(content=Failure() as failure):
             return Message(role=Role.ASSISTANT, text=failure.partial_text)
         case _:
             raise MissingContent(state.setup.run, ref.seq)
 
 
-def _framed(state: RunState, ref: MessageRef, event: MessageInjected, contents: Mapping[int, Event]) -> str:
+def _framed(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> str:
     """The words that a message of the harness frames: a summary, or the beginnings of older messages."""
-    if ref.source:
-        summary = contents.get(ref.source)
+    gap = ref.gap or Gap()
+    if gap.source:
+        summary = contents.get(gap.source)
         if isinstance(summary, SummaryReturned) and summary.content is not None:
             return summary.content.text
-        raise MissingContent(state.setup.run, ref.source)
-    if not ref.sources:
-        return ""
-    per_message, total = int(event.values["per_message"]), int(event.values["total"])
-    lines = [digest_line(message_of(state, source, contents), per_message) for source in ref.sources]
-    return "\n".join(lines)[:total]
+        raise MissingContent(state.setup.run, gap.source)
+    lines = [digest_line(message_of(state, source, contents), gap.per_message) for source in ref.sources]
+    return "\n".join(lines)[: gap.total]
 
 
 def _said(state: RunState, seq: int, contents: Mapping[int, Event]) -> Said:
@@ -223,9 +217,7 @@ def digest_line(message: Message, per_message: int) -> str:
 
 
 def _shortened(state: RunState, shown: Shown, message: Message, contents: Mapping[int, Event]) -> Message:
-    marked = any(cut.marker for cut in shown.cuts)
-    texts = _said(state, shown.seq, contents).texts if marked else ("",) * len(shown.cuts)
-    for cut, marker in zip(shown.cuts, texts, strict=True):
+    for cut, marker in zip(shown.cuts, _said(state, shown.seq, contents).texts, strict=True):
         before: str = getattr(message, cut.part)
         after = before[: cut.head] + marker + before[max(cut.head, len(before) - cut.tail) :]
         message = replace(message, **{cut.part: after})

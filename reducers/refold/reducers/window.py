@@ -20,7 +20,8 @@ from itertools import chain
 import msgspec
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.messages import Size, TextCut
+from refold.reducers.messages import Gap, Size, TextCut
+from refold.reducers.numbers import Ranges
 from refold.reducers.vocabulary import Role
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
@@ -29,20 +30,16 @@ _MODULUS = 1 << 256
 _EMPTY = bytes(32)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
-Ranges = tuple[tuple[int, int], ...]
-"""Numbers in order, as inclusive (first, last) pairs."""
-
 
 class Shown(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """How a message is shown shorter: each cut part's head and tail, and between them the words of event `seq`.
 
-    `text` is the key of these words, `whole` the size of the message as it was said.
+    `whole` is the size of the message as it was said.
     """
 
     seq: int
-    text: str
     whole: Size
     cuts: tuple[TextCut, ...]
 
@@ -53,9 +50,8 @@ class MessageRef(
     """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
 
     `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is shown of
-    it, if `shown` says that it is shown shorter. A marker or summary has a
-    `cause` and stands for `covers` messages of `covered_tokens`; it frames the words of its `sources`, or of event `source`.
-    `preview` is how much of a result a preview would show.
+    it, if `shown` says that it is shown shorter. A marker, a digest or a summary stands
+    in a `gap`, which is its event's own; `sources` are the messages that it quotes, as they were then. `preview` is how much of a result a preview would show.
     """
 
     number: int
@@ -68,10 +64,7 @@ class MessageRef(
     pinned: bool = False
     preview: int = 0
     shown: Shown | None = None
-    cause: str = ""
-    covers: int = 0
-    covered_tokens: int = 0
-    source: int = 0
+    gap: Gap | None = None
     sources: tuple["MessageRef", ...] = ()
 
     @property
@@ -135,6 +128,18 @@ def refs(window: Window) -> list[MessageRef]:
 def bound(window: Window) -> bytes:
     """SHA-256 of the references whole, in order: of a window that only grew it costs the same however long that is."""
     return sha256(b"".join([chunk.digest for chunk in window.chunks])).digest()
+
+
+def within(window: Window, ranges: Ranges) -> list[MessageRef]:
+    """The references in order whose numbers lie in these ranges."""
+    return [ref for ref in refs(window) if any(first <= ref.number <= last for first, last in ranges)]
+
+
+def quoted(window: Window, ranges: Ranges) -> tuple[MessageRef, ...]:
+    """The messages with these numbers, as they are said, not as they stand: what an older digest quotes is known by that digest."""
+    known = {old.number: old for ref in refs(window) for old in (*ref.sources, ref)}
+    numbers = (number for first, last in ranges for number in range(first, last + 1))
+    return tuple([known[number] for number in numbers if number in known])
 
 
 def append(window: Window, ref: MessageRef) -> Window:
@@ -334,7 +339,7 @@ def _pinned(
     made: list[MessageRef] = []
     for ref in added:
         first = (ref.role is Role.SYSTEM and not system) or (ref.role is Role.USER and not task)
-        made.append(msgspec.structs.replace(ref, pinned=True) if first and not ref.cause else ref)
+        made.append(msgspec.structs.replace(ref, pinned=True) if first and not ref.gap else ref)
         system, task = system or ref.role is Role.SYSTEM, task or ref.role is Role.USER
     return made, system, task
 

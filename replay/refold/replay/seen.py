@@ -142,7 +142,7 @@ class Views:
             seq=ref.seq,
             tokens=ref.size.tokens,
             cut=ref.shown is not None,
-            cause=ref.cause,
+            cause=ref.gap.filling if ref.gap else "",
             message=message,
         )
 

@@ -258,7 +258,7 @@ def _are_digested(stored: Stored, event: Event) -> bool:
         return all(
             size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
         )
-    if isinstance(event, MessageInjected) and (event.source or event.sources):
+    if isinstance(event, MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
         return True  # it is of the words in the frame, too, which stand elsewhere
     return all(size.digest == digest_named(words, named_in(event)) for size in sizes)
 
@@ -272,10 +272,8 @@ def _says_something(event: Event) -> bool:
             return any(answer.decision == "edit" for answer in answers)
         case ModelRequested(request_only=texts):
             return bool(texts)
-        case MessageTrimmed(cuts=cuts):
-            return any(cut.marker for cut in cuts)
         case _:
-            return isinstance(event, (*SIZED, CallRefused, MessageInjected, SummaryRequested))
+            return isinstance(event, (*SIZED, CallRefused, MessageInjected, MessageTrimmed, SummaryRequested))
 
 
 def _fact_of(event: Event) -> Fact | None:

@@ -205,7 +205,7 @@ def compact(case: Case) -> Compared:
         "kept": kept,
         "dropped": len(sizes) - len(kept),
         "note": bool(notes),
-        "dropped_tokens": sum(note.covered_tokens for note in notes),
+        "dropped_tokens": sum(note.gap.tokens for note in notes if note.gap),
     }
     return Compared(case.expect, got)
 

@@ -9,8 +9,8 @@ from typing import Literal
 from refold.reducers.events.base import Content, Decision, Part
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.messages import Size, TextCut
-from refold.reducers.numbers import Count, Ordinal
+from refold.reducers.messages import Gap, Size, TextCut
+from refold.reducers.numbers import Count, Ordinal, Ranges
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 
 
@@ -50,7 +50,7 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     step: Count
     attempt: Ordinal
     view: str
-    messages: tuple[tuple[int, int], ...]
+    messages: Ranges
     input_tokens: Count
     deadline: Count | None = None
     tools: tuple[str, ...] | None = None
@@ -108,7 +108,7 @@ class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_request
     """
 
     name: str
-    messages: tuple[tuple[int, int], ...]
+    messages: Ranges
     input_tokens: Count = 0
     max_output: Count | None = None
     deadline: Count | None = None
@@ -130,7 +130,7 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
     after: Count
     tokens_before: Count
     tokens_after: Count
-    kept: tuple[tuple[int, int], ...]
+    kept: Ranges
     over_budget: bool = False
 
 
@@ -138,8 +138,7 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
 
     `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated tokens, `size` what is
-    shown of it from here on. Where something was cut stands the policy's text `text`, filled by `values` and each cut's `removed`:
-    the content has it, a text a cut, if any cut has one.
+    shown of it from here on. The content has what stands where something was cut, a text a cut.
     """
 
     message: Count
@@ -148,33 +147,23 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
     reason: str
     before: Count
     size: Size
-    text: str = ""
-    values: dict[str, str | int] = {}
     cuts: tuple[TextCut, ...] = ()
     content: Said | None = None
 
 
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
-    """The harness says something to the model: the policy's text `text` with `values`, kept in the window.
+    """The harness says something to the model: the policy's text `text`, kept in the window.
 
-    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or right after message `after` (0: in front) if it stands for `covers` messages, which
-    weighed `covered_tokens`. The content has its one text, or, of a frame, the texts around the words that stand in it: those of
-    a summary, in the content of event `source`, or beginnings of the messages `sources`. `stitches`: the answer to it goes on
-    with the one before.
+    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or in a `gap`. The content has its one
+    text, or, where the gap has words of its own, the texts around them. `stitches`: the answer to it goes on with the one before.
     """
 
     role: Role
     text: str
-    values: dict[str, str | int] = {}
     cause: Cause
     name: str = ""
-    visibility: str = "internal"
     stitches: bool = False
-    after: Count | None = None
-    covers: Count = 0
-    covered_tokens: Count = 0
-    source: Count = 0
-    sources: tuple[tuple[int, int], ...] = ()
+    gap: Gap | None = None
     size: Size
     content: Said | None = None
 

@@ -18,13 +18,12 @@ from refold.reducers.events.parts import (
     Opening,
     Output,
     Parent,
-    Ranges,
     Reason,
     Summary,
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size, Usage
-from refold.reducers.numbers import Count
+from refold.reducers.numbers import Count, Ranges
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, StopReason, ToolError
 

@@ -43,10 +43,6 @@ class Parent(Part, frozen=True, kw_only=True):
     call: str
 
 
-Ranges = tuple[tuple[Count, Count], ...]
-"""Message numbers, as inclusive (first, last) pairs."""
-
-
 class Opening(Content, frozen=True, kw_only=True):
     """What the run began with: the system prompt, earlier messages and, last, the task."""
 

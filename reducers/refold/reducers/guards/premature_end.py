@@ -85,7 +85,7 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
                 return _settled(own, call, error is not None or self._marked(said.output if said else ""))
             case CallRefused(call=call):
                 return _settled(own, call, bad=False)
-            case MessageInjected(after=None, cause=cause, name=name):
+            case MessageInjected(gap=None, cause=cause, name=name):
                 mine = cause is Cause.GUARD and name == self.called
                 return self._with(replace(own, count=own.count + mine), "")
             case RetryScheduled(keeps=True):

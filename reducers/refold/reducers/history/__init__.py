@@ -8,14 +8,13 @@ once; no change is no plan.
 from refold.reducers.history.passes import planned
 from refold.reducers.history.preview_results import previewed
 from refold.reducers.history.registry import Pass
-from refold.reducers.history.scene import Covering, Marker, Plan, Scene, Shortening
+from refold.reducers.history.scene import Covering, Plan, Scene, Shortening, cut_values
 from refold.reducers.history.tail import Tail
 from refold.reducers.history.token_tail import TokenTail
 from refold.reducers.history.when import Share, When
 
 __all__ = [
     "Covering",
-    "Marker",
     "Pass",
     "Plan",
     "Scene",
@@ -24,6 +23,7 @@ __all__ = [
     "Tail",
     "TokenTail",
     "When",
+    "cut_values",
     "planned",
     "previewed",
 ]

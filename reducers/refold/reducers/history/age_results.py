@@ -45,7 +45,7 @@ class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
         messages = refs(scene.window)
         old = [ref for ref in messages[: max(0, len(messages) - self.keep_last)] if ref.role is Role.TOOL]
         if self.hard and sum(ref.size.chars for ref in old) > self.hard.over:
-            whole = [ref for ref in old if not (ref.shown and ref.shown.text == "cleared")]
+            whole = [ref for ref in old if not (ref.shown and ref.shown.cuts[0].removed == ref.whole.chars)]
             return shortening(cut_text(scene, ref, "cleared", 0, 0, longer=True) for ref in whole)
         if (soft := self.soft) is None:
             return None

@@ -4,30 +4,7 @@ from collections.abc import Iterable
 
 from refold.reducers.history.scene import Plan, Scene, Shortening
 from refold.reducers.messages import TextCut
-from refold.reducers.texts import render
 from refold.reducers.window import MessageRef
-
-Values = dict[str, str | int]
-
-
-def sizes(ref: MessageRef) -> Values:
-    """Characters of the whole text, `size`, and of the `reasoning`, if any: values of the text in a cut."""
-    whole = ref.whole
-    return {"size": whole.chars, **({"reasoning": whole.reasoning} if whole.reasoning else {})}
-
-
-def length(scene: Scene, text: str, values: Values, removed: int) -> int:
-    """Characters of the text that stands where something was cut, if it reports this number."""
-    return len(render(scene.text(text), {**values, "removed": removed}))
-
-
-def lengths(scene: Scene, shorter: Shortening) -> tuple[int, int]:
-    """Characters of text and of reasoning that are shown of a message once it is shortened."""
-    shown = {"text": int(shorter.values["size"]), "reasoning": int(shorter.values.get("reasoning", 0))}
-    for cut in shorter.cuts:
-        between = length(scene, shorter.text, shorter.values, cut.removed) if cut.marker else 0
-        shown[cut.part] = cut.head + between + cut.tail
-    return shown["text"], shown["reasoning"]
 
 
 def cut_text(
@@ -37,11 +14,11 @@ def cut_text(
 
     With `longer` a message that is shown whole may become longer by it.
     """
-    values = sizes(ref)
-    cut = TextCut(head=head, tail=tail, removed=max(0, int(values["size"]) - head - tail))
-    shorter = Shortening(number=ref.number, text=text, values=values, cuts=(cut,))
-    if lengths(scene, shorter)[0] < ref.size.chars or (longer and ref.shown is None):
-        return shorter
+    removed = max(0, ref.whole.chars - head - tail)
+    said = scene.text(text, ref.whole, removed)
+    if head + len(said) + tail < ref.size.chars or (longer and ref.shown is None):
+        cut = TextCut(head=head, tail=tail, removed=removed)
+        return Shortening(number=ref.number, cuts=(cut,), texts=(said,))
     return None
 
 

@@ -6,10 +6,11 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.history.scene import Marker, Plan, Scene
+from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, newest, numbers, stays
+from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, refs
+from refold.reducers.window import MessageRef, ranges_of, refs
 
 
 class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
@@ -32,13 +33,13 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
         tail = newest([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
         return Plan(keep=numbers(tail) | numbers(filter(stays, messages)))
 
-    def mark(self, marker: Marker, dropped: Sequence[MessageRef]) -> Marker:
-        """The marker with the messages that it quotes, oldest first."""
+    def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:
+        """The gap with the messages that are quoted in it, oldest first."""
         quoted: list[MessageRef] = []
         for ref in dropped:
             quoted += self._filling(ref.sources, self.per_message) if ref.sources else (ref,)
-        sources = self._filling(quoted, self.total)
-        return replace(marker, sources=sources, per_message=self.per_message, total=self.total)
+        sources = ranges_of([ref.number for ref in self._filling(quoted, self.total)])
+        return replace(gap, sources=sources, per_message=self.per_message, total=self.total)
 
     def _filling(self, sources: Iterable[MessageRef], room: int) -> tuple[MessageRef, ...]:
         # As many as certainly fill the room: the rest would be cut off, and the state holds what it need not.

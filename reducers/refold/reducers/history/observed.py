@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, numbers
-from refold.reducers.window import refs
+from refold.reducers.window import refs, within
 
 
 class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
@@ -22,10 +22,5 @@ class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
         """Keep what stayed, and all that joined since."""
         if scene.kept is None:
             return None
-        return Plan(
-            keep=numbers(
-                ref
-                for ref in refs(scene.window)
-                if ref.number > scene.upto or any(first <= ref.number <= last for first, last in scene.kept)
-            )
-        )
+        since = [ref for ref in refs(scene.window) if ref.number > scene.upto]
+        return Plan(keep=numbers(within(scene.window, scene.kept)) | numbers(since))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from refold.reducers.history.registry import Pass
-from refold.reducers.history.scene import Marker, Plan, Scene
+from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import numbers, weight, whole_units
+from refold.reducers.messages import Gap
 from refold.reducers.window import MessageRef, Window, refs
 
 
@@ -27,20 +28,19 @@ def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
     keep = whole_units(messages, wanted, extend=step.pair_cut == "extend")
     dropped = [ref for ref in messages if ref.number not in keep]
     # To replace markers by another is no progress, and two passes could do it in turns for ever.
-    if all(step.marks and ref.cause for ref in dropped):
+    if all(step.marks and ref.gap for ref in dropped):
         return None
     before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number in keep]
-    marker = _marker(scene.window, step.marks, dropped, before[-1] if before else 0)
-    return Plan(
-        keep=keep,
-        marker=step.mark(marker, dropped) if step.marks else None,
+    gap = _gap(scene.window, dropped, before[-1] if before else 0)
+    return Plan(keep=keep, gap=step.mark(gap, dropped) if step.marks else None)
+
+
+def _gap(window: Window, dropped: Sequence[MessageRef], after: int) -> Gap:
+    """All that was dropped so far: markers among it stand for more."""
+    said = [ref for ref in dropped if not ref.gap]
+    gaps = [ref.gap for ref in dropped if ref.gap]
+    return Gap(
+        after=after,
+        covers=len(said) + sum(gap.covers for gap in gaps),
+        tokens=weight(window, said) + sum(gap.tokens for gap in gaps),
     )
-
-
-def _marker(window: Window, cause: str, dropped: Sequence[MessageRef], after: int) -> Marker:
-    """It stands where the gap ends, and tells of all that was dropped so far: markers among it stand for more."""
-    said = [ref for ref in dropped if not ref.covers]
-    count = len(said) + sum(ref.covers for ref in dropped)
-    tokens = weight(window, said) + sum(ref.covered_tokens for ref in dropped)
-    values: dict[str, str | int] = {"count": count, "tokens": tokens}
-    return Marker(text=cause, after=after, values=values, covers=count, covered_tokens=tokens)

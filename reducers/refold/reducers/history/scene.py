@@ -1,13 +1,14 @@
-"""What a history pass is given, and what it answers: a plan, made of numbers and sizes, never of texts."""
+"""What a history pass is given, and what it answers: a plan, made of numbers, sizes and the harness's own words."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from refold.reducers.messages import TextCut
-from refold.reducers.texts import TEXTS
+from refold.reducers.messages import Gap, Size, TextCut
+from refold.reducers.numbers import Ranges
+from refold.reducers.texts import TEXTS, render
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window
+from refold.reducers.window import Window
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,40 +30,25 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     single: bool = False
     texts: Mapping[str, str] = {}
     upto: int = 0
-    kept: tuple[tuple[int, int], ...] | None = None
+    kept: Ranges | None = None
 
-    def text(self, key: str) -> str:
-        """What the harness says under this key."""
-        return self.texts.get(key) or TEXTS[key]
+    def text(self, key: str, whole: Size, removed: int) -> str:
+        """What the harness says under this key where so much of a message was cut, of which `whole` is the size."""
+        return render(self.texts.get(key) or TEXTS[key], cut_values(whole, removed))
+
+
+def cut_values(whole: Size, removed: int) -> dict[str, str | int]:
+    """What fills the text that stands where so much of a message was cut: the characters of its text and reasoning, too."""
+    reasoning = {"reasoning": whole.reasoning} if whole.reasoning else {}
+    return {"size": whole.chars, **reasoning, "removed": removed}
 
 
 class Shortening(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to be shown shorter: `text` is the key of what stands where something was cut, `values` fill it.
-
-    `{removed}` is each cut's own. The length of what is shown follows from the cuts and the policy's texts.
-    """
+    """A message to be shown shorter, and what is said where something was cut: a text a cut."""
 
     number: int
-    text: str
     cuts: tuple[TextCut, ...]
-    values: dict[str, str | int] = {}
-
-
-class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the harness that stands for what was dropped, right after message `after` (0: in front).
-
-    With `sources` it is a digest: a line for each of them, `per_message` characters each, `total` in all.
-    """
-
-    text: str
-    after: int
-    role: Role = Role.USER
-    values: dict[str, str | int] = {}
-    covers: int = 0
-    covered_tokens: int = 0
-    sources: tuple[MessageRef, ...] = ()
-    per_message: int = 0
-    total: int = 0
+    texts: tuple[str, ...]
 
 
 class Covering(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +62,12 @@ class Covering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass wants. `keep`: the numbers that stay, whole units and all that is pinned; None: all of them."""
+    """What a pass wants. `keep`: the numbers that stay, whole units and all that is pinned; None: all of them.
+
+    `gap` is what one message stands for that tells of all that was dropped.
+    """
 
     keep: frozenset[int] | None = None
     shorter: tuple[Shortening, ...] = ()
-    marker: Marker | None = None
+    gap: Gap | None = None
     summary: Covering | None = None

@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 import msgspec
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.history.scene import Marker, Scene
+from refold.reducers.history.scene import Scene
 from refold.reducers.history.when import When
+from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window
 
@@ -17,7 +18,7 @@ class Strategy(
 ):
     """Base of the strategies. Each has a method `plan(scene)`: what it wants, pairs and pins not considered.
 
-    `marks` is the cause of the one message that stands for all that was dropped; "" where there is none.
+    `marks` is the policy's text of the one message that stands for all that was dropped; "" where there is none.
     `asks` is the reason where it is always the same. `pins`: what is pinned stays, whatever it wants.
     """
 
@@ -38,9 +39,9 @@ class Strategy(
         """Whether the window is within what this strategy keeps to; one without a budget always is."""
         return True
 
-    def mark(self, marker: Marker, dropped: Sequence[MessageRef]) -> Marker:  # noqa: ARG002
-        """The marker for what was dropped, with what only this strategy says in it."""
-        return marker
+    def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:  # noqa: ARG002
+        """The gap that what was dropped leaves, with what only this strategy says in it."""
+        return gap
 
 
 def stays(ref: MessageRef) -> bool:

@@ -11,7 +11,6 @@ from refold.reducers.history.strategy import Strategy, numbers, stays, weight
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, refs
 
-_SUMMARY = "summary"
 _Count = Annotated[int, Meta(ge=0)]
 
 
@@ -43,13 +42,13 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
     def plan(self, scene: Scene) -> Plan | None:
         """Cover what is neither protected nor pinned, and every earlier summary."""
         messages = refs(scene.window)
-        said = [ref for ref in messages if ref.cause != _SUMMARY]
+        said = [ref for ref in messages if not _sums_up(ref)]
         fresh = [ref for ref in said[self._first(said) : self._cut(said)] if not stays(ref)]
         gone = numbers(fresh)
-        covered = [ref for ref in messages if ref.number in gone or ref.cause == _SUMMARY]
+        covered = [ref for ref in messages if ref.number in gone or _sums_up(ref)]
         tokens = weight(scene.window, covered)
         few = tokens < self.min_gain or len(covered) < self.min_messages
-        if few or all(ref.cause for ref in fresh):
+        if few or all(ref.gap for ref in fresh):
             return None
         return Plan(
             summary=Covering(
@@ -94,8 +93,12 @@ def _between_units(said: Sequence[MessageRef], place: int) -> bool:
     return place >= len(said) or said[place].unit != said[place - 1].unit
 
 
+def _sums_up(ref: MessageRef) -> bool:
+    return ref.gap is not None and ref.gap.source > 0
+
+
 def _from_user(ref: MessageRef) -> bool:
-    return ref.role is Role.USER and not ref.cause
+    return ref.role is Role.USER and not ref.gap
 
 
 def _gathered(said: Sequence[MessageRef], tokens: int) -> int:

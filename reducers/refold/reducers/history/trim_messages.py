@@ -5,12 +5,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from refold.reducers.history.cuts import Values, length, shortening, sizes
+from refold.reducers.history.cuts import shortening
 from refold.reducers.history.scene import Plan, Scene, Shortening
 from refold.reducers.history.strategy import Strategy, newest
 from refold.reducers.messages import TextCut
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, refs
+
+_Part = Literal["text", "reasoning"]
 
 
 class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
@@ -33,37 +35,30 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
         """Cut what is above the cap."""
         if self.cap is None or (self.single and not scene.single):
             return None
-        cap, each = self.cap, [ref for ref in refs(scene.window) if ref.role in self.roles and not ref.cause]
+        cap, each = self.cap, [ref for ref in refs(scene.window) if ref.role in self.roles and not ref.gap]
         chosen = each if self.last is None else newest(each, self.last)
         long = [ref for ref in chosen if self._count(ref.size.chars) + self._count(ref.size.reasoning) > cap]
         return shortening(self._cut(scene, ref, cap) for ref in long)
 
     def _cut(self, scene: Scene, ref: MessageRef, cap: int) -> Shortening | None:
-        values = sizes(ref)
-        text, reasoning = int(values["size"]), int(values.get("reasoning", 0))
-        given = shares([self._count(text), self._count(reasoning)], cap)
-        cuts = (
-            *self._part(scene, values, "text", text, given[0]),
-            *self._part(scene, values, "reasoning", reasoning, given[1]),
-        )
+        whole, cuts, texts = ref.whole, list[TextCut](), list[str]()
+        sizes: dict[_Part, int] = {"text": whole.chars, "reasoning": whole.reasoning}
+        given = shares([self._count(size) for size in sizes.values()], cap)
+        for (part, size), room in zip(sizes.items(), given, strict=True):
+            count = self._count(size)
+            if count <= room:
+                continue
+            longest = self._count(len(scene.text("trimmed", whole, count)))
+            head, tail, marker = head_and_tail(room, longest)
+            removed = count - head - tail
+            # The tail is counted in tokens from the beginning, as the codec does, and its last may be shorter.
+            left = size - (count - tail) * self._unit if tail else 0
+            cuts.append(TextCut(part=part, head=head * self._unit, tail=left, removed=removed))
+            texts.append(scene.text("trimmed", whole, removed) if marker else "")
         # It is shown so already: a cap below the number of its parts cannot be kept.
-        if ref.shown and ref.shown.cuts == cuts:
+        if ref.shown and ref.shown.cuts == tuple(cuts):
             return None
-        return Shortening(number=ref.number, text="trimmed", values=values, cuts=cuts)
-
-    def _part(
-        self, scene: Scene, values: Values, part: Literal["text", "reasoning"], size: int, cap: int
-    ) -> tuple[TextCut, ...]:
-        count = self._count(size)
-        if count <= cap:
-            return ()
-        head, tail, marker = head_and_tail(cap, self._count(length(scene, "trimmed", values, count)))
-        # The tail is counted in tokens from the beginning, as the codec does, and its last may be shorter.
-        left = size - (count - tail) * self._unit if tail else 0
-        cut = TextCut(
-            part=part, head=head * self._unit, tail=left, removed=count - head - tail, marker=marker
-        )
-        return (cut,)
+        return Shortening(number=ref.number, cuts=tuple(cuts), texts=tuple(texts))
 
     @property
     def _unit(self) -> int:

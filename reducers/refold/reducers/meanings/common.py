@@ -1,10 +1,12 @@
 """What the meanings of facts and of decisions share."""
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from refold.reducers.doubts import unknown
+from refold.reducers.events import MessageHead
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
 from refold.reducers.state import Batch, Pending, RunState
@@ -32,11 +34,32 @@ def tallied(state: RunState, cause: Cause, name: str = "") -> RunState:
     return replace(state, spent=replace(state.spent, tally=tally))
 
 
-def said(state: RunState, role: Role, size: Size) -> RunState:
-    """The state after somebody, or the harness, said something: one message more in the window."""
+def reference(state: RunState, role: Role, size: Size) -> MessageRef:
+    """The event's own message, the next in number."""
     number = state.messages + 1
-    ref = MessageRef(number=number, role=role, seq=state.seq, unit=number, size=size)
-    return replace(state, window=append(state.window, ref), messages=number)
+    return MessageRef(number=number, role=role, seq=state.seq, unit=number, size=size)
+
+
+def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
+    """The messages that an event brings with it, the next in number. A forged log may name a unit that comes later."""
+    first = state.messages + 1
+    return [
+        MessageRef(
+            number=first + part,
+            role=head.role,
+            seq=state.seq,
+            part=part,
+            unit=first + min(head.unit, part),
+            size=head.size,
+            call=head.call,
+        )
+        for part, head in enumerate(heads)
+    ]
+
+
+def said(state: RunState, ref: MessageRef) -> RunState:
+    """The state after somebody, or the harness, said something: one message more in the window."""
+    return replace(state, window=append(state.window, ref), messages=ref.number)
 
 
 def no_longer_asked(state: RunState) -> RunState:

@@ -22,14 +22,16 @@ from refold.reducers.events import (
     StepFreed,
     SummaryAbandoned,
     SummaryRequested,
+    SummaryReturned,
     ToolsDispatched,
 )
 from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
-from refold.reducers.meanings.common import said, tallied, where
-from refold.reducers.pending import is_fresh, pending, summary_done, summary_of
+from refold.reducers.meanings.common import reference, said, tallied, where
+from refold.reducers.messages import Gap
+from refold.reducers.pending import is_fresh, pending, summary_done
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
 from refold.reducers.vocabulary import Cause, Role, Verdict
-from refold.reducers.window import MessageRef, Shown, append, insert, outside, refs, resized, without
+from refold.reducers.window import Shown, insert, outside, quoted, refs, resized, without
 
 
 def model_requested(state: RunState, event: ModelRequested) -> RunState:
@@ -123,7 +125,7 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
     ref = next((ref for ref in refs(state.window) if ref.number == event.message), None)
     if ref is None:
         raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
-    shown = Shown(seq=state.seq, text=event.text, whole=ref.whole, cuts=event.cuts) if event.cuts else None
+    shown = Shown(seq=state.seq, whole=ref.whole, cuts=event.cuts) if event.cuts else None
     window = resized(state.window, event.message, event.size, shown)
     return replace(state, window=window, eased=True)
 
@@ -131,13 +133,13 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
 def message_injected(state: RunState, event: MessageInjected) -> RunState:
     """The harness said something to the model: at the end, or in the place of what it stands for."""
     state = tallied(state, event.cause, event.name)
-    if event.after is not None:
-        return _placed(state, event)
+    if event.gap is not None:
+        return _placed(state, event, event.gap)
     if (
         event.cause is not Cause.PROGRESS
     ):  # the harness's clock between two partial answers does not part them
         state = replace(state, parts=_stitched(state) if event.stitches else ())
-    return said(state, event.role, event.size)
+    return said(state, reference(state, event.role, event.size))
 
 
 def _stitched(state: RunState) -> tuple[int, ...]:
@@ -147,38 +149,20 @@ def _stitched(state: RunState) -> tuple[int, ...]:
     return state.parts if last is None or older else (*state.parts, last.seq)
 
 
-def _placed(state: RunState, event: MessageInjected) -> RunState:
-    number, summary = state.messages + 1, summary_of(state)
-    _check_ranges("message_injected", event.sources, state.messages)
-    # In the order of the window, as they are said. A digest of a digest quotes what that one did, which is gone.
-    known = {old.number: old for ref in refs(state.window) for old in (*ref.sources, ref)}
-    numbers = (number for first, last in event.sources for number in range(first, last + 1))
-    sources = tuple(known[number] for number in numbers if number in known)
-    if any(source.sources for source in sources) or (sources and (event.source or not _digest_of(event))):
+def _placed(state: RunState, event: MessageInjected, gap: Gap) -> RunState:
+    _check_ranges("message_injected", gap.sources, state.messages)
+    sources, came = quoted(state.window, gap.sources), state.summed_up
+    # A digest of a digest quotes what that one did, which is gone.
+    if sources and (gap.source or any(source.sources for source in sources)):
         raise UnexpectedEvent("message_injected", "it is no digest of messages, and says that it is")
-    if event.source and (summary is None or summary.seq != event.source):
-        raise UnexpectedEvent(
-            "message_injected", f"event {event.source} is no summary that waits for its place"
-        )
-    if summary is not None and summary.seq == event.source:
+    if gap.source:
+        if came is None or came.seq != gap.source or not isinstance(came.event, SummaryReturned):
+            raise UnexpectedEvent(
+                "message_injected", f"event {gap.source} is no summary that waits for its place"
+            )
         state = summary_done(state)
-    ref = MessageRef(
-        number=number,
-        role=event.role,
-        seq=state.seq,
-        unit=number,
-        size=event.size,
-        cause=event.text,
-        covers=event.covers,
-        covered_tokens=event.covered_tokens,
-        source=event.source,
-        sources=sources,
-    )
-    return replace(state, window=insert(state.window, ref, event.after or 0), messages=number)
-
-
-def _digest_of(event: MessageInjected) -> bool:
-    return all(type(event.values.get(key)) is int for key in ("per_message", "total"))
+    ref = replace(reference(state, event.role, event.size), gap=gap, sources=sources)
+    return replace(state, window=insert(state.window, ref, gap.after), messages=ref.number)
 
 
 def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
@@ -239,12 +223,8 @@ def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     state = replace(state, backoff=backoff, spent=spent, model=event.model)
     if not event.keeps or failed is None or failed.event.partial is None:
         return state
-    number = state.messages + 1
-    ref = MessageRef(
-        number=number, role=Role.ASSISTANT, seq=failed.seq, unit=number, size=failed.event.partial
-    )
-    window = append(state.window, ref)
-    return replace(state, window=window, messages=number, parts=(*state.parts, failed.seq))
+    ref = replace(reference(state, Role.ASSISTANT, failed.event.partial), seq=failed.seq)
+    return replace(said(state, ref), parts=(*state.parts, failed.seq))
 
 
 def state_changed(state: RunState, event: StateChanged) -> RunState:

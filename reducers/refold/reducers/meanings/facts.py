@@ -27,8 +27,10 @@ from refold.reducers.events import (
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meanings.common import (
     found_out,
+    given,
     no_longer_asked,
     postponed,
+    reference,
     said,
     tallied,
     where,
@@ -48,7 +50,7 @@ from refold.reducers.state import (
     Stopping,
 )
 from refold.reducers.vocabulary import Cause, Doubt, Role
-from refold.reducers.window import MessageRef, append
+from refold.reducers.window import append
 
 _NOTHING = Usage()
 
@@ -60,18 +62,8 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
     setup = started_setup(event)
     # The task that is named is the one that is pinned; else it is the first message of a person.
     window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
-    for part, head in enumerate(event.messages):
-        ref = MessageRef(
-            number=part + 1,
-            role=head.role,
-            seq=state.seq,
-            part=part,
-            unit=head.unit + 1,
-            size=head.size,
-            call=head.call,
-            pinned=part == event.task,
-        )
-        window = append(window, ref)
+    for ref in given(state, event.messages):
+        window = append(window, replace(ref, pinned=ref.part == event.task))
     mark = Mark(at=state.at)
     marked = replace(state, lineage=mark, origin=mark, turn=mark, unasked=event.unasked)
     return replace(marked, setup=setup, window=window, messages=len(event.messages))
@@ -96,11 +88,10 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         graces=1 + (before.graces if before else 0) if grace else 0,
         ignored=bool(event.calls) and event.blank if told else before is not None and before.ignored,
     )
-    window, number = state.window, state.messages
+    window, messages = state.window, state.messages
     if event.calls or not answer.blank:
-        number += 1
-        ref = MessageRef(number=number, role=Role.ASSISTANT, seq=state.seq, unit=number, size=event.size)
-        window = append(window, ref)
+        ref = reference(state, Role.ASSISTANT, event.size)
+        window, messages = append(window, ref), ref.number
     elif before is not None:
         # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
         answer = replace(answer, empties=before.empties)
@@ -111,8 +102,8 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
         answer=answer,
         parts=() if grace else state.parts,
         window=window,
-        messages=number + len(event.calls),
-        batch=opened(state.seq, number, event.calls),
+        messages=messages + len(event.calls),
+        batch=opened(state.seq, messages, event.calls),
     )
 
 
@@ -156,7 +147,7 @@ def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
 def input_received(state: RunState, event: InputReceived) -> RunState:
     """A person's message joins the window and begins a turn."""
     state = no_longer_asked(_waiting(state, "input_received", "a message"))
-    state = said(state, Role.USER, event.size)
+    state = said(state, reference(state, Role.USER, event.size))
     last = replace(state.answer, empties=0) if state.answer else None
     mark = Mark(at=state.at, spent=state.spent)
     return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)

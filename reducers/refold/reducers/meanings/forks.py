@@ -6,7 +6,7 @@ from refold.reducers.batches import find, with_call
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, said
+from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, reference, said
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -27,7 +27,7 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
             raise UnexpectedEvent(
                 "run_forked", "a message joins it, and something else is asked for or under way"
             )
-        state = said(state, Role.USER, event.size)
+        state = said(state, reference(state, Role.USER, event.size))
     return found_out(state) if state.batch else state
 
 

@@ -6,10 +6,9 @@ from refold.reducers.batches import joined
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ContextObserved
 from refold.reducers.machine import AgentState
-from refold.reducers.meanings.common import no_longer_asked
+from refold.reducers.meanings.common import given, no_longer_asked
 from refold.reducers.state import Joining, Observed, RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef
 
 
 def context_observed(state: RunState, event: ContextObserved) -> RunState:
@@ -52,21 +51,9 @@ def _joining(state: RunState, event: ContextObserved) -> tuple[Joining, ...]:
         raise _unexpected("not each of its messages has a place")
     if any(place >= first + index for index, place in enumerate(event.after)):
         raise _unexpected("a message stands behind one that is not there yet")
-    refs = (
-        MessageRef(
-            number=first + part,
-            role=head.role,
-            seq=state.seq,
-            part=part,
-            unit=first + min(head.unit, part),
-            size=head.size,
-            call=head.call,
-        )
-        for part, head in enumerate(event.messages)
-    )
-    return tuple(
-        Joining(ref=ref, after=event.after[part] if event.after else None) for part, ref in enumerate(refs)
-    )
+    places = event.after or (None,) * len(event.messages)
+    refs = given(state, event.messages)
+    return tuple([Joining(ref=ref, after=after) for ref, after in zip(refs, places, strict=True)])
 
 
 def _asked_again(state: RunState, event: ContextObserved) -> RunState:

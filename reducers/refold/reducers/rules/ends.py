@@ -110,9 +110,7 @@ def injected(
 ) -> MessageInjected:
     """The decision to say something to the model, kept in the window."""
     said = _said(state, role, text, values or {})
-    return MessageInjected(
-        role=role, text=text, values=values or {}, cause=cause, name=name, stitches=stitches, **said
-    )
+    return MessageInjected(role=role, text=text, cause=cause, name=name, stitches=stitches, **said)
 
 
 def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:

@@ -19,14 +19,15 @@ from refold.reducers.guards.protocol import (
     Stop,
     Warn,
 )
-from refold.reducers.history import Shortening, cuts
+from refold.reducers.history import Shortening, cut_values
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import TextCut
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Check, Flow, Rule
 from refold.reducers.rules.history import trimming
 from refold.reducers.state import RunState, Watch
+from refold.reducers.texts import render
 from refold.reducers.vocabulary import Cause, Verdict
 from refold.reducers.window import refs
 
@@ -98,8 +99,9 @@ def _shorten(flow: Flow, watch: Watch, judgement: Shorten) -> None:
     if ref is None:
         return
     cut = TextCut(head=0, tail=0, removed=ref.size.chars)
-    values = {**judgement.values, **cuts.sizes(ref)}
-    shorter = Shortening(number=ref.number, text=judgement.text, cuts=(cut,), values=values)
+    values = {**judgement.values, **cut_values(ref.whole, cut.removed)}
+    words = render(text_of(flow.state.policy, judgement.text), values)
+    shorter = Shortening(number=ref.number, cuts=(cut,), texts=(words,))
     flow.say(trimming(flow.state, ref, shorter, Cause.GUARD, watch.name, judgement.code))
 
 

@@ -11,26 +11,27 @@ from refold.reducers.events import (
     HistoryPruned,
     MessageInjected,
     MessageTrimmed,
+    ModelFailed,
     Said,
+    StateChanged,
     SummaryAbandoned,
     SummaryRequested,
-    SummaryReturned,
 )
-from refold.reducers.history import Covering, Marker, Pass, Plan, Scene, Shortening, planned
+from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
 from refold.reducers.history.observed import Observed
 from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.measure import measured
-from refold.reducers.pending import failed_summary, summary_of
+from refold.reducers.messages import Gap, Size
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.rules.ends import injected, move, said
+from refold.reducers.rules.ends import Values, injected, move, said
 from refold.reducers.rules.flow import Flow, settled, switched_by
 from refold.reducers.rules.requests import model_next
-from refold.reducers.state import Remembered, RunState
-from refold.reducers.texts import framed, render
+from refold.reducers.state import RunState
+from refold.reducers.texts import framed
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, only, ranges_of, refs
+from refold.reducers.window import MessageRef, Window, only, quoted, ranges_of, refs, within
 
 # Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
 _LONGEST = 1 << 24
@@ -124,8 +125,8 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
         flow.say(_summary_requested(flow.state, step.name, plan.summary))
         return
     kept, before = plan.keep, flow.state.window
-    if plan.marker is not None:
-        flow.say(_marked(flow.state, step.name, plan.marker))
+    if plan.gap is not None:
+        flow.say(_marked(flow.state, step, plan.gap))
         kept = None if kept is None else kept | {flow.state.messages}
     if kept is not None:
         after = only(flow.state.window, kept)
@@ -166,32 +167,33 @@ def _pruned(name: str, reason: str, before: Window, after: Window, *, over: bool
     )
 
 
-def _marked(state: RunState, name: str, marker: Marker) -> MessageInjected:
-    if not marker.sources:
-        alone = injected(state, marker.text, Cause.HISTORY, name, marker.values, marker.role)
-        return replace(alone, after=marker.after, covers=marker.covers, covered_tokens=marker.covered_tokens)
+def _marked(state: RunState, step: Pass, gap: Gap) -> MessageInjected:
+    values: Values = {"count": gap.covers, "tokens": gap.tokens}
+    if not gap.sources:
+        return replace(injected(state, step.marks, Cause.HISTORY, step.name, values), gap=gap)
     # A digest holds words of the model: only what stands around them is said here.
-    values = {**marker.values, "per_message": marker.per_message, "total": marker.total}
-    lines = (
-        sum(len(ref.role) + 2 + min(ref.size.chars or 9, marker.per_message) + 1 for ref in marker.sources)
-        - 1
+    values |= {"per_message": gap.per_message, "total": gap.total}
+    sources = [(ref.role, ref.size) for ref in quoted(state.window, gap.sources)]
+    lines = sum(len(role) + 3 + min(size.chars or 9, gap.per_message) for role, size in sources) - 1
+    frame = framed(text_of(state.policy, step.marks), "digest", values)
+    chars = sum(map(len, frame)) + (len(frame) - 1) * min(lines, gap.total)
+    digest = _sha256((frame, [size.digest for _, size in sources], gap.per_message, gap.total))
+    return _framing(
+        Role.USER,
+        step.marks,
+        step.name,
+        gap,
+        frame,
+        measured(state.policy.estimator, "x" * min(chars, _LONGEST), digest=digest),
     )
-    frame = framed(text_of(state.policy, marker.text), "digest", values)
-    chars = sum(map(len, frame)) + (len(frame) - 1) * min(lines, marker.total)
-    sources = [ref.size.digest for ref in marker.sources]
-    digest = _sha256((frame, sources, marker.per_message, marker.total))
+
+
+def _framing(
+    role: Role, text: str, name: str, gap: Gap, frame: tuple[str, ...], size: Size
+) -> MessageInjected:
+    content = Said(texts=frame)
     return MessageInjected(
-        role=marker.role,
-        text=marker.text,
-        values=values,
-        cause=Cause.HISTORY,
-        name=name,
-        after=marker.after,
-        covers=marker.covers,
-        covered_tokens=marker.covered_tokens,
-        sources=ranges_of([ref.number for ref in marker.sources]),
-        size=measured(state.policy.estimator, "x" * min(chars, _LONGEST), digest=digest),
-        content=Said(texts=frame),
+        role=role, text=text, cause=Cause.HISTORY, name=name, gap=gap, size=size, content=content
     )
 
 
@@ -205,11 +207,9 @@ def trimming(
 ) -> MessageTrimmed:
     """The decision to show a message shorter, with the sizes of what is left of it."""
     whole = ref.whole
-    sizes, texts = {"text": whole.chars, "reasoning": whole.reasoning}, list[str]()
-    for cut in shorter.cuts:
-        values = {**shorter.values, "removed": cut.removed}
-        texts.append(render(text_of(state.policy, shorter.text), values) if cut.marker else "")
-        sizes[cut.part] = cut.head + cut.tail + len(texts[-1])
+    sizes = {"text": whole.chars, "reasoning": whole.reasoning}
+    for cut, text in zip(shorter.cuts, shorter.texts, strict=True):
+        sizes[cut.part] = cut.head + cut.tail + len(text)
     # Beside its text and reasoning a message weighs what its calls do: that stays.
     beside = whole.tokens - _weight(state, whole.chars, whole.reasoning)
     tokens = max(0, beside + _weight(state, sizes["text"], sizes["reasoning"]))
@@ -225,12 +225,10 @@ def trimming(
             chars=sizes["text"],
             reasoning=sizes["reasoning"],
             tokens=tokens,
-            digest=_sha256((whole.digest, cuts, texts)),
+            digest=_sha256((whole.digest, cuts, shorter.texts)),
         ),
-        text=shorter.text,
-        values=shorter.values,
         cuts=shorter.cuts,
-        content=Said(texts=tuple(texts)) if any(cut.marker for cut in shorter.cuts) else None,
+        content=Said(texts=shorter.texts),
     )
 
 
@@ -245,51 +243,39 @@ def _sha256(shown: Any) -> str:
 
 def summarised(flow: Flow) -> bool:
     """When a summary came back, or failed to: it takes the place of what it sums up, or nothing does."""
-    asked, came = flow.state.summary, summary_of(flow.state)
-    if asked is None:
+    asked, came = flow.state.summary, flow.state.summed_up
+    if asked is None or came is None:
         return False
-    if came is None:
-        return _failed(flow, asked.event)
-    _replace(flow, asked.event, came)
+    if isinstance(came.event, ModelFailed):
+        flow.say(_given_up(flow.state, asked.event, came.event))
+    else:
+        _replace(flow, asked.event, came.seq, came.event.size)
     return True
 
 
-def _replace(flow: Flow, asked: SummaryRequested, came: Remembered[SummaryReturned]) -> None:
-    state = flow.state
-    covered = {
-        ref.number: ref
-        for ref in refs(state.window)
-        if any(first <= ref.number <= last for first, last in asked.messages)
-    }
-    before, size = state.window, came.event.size
-    frame = framed(text_of(state.policy, "summary"), "summary", {})
-    stands_for = MessageInjected(
-        role=asked.role,
-        text="summary",
-        cause=Cause.HISTORY,
-        name=asked.name,
+def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> None:
+    before = flow.state.window
+    covered = within(before, asked.messages)
+    gap = Gap(
         after=asked.after,
-        covers=sum(ref.covers or 1 for ref in covered.values()),
-        covered_tokens=sum(ref.covered_tokens or ref.size.tokens for ref in covered.values()),
-        source=came.seq,
-        size=replace(size, digest=_sha256((frame, size.digest))),
-        content=Said(texts=frame),
+        covers=sum(ref.gap.covers if ref.gap else 1 for ref in covered),
+        tokens=sum(ref.gap.tokens if ref.gap else ref.size.tokens for ref in covered),
+        source=source,
     )
-    flow.say(stands_for)
+    frame = framed(text_of(flow.state.policy, "summary"), "summary", {})
+    size = replace(size, digest=_sha256((frame, size.digest)))
+    flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
     window = flow.state.window
-    kept = frozenset(ref.number for ref in refs(window)) - covered.keys()
+    kept = {ref.number for ref in refs(window)} - {ref.number for ref in covered}
     flow.say(_pruned(asked.name, "summary", before, only(window, kept), over=False))
 
 
-def _failed(flow: Flow, asked: SummaryRequested) -> bool:
-    state, failed = flow.state, failed_summary(flow.state)
-    if failed is None:
-        return False
+def _given_up(
+    state: RunState, asked: SummaryRequested, failed: ModelFailed
+) -> StateChanged | SummaryAbandoned:
     named = {step.name: step for step in (*state.policy.history, *_forced(state))}
     step = named.get(asked.name)
     if isinstance(step, Summarise) and step.on_failure == "fail":
         reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
-        flow.say(move(state, Trigger.FAIL, f"provider:{failed.failure}", reason))
-    else:
-        flow.say(SummaryAbandoned(name=asked.name, failure=failed.failure))
-    return True
+        return move(state, Trigger.FAIL, f"provider:{failed.failure}", reason)
+    return SummaryAbandoned(name=asked.name, failure=failed.failure)

@@ -22,14 +22,13 @@ from refold.reducers.events import (
     Call,
     Event,
     MessageHead,
-    MessageInjected,
     ModelResponded,
     StateChanged,
     StateDigested,
     UnknownAnnotation,
 )
 from refold.reducers.limits import LimitHit, LimitUnit
-from refold.reducers.messages import Size
+from refold.reducers.messages import Gap, Size
 from refold.store.protocol import Stored
 
 SHOWN = 200
@@ -47,10 +46,8 @@ _NOT_COMPARED = frozenset(
         "content", "duration", "input_tokens", "retry_wait", "retry_after", "deadline", "until", "due", "delay", "usage", "cost_nanousd",
     }
 )  # fmt: skip
-# Of one kind only: a summary's event, and a sentence in which amounts of time stand.
-_NOR: Mapping[type[Event], frozenset[str]] = MappingProxyType(
-    {MessageInjected: frozenset({"source"}), StateChanged: frozenset({"reason"})}
-)
+# Of one kind only: a sentence in which amounts of time stand.
+_NOR: Mapping[type[Event], frozenset[str]] = MappingProxyType({StateChanged: frozenset({"reason"})})
 
 _SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_bytes", "sha256"})
 
@@ -142,6 +139,8 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return calls.get(value, value)
         case Size():  # its digest is salted
             return replace(value, digest="")
+        case Gap():  # what it frames is compared as what was said
+            return replace(value, source=0)
         case MessageHead():
             return replace(value, size=replace(value.size, digest=""))
         case LimitHit():

@@ -61,7 +61,7 @@ class Side:
     def looks(self, ref: MessageRef) -> tuple[Any, ...]:
         """What the model sees of a message of the window, as a value that is equal where that is."""
         shown, said = ref.shown, self.harness.get(ref.seq)
-        framed = ref.source or ref.sources
+        framed = ref.gap and (ref.gap.source or ref.sources)
         if shown is None or framed or not isinstance(said, CallRefused | MessageInjected) or not said.content:
             return ref.role, ref.call, ref.size.digest
         # Words of the harness are known on both sides: those that a cut took away may be others.

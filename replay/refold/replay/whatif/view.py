@@ -162,7 +162,7 @@ def _rows(
 
 def _added(side: Side, seen: Mapping[int, Event], added: Iterable[MessageRef]) -> Iterator[Row]:
     for ref in added:
-        yield _row(side.state, ref, seen, "derived", ref.cause or "said by the harness")
+        yield _row(side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "said by the harness")
 
 
 _Texts = dict[tuple[str, str], tuple[int, Message | None]]
@@ -184,8 +184,9 @@ class _Origins:
 
     def of(self, ref: MessageRef) -> tuple[object, ...]:
         """The same for a message of both runs, and for no two of one."""
-        if ref.source:
-            return self._facts.get(ref.source, ref.source), "summary"
+        source = ref.gap.source if ref.gap else 0
+        if source:
+            return self._facts.get(source, source), "summary"
         if ref.seq in self._times:
             return ref.role, ref.whole.digest, ref.call, self._times[ref.seq]
         return self._facts.get(ref.seq, ref.seq), ref.part
