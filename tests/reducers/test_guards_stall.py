@@ -9,7 +9,8 @@ import pytest
 from refold.reducers.guards import Place, Remind, Shorten, Stop
 from refold.reducers.guards.stall import Stall
 from refold.reducers.vocabulary import ToolError
-from refold.reducers.window import Chunk, Shown, only, refs
+from refold.reducers.window import Chunk, Shown, refs
+from support.plans import only
 from support.scenario import TOOLS
 from support.watching import Watching
 

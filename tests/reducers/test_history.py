@@ -9,8 +9,8 @@ from refold.reducers.history import Pass, Plan, Scene, planned, previewed
 from refold.reducers.history.trim_messages import head_and_tail, shares
 from refold.reducers.messages import Gap, Message, MessageCall, Size, TextCut
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, append, insert, only, ranges_of, refs, resized
-from support.plans import TEXTS, applied, window
+from refold.reducers.window import MessageRef, Window, append, insert, ranges_of, refs, resized, without
+from support.plans import TEXTS, applied, only, staying, window
 from support.scenario import Scenario
 
 
@@ -21,8 +21,8 @@ def plan_of(step: dict[str, Any], window: Window, /, **moment: Any) -> Plan | No
 
 def kept(spec: str, step: dict[str, Any], weights: dict[int, int] | None = None) -> list[int] | None:
     """The numbers that the pass keeps; None: it says nothing."""
-    plan = plan_of(step, window(spec, weights))
-    return None if plan is None or plan.keep is None else sorted(plan.keep)
+    before = window(spec, weights)
+    return staying(plan_of(step, before), before)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_token_tail(
     spec: str, weights: dict[int, int], step: dict[str, Any], expected: list[int] | None
 ) -> None:
     """Walk back from the newest while the estimate fits what the pinned leave of the budget."""
-    plan = plan_of({"do": "token_tail", **step}, window(spec, weights), tools=8)
-    assert expected == (None if plan is None or plan.keep is None else sorted(plan.keep))
+    before = window(spec, weights)
+    assert expected == staying(plan_of({"do": "token_tail", **step}, before, tools=8), before)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_over_budget_is_said(spec: str, weights: dict[int, int], step: dict[str,
     before = window(spec, weights)
     plan = plan_of(step, before)
     assert plan is not None
-    assert plan.keep is not None
-    fits = msgspec.convert(step, Pass).fits(only(before, plan.keep), Scene(window=before, texts=TEXTS))
+    assert plan.drop is not None
+    fits = msgspec.convert(step, Pass).fits(without(before, plan.drop), Scene(window=before, texts=TEXTS))
     assert over == (not fits)
 
 
@@ -337,8 +337,9 @@ def test_drop_oldest(spec: str, fraction: float, expected: list[int] | None) -> 
 )
 def test_compact(spec: str, step: dict[str, Any], expected: list[int] | None, after: int | None) -> None:
     """The pinned, a marker where the gap ends, and the newest within a fraction of the budget."""
-    plan = plan_of({"do": "compact", **step}, window(spec))
-    assert expected == (None if plan is None or plan.keep is None else sorted(plan.keep))
+    before = window(spec)
+    plan = plan_of({"do": "compact", **step}, before)
+    assert expected == staying(plan, before)
     assert after == (None if plan is None or plan.gap is None else plan.gap.after)
 
 
@@ -360,7 +361,7 @@ def test_one_marker_tells_of_all_that_was_dropped() -> None:
     again = plan_of(step, longer)
     assert again is not None
     assert again.gap is not None
-    assert [1, 2, 6, 7, 21] == sorted(again.keep or ())
+    assert [1, 2, 6, 7, 21] == staying(again, longer)
     assert (3, 30) == (again.gap.covers, again.gap.tokens)
     assert 2 == again.gap.after
 
@@ -594,9 +595,10 @@ def test_digest(
     spec: str, total: int, expected: list[int] | None, sources: tuple[int, ...] | None, after: int | None
 ) -> None:
     """The last messages and the task stay; one message quotes the others, oldest first."""
-    plan = plan_of({**DIGEST, "total": total}, window(spec, chars=dict.fromkeys(range(1, 20), 7)))
+    before = window(spec, chars=dict.fromkeys(range(1, 20), 7))
+    plan = plan_of({**DIGEST, "total": total}, before)
     gap = plan.gap if plan else None
-    assert expected == (None if plan is None or plan.keep is None else sorted(plan.keep))
+    assert expected == staying(plan, before)
     assert sources == (numbered(gap.sources) if gap else None)
     assert after == (gap.after if gap else None)
 
@@ -615,7 +617,7 @@ def test_a_digest_of_a_digest_gives_it_a_line() -> None:
     again = plan_of(DIGEST, after)
     assert again is not None
     assert again.gap is not None
-    assert [1, 2, 7, 21, 22] == sorted(again.keep or ())
+    assert [1, 2, 7, 21, 22] == staying(again, after)
     assert (3, 5, 6) == numbered(again.gap.sources)
     assert (2, 4, 40) == (again.gap.after, again.gap.covers, again.gap.tokens)
 

@@ -44,10 +44,10 @@ from refold.reducers.messages import ReplyCall, Size
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
-from refold.reducers.window import MessageRef, Window, adds_up, append, only, refs
+from refold.reducers.window import MessageRef, Window, adds_up, append, refs
 from support.any_policy import policies
 from support.once import Once
-from support.plans import prune
+from support.plans import only, prune
 from support.strategies import MARKER, Driver, choices, drive, each, events, runs, stored
 
 ROOT = Path(__file__).resolve().parents[2]

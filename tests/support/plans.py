@@ -1,13 +1,13 @@
 """Windows made of letters, and what a plan of a history pass makes of a window, by the plainest means."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
 from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
 from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Shown, Window, append, insert, only, quoted, refs, resized
+from refold.reducers.window import MessageRef, Shown, Window, append, insert, quoted, refs, resized, without
 
 ROLES = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
@@ -45,11 +45,11 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
         return scene.window
     if plan.summary is not None:
         gone = [ref for ref in refs(scene.window) if ref.number in plan.summary.numbers]
-        kept = only(scene.window, {ref.number for ref in refs(scene.window) if ref not in gone})
+        kept = without(scene.window, {ref.number for ref in gone})
         covers = sum(ref.gap.covers if ref.gap else 1 for ref in gone)
         gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.tokens, source=1)
         return insert(kept, _made(number, plan.summary.role, gap, ()), gap.after)
-    after = scene.window if plan.keep is None else only(scene.window, plan.keep)
+    after = scene.window if plan.drop is None else without(scene.window, plan.drop)
     for shorter in plan.shorter:
         after = _shortened(after, shorter)
     if plan.gap is None:
@@ -91,6 +91,18 @@ def _made(number: int, role: Role, gap: Gap, sources: Sequence[MessageRef]) -> M
 def prune(window: Window, step: Pass) -> Window | None:
     """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
     plan = planned(Scene(window=window), step)
-    if plan is None or plan.keep is None:
+    if plan is None or plan.drop is None:
         return None
-    return only(window, plan.keep)
+    return without(window, plan.drop)
+
+
+def staying(plan: Plan | None, window: Window) -> list[int] | None:
+    """The numbers of the messages that a plan leaves in the window; None: it drops none."""
+    if plan is None or plan.drop is None:
+        return None
+    return [ref.number for ref in refs(window) if ref.number not in plan.drop]
+
+
+def only(window: Window, numbers: Set[int]) -> Window:
+    """The window of the messages with these numbers, in the same order."""
+    return without(window, {ref.number for ref in refs(window) if ref.number not in numbers})

@@ -13,7 +13,7 @@ from refold.reducers.events import Call
 from refold.reducers.messages import Size
 from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, extend, insert_all, only, refs
+from refold.reducers.window import MessageRef, extend, insert_all, without
 
 
 def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
@@ -63,8 +63,7 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
     window = extend(state.window, results)
     if not results and state.answer is not None and state.answer.blank:
         # Nothing of the answer is left to show: a message without text and calls is refused by providers.
-        shown = {ref.number for ref in refs(window)} - {calls[0].number - 1}
-        window = only(window, shown)
+        window = without(window, {calls[0].number - 1})
     return joined(replace(state, window=window, batch=None))
 
 

@@ -204,13 +204,8 @@ def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Wind
     return _changed(window, ordered, (), come)
 
 
-def only(window: Window, numbers: Set[int]) -> Window:
-    """The window of the messages with these numbers, in the same order. What was pinned stays pinned."""
-    return without(window, {ref.number for ref in refs(window) if ref.number not in numbers})
-
-
 def without(window: Window, numbers: Set[int]) -> Window:
-    """The window without the messages of these numbers, in the same order; all of them must be in it."""
+    """The window without the messages of these numbers, in the same order."""
     if not numbers:
         return window
     messages = refs(window)

@@ -7,7 +7,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, newest, numbers, stays
+from refold.reducers.history.strategy import Strategy, numbers, older, stays
 from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, ranges_of, refs
@@ -30,8 +30,8 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
     def plan(self, scene: Scene) -> Plan | None:
         """Drop what is older than the tail."""
         messages = refs(scene.window)
-        tail = newest([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
-        return Plan(keep=numbers(tail) | numbers(filter(stays, messages)))
+        head = older([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
+        return Plan(drop=numbers([ref for ref in head if not stays(ref)]))
 
     def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:
         """The gap with the messages that are quoted in it, oldest first."""

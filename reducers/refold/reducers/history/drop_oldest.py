@@ -24,5 +24,5 @@ class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
         """Drop the oldest share."""
         messages = refs(scene.window)
         others = [ref for ref in messages if ref.role is not Role.SYSTEM]
-        kept = others[max(1, int(self.fraction * len(others))) :]
-        return Plan(keep=numbers(kept) | numbers(filter(stays, messages)))
+        oldest = others[: max(1, int(self.fraction * len(others)))]
+        return Plan(drop=numbers([ref for ref in oldest if not stays(ref)]))

@@ -19,8 +19,9 @@ class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
     name: str = "observed"
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Keep what stayed, and all that joined since."""
+        """Drop what did not stay, and nothing that joined since."""
         if scene.kept is None:
             return None
-        since = [ref for ref in refs(scene.window) if ref.number > scene.upto]
-        return Plan(keep=numbers(within(scene.window, scene.kept)) | numbers(since))
+        stayed = numbers(within(scene.window, scene.kept))
+        gone = [ref for ref in refs(scene.window) if ref.number <= scene.upto and ref.number not in stayed]
+        return Plan(drop=numbers(gone))

@@ -18,21 +18,22 @@ def planned(scene: Scene, step: Pass) -> Plan | None:
     if not (scene.forced or step.when.holds(scene)):
         return None
     wish = step.plan(scene)
-    return wish if wish is None or wish.keep is None else _lawful(scene, step, wish.keep)
+    return wish if wish is None or wish.drop is None else _lawful(scene, step, wish.drop)
 
 
 def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
     messages = refs(scene.window)
-    if step.pins:
-        wanted |= numbers([ref for ref in messages if ref.pinned])
-    keep = whole_units(messages, wanted, extend=step.pair_cut == "extend")
-    dropped = [ref for ref in messages if ref.number not in keep]
+    going = [ref for ref in messages if ref.number in wanted and not (step.pins and ref.pinned)]
+    dropped = whole_units(messages, going, extend=step.pair_cut == "extend")
     # To replace markers by another is no progress, and two passes could do it in turns for ever.
     if all(step.marks and ref.gap for ref in dropped):
         return None
-    before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number in keep]
+    drop = numbers(dropped)
+    if not step.marks:
+        return Plan(drop=drop)
+    before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number not in drop]
     gap = _gap(scene.window, dropped, before[-1] if before else 0)
-    return Plan(keep=keep, gap=step.mark(gap, dropped) if step.marks else None)
+    return Plan(drop=drop, gap=step.mark(gap, dropped))
 
 
 def _gap(window: Window, dropped: Sequence[MessageRef], after: int) -> Gap:

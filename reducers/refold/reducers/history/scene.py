@@ -62,12 +62,12 @@ class Covering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass wants. `keep`: the numbers that stay, whole units and all that is pinned; None: all of them.
+    """What a pass wants. `drop`: the numbers that leave, whole units and nothing that is pinned; None: it is none that drops.
 
     `gap` is what one message stands for that tells of all that was dropped.
     """
 
-    keep: frozenset[int] | None = None
+    drop: frozenset[int] | None = None
     shorter: tuple[Shortening, ...] = ()
     gap: Gap | None = None
     summary: Covering | None = None

@@ -59,13 +59,18 @@ def newest(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
     return messages[max(0, len(messages) - count) :]
 
 
-def newest_within(messages: Sequence[MessageRef], budget: int, least: int) -> frozenset[int]:
-    """From the newest back while their estimates fit the budget; `least` of them whatever they weigh."""
+def older(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
+    """All but the last so many."""
+    return messages[: max(0, len(messages) - count)]
+
+
+def older_than(messages: Sequence[MessageRef], budget: int, least: int) -> Sequence[MessageRef]:
+    """All but those, from the newest back, whose estimates fit the budget; `least` of them stay whatever they weigh."""
     for place, ref in enumerate(reversed(messages)):
         budget -= ref.size.tokens
         if budget < 0 and place >= least:
-            return numbers(newest(messages, place))
-    return numbers(messages)
+            return older(messages, place)
+    return ()
 
 
 def weight(window: Window, messages: Sequence[MessageRef]) -> int:
@@ -75,7 +80,13 @@ def weight(window: Window, messages: Sequence[MessageRef]) -> int:
     return estimator.total(sum(parts), len(parts))
 
 
-def whole_units(messages: Sequence[MessageRef], kept: frozenset[int], *, extend: bool) -> frozenset[int]:
-    """No unit in halves: one that is cut goes, or with `extend` stays."""
-    cut = {ref.unit for ref in messages if (ref.number in kept) is extend}
-    return numbers([ref for ref in messages if (ref.unit in cut) is extend])
+def whole_units(
+    messages: Sequence[MessageRef], dropped: Sequence[MessageRef], *, extend: bool
+) -> Sequence[MessageRef]:
+    """What of the messages goes if these do, with no unit in halves: one that is cut goes, or with `extend` stays."""
+    if extend:
+        going = numbers(dropped)
+        cut = {ref.unit for ref in messages if ref.number not in going}
+        return [ref for ref in dropped if ref.unit not in cut]
+    units = {ref.unit for ref in dropped}
+    return [ref for ref in messages if ref.unit in units]

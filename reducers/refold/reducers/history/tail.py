@@ -1,11 +1,12 @@
 """Keep the last messages. Known as a sliding window of messages; pairs are kept whole."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, newest, numbers, whole_units
+from refold.reducers.history.strategy import Strategy, numbers, older, whole_units
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 
@@ -32,14 +33,17 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
         if self.fits(scene.window, scene):
             return None
         messages = refs(scene.window)
-        every_system = self.systems == "all"
-        kept = numbers([ref for ref in messages if ref.pinned or (every_system and ref.role is Role.SYSTEM)])
-        kept |= numbers(newest([ref for ref in messages if ref.number not in kept], max(1, self.last)))
-        return Plan(keep=kept | self._salvaged(messages, kept) if self.salvage else kept)
+        others = [ref for ref in messages if not ref.pinned]
+        if self.systems == "all":
+            others = [ref for ref in others if ref.role is not Role.SYSTEM]
+        gone = older(others, max(1, self.last))
+        return Plan(drop=numbers(self._without_salvage(messages, gone) if self.salvage else gone))
 
-    def _salvaged(self, messages: list[MessageRef], kept: frozenset[int]) -> frozenset[int]:
-        left = whole_units(messages, kept, extend=self.pair_cut == "extend")
+    def _without_salvage(
+        self, messages: Sequence[MessageRef], gone: Sequence[MessageRef]
+    ) -> Sequence[MessageRef]:
+        left = numbers(messages) - numbers(whole_units(messages, gone, extend=self.pair_cut == "extend"))
         results = [ref for ref in messages if ref.role is Role.TOOL]
         if not results or not left.isdisjoint(numbers(results)):
-            return frozenset()
-        return numbers(ref for ref in messages if ref.unit == results[-1].unit)
+            return gone
+        return [ref for ref in gone if ref.unit != results[-1].unit]

@@ -31,7 +31,7 @@ from refold.reducers.state import RunState
 from refold.reducers.texts import framed
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, only, quoted, ranges_of, refs, within
+from refold.reducers.window import MessageRef, Window, quoted, ranges_of, refs, within, without
 
 # Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
 _LONGEST = 1 << 24
@@ -124,12 +124,11 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
     if plan.summary is not None:
         flow.say(_summary_requested(flow.state, step.name, plan.summary))
         return
-    kept, before = plan.keep, flow.state.window
+    before = flow.state.window
     if plan.gap is not None:
         flow.say(_marked(flow.state, step, plan.gap))
-        kept = None if kept is None else kept | {flow.state.messages}
-    if kept is not None:
-        after = only(flow.state.window, kept)
+    if plan.drop is not None:
+        after = without(flow.state.window, plan.drop)
         over = not step.fits(after, scene_of(flow.state, forced=forced))
         flow.say(_pruned(step.name, _reason(step, forced=forced), before, after, over=over))
 
@@ -265,9 +264,8 @@ def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> No
     frame = framed(text_of(flow.state.policy, "summary"), "summary", {})
     size = replace(size, digest=_sha256((frame, size.digest)))
     flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
-    window = flow.state.window
-    kept = {ref.number for ref in refs(window)} - {ref.number for ref in covered}
-    flow.say(_pruned(asked.name, "summary", before, only(window, kept), over=False))
+    after = without(flow.state.window, {ref.number for ref in covered})
+    flow.say(_pruned(asked.name, "summary", before, after, over=False))
 
 
 def _given_up(
