@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from refold.reducers.checkpoint import encoded
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
-from refold.replay.changes import fields_of
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
 from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS
@@ -18,6 +17,7 @@ from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
 from support.queried import driven, kept
+from support.state_fields import fields_of
 from support.strategies import Driver
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,9 @@ from refold.reducers import fold
 from refold.reducers.events import Event, PolicyAmended
 from refold.reducers.state import NEW, Batch, CallState, RunState, Spent
 from refold.reducers.vocabulary import Cause
-from refold.replay.changes import applied, fields_of, state_changes
+from refold.replay.changes import state_changes
 from support import golden
+from support.state_fields import applied, fields_of
 from support.strategies import Driver, runs
 
 CHANGES = import_module("refold.replay.changes")

@@ -9,9 +9,17 @@ from refold.reducers import fold
 from refold.reducers.events import Event, ModelRequested
 from refold.reducers.state import NEW
 from refold.reducers.views import view
-from refold.replay.seen import Splice, Views, spliced, view_after
+from refold.replay.seen import RequestView, Splice, Views, spliced
 from support import golden
 from support.strategies import Driver, runs
+
+
+def view_after(view: list[int], call: RequestView) -> list[int]:
+    """The messages of a call, by their places in `Views.shown`, made of the view before it (without its `once`)."""
+    made = list(view)
+    for splice in call.splices:
+        made[splice.place : splice.place + splice.removed] = splice.added
+    return made
 
 
 def views_are_those_of_view(log: list[Event]) -> int:

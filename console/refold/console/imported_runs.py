@@ -60,8 +60,8 @@ async def add_run(store: Store, known: Conversations, reading: TranscriptRun) ->
     others = [
         await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)
     ]
-    tenure = Tenure(store, reading.run, _LEASE, patience=BRIEF)
-    try:
+    async with Tenure(store, reading.run, _LEASE, patience=BRIEF) as tenure:
+        tenure.due = None
         if not await _complete(store, reading.run):
             await tenure.hold()
         done = await _complete(store, reading.run)  # by another import, until just now
@@ -70,8 +70,6 @@ async def add_run(store: Store, known: Conversations, reading: TranscriptRun) ->
         for group in reading.derive(appending.salt):
             await appending.take(group)
         await appending.flush()
-    finally:
-        await tenure.let_go(None)
     known.add(reading.format, reading.key, reading.run)
     return ImportResult(
         added=appending.added,

@@ -47,6 +47,7 @@ from refold.reducers.checks import Complaint, opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import FORMAT, Manifest, RunStarted
+from refold.reducers.fields import shared
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message
@@ -244,15 +245,13 @@ class Agent:
             opened=msgspec.structs.replace(opened, labels=labels_of(labels)),
             parent=run_id,
             at=at,
-            model=self.model,
-            registry=self.registry,
-            redactor=self.redactor,
+            runtime=self._runtime(seed, store),
             policy=self.policy if self._given else None,
             say=recordable(say, "say"),
             results={call: recordable(text, f"results[{call!r}]") for call, text in (results or {}).items()},
             by=recordable(by, "by"),
         )
-        return Run(opened.run, self._runtime(seed, store), fork.begin)
+        return Run(opened.run, fork.runtime, fork.begin)
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
@@ -298,13 +297,10 @@ class Agent:
         clocks = clocks or self._clock
         return Runtime(
             world=World(
-                model=self.model,
-                tools=self.tools,
                 clock=clocks(),
-                models=self.models,
                 clocks=clocks,
                 repeatable=seed is not None,
-                redactor=self.redactor,
+                **shared(self, "model", "models", "tools", "redactor"),
             ),
             store=self.store if store is None else store,
             registry=self.registry,

@@ -47,8 +47,7 @@ async def halt(
     if not (await store.head(run)).seq:
         raise UnknownRun(run)
     await refuse_imported(store, run)
-    tenure = Tenure(store, run, LEASE_SECONDS, take_over=True)
-    try:
+    async with Tenure(store, run, LEASE_SECONDS, take_over=True) as tenure:
         await tenure.hold()  # first: what its engine begins from here on is lost
         state = await Journal(store, run, tenure).load(registry)
         for child in () if state.ended else open_children(state):
@@ -58,8 +57,6 @@ async def halt(
         if not state.ended:
             halted.cancel(reason, by=by)
         return await halted.result()
-    finally:
-        await tenure.let_go(0.0)
 
 
 def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:

@@ -7,22 +7,25 @@ import msgspec
 from refold.engine.compatibility import refuse_unmeasured, refuse_unpriced
 from refold.engine.journal import Journal, RunExists
 from refold.engine.makers import Maker, maker
-from refold.engine.models.protocol import Model
+from refold.engine.runtime import Runtime
 from refold.reducers import composition
 from refold.reducers.composition_forks import forked
 from refold.reducers.cuts import whole
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.reducers.events import Fact, InputReceived, RunForked, RunStarted, ToolReturned
-from refold.reducers.guards import Registry
+from refold.reducers.fields import shared
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
-from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
 from refold.store.protocol import UnknownRun
 
 MADE_UP = "a person"
 """Who made up results and messages, where no name is given."""
+
+
+_AS_ANY = ("run", "rules", "tools", "seed", "labels", "versions", "worker")
+"""What a fork's first fact says as that of any run does."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +37,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     opened: RunStarted
     parent: str
     at: int
-    model: Model
-    registry: Registry
-    redactor: Redactor
+    runtime: Runtime
     policy: Policy | None
     say: str = ""
     results: Mapping[str, str] = {}
@@ -58,10 +59,10 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             raise WrongUse(
                 f"run {self.parent} has events 1 to {head.seq}: it cannot be forked at event {self.at}"
             )
-        state = await journal.load(self.registry)
+        state = await journal.load(self.runtime.registry)
         policy = self.policy or state.policy
-        refuse_unpriced(policy, [self.model])
-        refuse_unmeasured(policy, self.model)
+        refuse_unpriced(policy, [self.runtime.world.model])
+        refuse_unmeasured(policy, self.runtime.world.model)
         if state.seq != self.at:
             raise DamagedLog(self.parent, state.seq + 1, "it is missing")
         self._check(state, around[1].kind if len(around) > 1 else None)
@@ -87,7 +88,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         said = "" if waits else self.say
         begun = maker(
             self._opening(state, parent, hashed),
-            lambda state, fact, salt: forked(state, fact, said, salt, self.redactor),
+            lambda state, fact, salt: forked(state, fact, said, salt, self.runtime.world.redactor),
         )
         facts = [begun, *(self._result(call, text) for call, text in self.results.items())]
         return [*facts, self._answer()] if waits and self.say else facts
@@ -98,29 +99,23 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         settings = opened.settings or setup.settings
         return RunForked(
             at=0,
-            run=opened.run,
-            rules=opened.rules,
+            **shared(opened, *_AS_ANY),
             parent=parent,
             parent_seq=self.at,
             parent_hash=hashed.hex(),
             policy=self.policy,
             model=opened.model if another else None,
             settings=None if settings == setup.settings else settings,
-            tools=opened.tools,
-            seed=opened.seed,
-            labels=opened.labels,
-            versions=opened.versions,
-            guards=versions_of(self.policy or state.policy, self.registry),
+            guards=versions_of(self.policy or state.policy, self.runtime.registry),
             address=opened.address if opened.address != setup.address else None,
             context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
-            worker=opened.worker,
         )
 
     def _result(self, call: str, text: str) -> Maker:
         def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
-            said = self.redactor.under(state.policy.redact).text(text)
+            said = self.runtime.world.redactor_of(state).text(text)
             calls = state.batch.calls if state.batch else ()
             name = next((each.name for each in calls if each.id == call), "")
             return composition.returned(state, fact, said, name, "", salt)
@@ -129,7 +124,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
     def _answer(self) -> Maker:
         def complete(state: RunState, fact: InputReceived, salt: bytes) -> Fact:
-            return composition.received(state, fact, self.say, salt, self.redactor.under(state.policy.redact))
+            return composition.received(state, fact, self.say, salt, self.runtime.world.redactor_of(state))
 
         return maker(InputReceived(at=0, by=self.by), complete)
 

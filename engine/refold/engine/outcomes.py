@@ -16,7 +16,6 @@ from refold.engine.models.protocol import (
     ModelError,
     Reply,
     TextDelta,
-    shared,
 )
 from refold.engine.sent import SentHash
 from refold.engine.world import Work
@@ -32,6 +31,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
+from refold.reducers.fields import shared
 from refold.reducers.folds import late_result
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
@@ -60,24 +60,24 @@ def abandoned(request: int) -> Maker:
 
 def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     """The model answered."""
-    answer = Answer(**shared(reply, ("text", "reasoning", "provider_data")))
+    answer = Answer(**shared(reply, "text", "reasoning", "provider_data"))
 
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    return maker(ModelResponded(**_ended(work), **shared(reply, REPLIED)), complete)
+    return maker(ModelResponded(**_ended(work), **shared(reply, *REPLIED)), complete)
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
     """The model wrote a summary."""
-    fact = SummaryReturned(**_ended(work), **shared(reply, SPENT))
+    fact = SummaryReturned(**_ended(work), **shared(reply, *SPENT))
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
 def model_failed(work: Work, error: ModelError, arrived: Sequence[Delta] = ()) -> Maker:
     """The request gave no answer; what had arrived of one is kept."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
-    fact = ModelFailed(**_ended(work), **shared(error, FAILED), partial_calls=begun)
+    fact = ModelFailed(**_ended(work), **shared(error, *FAILED), partial_calls=begun)
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     return _failed(fact, work.redactor.text(error.message), work.redactor.text(error.partial_text or text))
 

@@ -6,6 +6,7 @@ from refold.reducers.children import open_children
 from refold.reducers.doubts import unknown
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelFailed, ModelResponded
+from refold.reducers.fields import shared
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
@@ -66,6 +67,9 @@ class LimitError(RefoldError):
         return f"run {self.run}: limit {hit.name!r} reached: {hit.used} of {hit.value} {hit.unit} at step {hit.step}"
 
 
+_ENDED = ("code", "reason", "source", "step", "seq")
+
+
 def result_of(state: RunState, contents: dict[int, Event]) -> RunResult:
     """The result that a state stands for; `contents` has the words of its window and its last answer."""
     messages: tuple[Message, ...] = ()
@@ -95,15 +99,7 @@ def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
     else:
         text = _words(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
     if ended is not None:
-        return RunOutcome(
-            code=ended.code,
-            reason=ended.reason,
-            text=text,
-            source=ended.source,
-            step=ended.step,
-            seq=ended.seq,
-            where=ended.event.where,
-        )
+        return RunOutcome(text=text, where=ended.event.where, **shared(ended, *_ENDED))
     return RunOutcome(
         code="waiting",
         reason=_waits(state),

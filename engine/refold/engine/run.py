@@ -9,12 +9,12 @@ from weakref import WeakSet
 import anyio
 from transitions import Machine
 
+from refold.engine.annotation import keep_late
 from refold.engine.answers import Answers, words_of
 from refold.engine.background import Background, aside
 from refold.engine.holder import this_process
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
-from refold.engine.late_results import keep_late
 from refold.engine.live_machine import LiveAgent
 from refold.engine.loop import Driver
 from refold.engine.makers import LateMaker, Maker, recorded
@@ -288,20 +288,19 @@ class Run:
         async with opened(self._runtime.store) as store:
             # By force but once: who took the run on since then has it rightly.
             force, self._take_over = self._take_over, False
-            tenure = Tenure(store, self.id, lease, take_over=force)
-            due: float | None = 0.0
-            try:
-                async with acting(self.id), anyio.create_task_group() as tasks:
-                    tasks.start_soon(tenure.keep)
-                    loop = await self._taken_up(store, tenure, resumed)
-                    yield loop
-                    await wake_parent(store, loop.state)
-                    if loop.state.ended and any(tool.agent for tool in loop.state.setup.tools):
-                        await tenure.up_to_date()  # its children woke it when they ended
-                    due = loop.due
-                    tasks.cancel_scope.cancel()
-            finally:
-                await tenure.let_go(due)
+            async with (
+                Tenure(store, self.id, lease, take_over=force) as tenure,
+                acting(self.id),
+                anyio.create_task_group() as tasks,
+            ):
+                tasks.start_soon(tenure.keep)
+                loop = await self._taken_up(store, tenure, resumed)
+                yield loop
+                await wake_parent(store, loop.state)
+                if loop.state.ended and any(tool.agent for tool in loop.state.setup.tools):
+                    await tenure.up_to_date()  # its children woke it when they ended
+                tenure.due = loop.due
+                tasks.cancel_scope.cancel()
 
     async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Driver:
         """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""

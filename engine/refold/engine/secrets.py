@@ -82,17 +82,12 @@ def refuse_secret(redactor: Redactor, place: str, json_text: str, way_out: str) 
 
 def redacted_reply(reply: Reply, redactor: Redactor) -> Reply:
     """A model's answer without secrets. What only its adapter can read goes as a whole, if it holds one."""
+    said = msgspec.structs.asdict(reply)
+    texts = {name: redactor.text(value) for name, value in said.items() if type(value) is str}
     return msgspec.structs.replace(
         reply,
-        text=redactor.text(reply.text),
-        reasoning=redactor.text(reply.reasoning),
+        **{**texts, "provider_data": redactor.opaque(reply.provider_data)},
         calls=tuple(_redacted_call(call, redactor) for call in reply.calls),
-        stop_raw=redactor.text(reply.stop_raw),
-        model=redactor.text(reply.model),
-        adapter=redactor.text(reply.adapter),
-        adapter_version=redactor.text(reply.adapter_version),
-        response_id=redactor.text(reply.response_id),
-        provider_data=redactor.opaque(reply.provider_data),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from refold.engine.background import inlet
 from refold.engine.faults import somebody_elses, worded
 from refold.engine.makers import Maker
-from refold.engine.models.protocol import Delta, Model, ModelError, ModelRequest, Reply, shared
+from refold.engine.models.protocol import Delta, Model, ModelError, ModelRequest, Reply
 from refold.engine.outcomes import (
     UNHIDDEN,
     in_doubt,
@@ -46,6 +46,7 @@ from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Event, ModelRequested, SummaryRequested, ToolReturned
+from refold.reducers.fields import shared
 from refold.reducers.messages import ToolSchema
 from refold.reducers.pending import asked_of
 from refold.reducers.state import RunState
@@ -215,7 +216,7 @@ def request_for(
     offered = [tool for tool in state.setup.tools if names is None or tool.name in names]
     return ModelRequest(
         messages=summary_view(state, contents) if summary else view(state, contents),
-        tools=tuple([ToolSchema(**shared(tool, ("name", "description", "schema"))) for tool in offered]),
+        tools=tuple([ToolSchema(**shared(tool, "name", "description", "schema")) for tool in offered]),
         settings=state.setup.settings,
         max_output=wanted.max_output,
     )

@@ -5,6 +5,7 @@ that cannot be sure of its lease any more must not start another effect.
 """
 
 import time
+from typing import Self
 
 import anyio
 from anyio import CancelScope, current_time, move_on_after
@@ -42,7 +43,8 @@ class LeaseLapsed(WorldFailed):
 class Tenure:
     """The lease of one run, for one engine. `seconds` is how long it is good for when its engine dies.
 
-    `patience`: so many seconds another engine is waited for that has the run.
+    `patience`: so many seconds another engine is waited for that has the run. `due`: in how many seconds the run is to
+    be taken up again, once the block ends for which it is held; None: when it is woken.
     """
 
     def __init__(
@@ -56,7 +58,14 @@ class Tenure:
         self._holder = new_holder()
         self._lease: Lease | None = None
         self._asked = False
+        self.due: float | None = 0.0
         self._since = (0.0, 0.0)  # when the lease was last asked for, with success, by both clocks
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.let_go(self.due)
 
     async def hold(self) -> Lease:
         """The lease; taken if it is not held. Raises `Held` while another engine lives that has the run.

@@ -133,9 +133,8 @@ class Worker:
 
     async def _driven(self, store: Store, run: str) -> None:
         if await source_of(store, run):
-            self._passed_by[run] = (
-                math.inf
-            )  # no engine can drive it: it is listed where an import of it broke off
+            # No engine can drive it: it is listed where an import of it broke off.
+            self._passed_by[run] = math.inf
             return
         journal = Journal(store, run, Tenure(store, run, BRIEF))
         state = await journal.load(self._registry)
@@ -152,15 +151,12 @@ class Worker:
 
     async def _put_back(self, store: Store, journal: Journal) -> None:
         """Say when a run on which nothing is to be done wants an engine again."""
-        due: float | None = 0.0
-        try:
-            await journal.tenure.hold()
+        async with journal.tenure as tenure:
+            await tenure.hold()
             # Once more: what was said until the run was ours must not be slept through.
             state = await journal.load(self._registry)
             await wake_parent(store, state)
-            due = _rests(state)[1]
-        finally:
-            await journal.tenure.let_go(due)
+            tenure.due = _rests(state)[1]
 
 
 def _rests(state: RunState) -> tuple[bool, float | None]:

@@ -113,11 +113,6 @@ def _holds_content(event: Event) -> bool:
     return held or (isinstance(event, LateResult) and event.fact.content is not None)
 
 
-def with_content(event: Event, content: bytes, *, run: str = "", seq: int = 0) -> Event:
-    """The event with its content read from these bytes. Raises as `decode`."""
-    return msgspec.structs.replace(event, content=_said(kind_of(event), event, content, run, seq))
-
-
 def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Content:
     if isinstance(event, LateResult):  # contents have no kind of their own: this one is read as the fact's
         return _said(kind_of(event.fact), event.fact, content, run, seq)

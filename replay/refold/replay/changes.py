@@ -32,8 +32,8 @@ _DOT = re.compile(r"(?<!\\)\.")
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def state_changes(before: RunState, after: RunState) -> Changes:
-    """What is another way after than before.
+def state_changes(before: RunState | None, after: RunState) -> Changes:
+    """What is another way after than before; all that it is, where nothing was before.
 
     Not told: `seq` and `at`; the references of the window, of which counts, totals and ranges are told. Of the policy and
     the tools it is told which event brought them; of lists and maps with more than a dozen entries, how many there are. In a
@@ -42,33 +42,11 @@ def state_changes(before: RunState, after: RunState) -> Changes:
     return _told(_changed("", before, after), after)
 
 
-def fields_of(state: RunState) -> dict[str, str]:
-    """The fields of a state by their paths, as JSON text: what the changes up to it add up to.
-
-    Of the policy and the tools it tells the state's own event, for which one brought them is not in it.
-    """
-    return {
-        path: value for path, value in _told(_changed("", None, state), state).items() if value is not None
-    }
-
-
 def _told(changes: Iterator[tuple[str, str | None]], after: RunState) -> Changes:
     told = dict(changes)
     for path in _RECORDED & told.keys():
         told[path] = str(after.seq)
     return told
-
-
-def applied(fields: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The fields of a state by their paths, made of those of the state before it."""
-    made = dict(fields)
-    for path, value in changes.items():
-        if value is None:
-            for gone in [each for each in made if each == path or each.startswith(f"{path}.")]:
-                del made[gone]
-        else:
-            made[path] = value
-    return made
 
 
 def _changed(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:

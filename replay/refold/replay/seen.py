@@ -193,14 +193,6 @@ def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Spli
             before, after = before + 1, after + 1
 
 
-def view_after(view: list[int], call: RequestView) -> list[int]:
-    """The messages of a call, by their places in `Views.shown`, made of the view before it (without its `once`)."""
-    made = list(view)
-    for splice in call.splices:
-        made[splice.place : splice.place + splice.removed] = splice.added
-    return made
-
-
 def allowed(state: RunState) -> int | None:
     """The least of the policy's limits for the estimated tokens of a view; None: it has none."""
     limits = [

@@ -1,7 +1,7 @@
 """What a model is to the engine: one streaming method, one final `Reply`, one kind of failure."""
 
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator
+from typing import Protocol
 
 import msgspec
 
@@ -69,11 +69,6 @@ SPENT = ("usage", "cost_nanousd", "model")
 REPLIED = ("stop", "stop_raw", *SPENT, "adapter", "adapter_version", "response_id")
 FAILED = ("failure", "status", "retry_after")
 """What a log says of an answer, and of a failure, under the same names; `SPENT` of a summary, too."""
-
-
-def shared(source: object, names: Iterable[str]) -> dict[str, Any]:
-    """These attributes, for a value that has them under the same names."""
-    return {name: getattr(source, name) for name in names}
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta

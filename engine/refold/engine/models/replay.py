@@ -14,12 +14,12 @@ from refold.engine.models.protocol import (
     ModelRequest,
     Reply,
     TextDelta,
-    shared,
 )
 from refold.engine.models.script import deltas
 from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
+from refold.reducers.fields import shared
 from refold.reducers.messages import ReplyCall
 from refold.reducers.vocabulary import FailureClass
 
@@ -74,7 +74,7 @@ class RecordedModel:
 
 def _failure(fact: ModelFailed) -> ModelError:
     said = fact.content or Failure()
-    return ModelError(message=said.message, partial_text=said.partial_text, **shared(fact, FAILED))
+    return ModelError(message=said.message, partial_text=said.partial_text, **shared(fact, *FAILED))
 
 
 def _reply(run: str, fact: ModelResponded) -> Reply:
@@ -82,6 +82,6 @@ def _reply(run: str, fact: ModelResponded) -> Reply:
     if said is None:
         raise MissingFact(run, "the content of a recorded answer was erased")
     made = zip(fact.calls, said.arguments, strict=True)
-    calls = tuple(ReplyCall(arguments=text, **shared(call, ("name", "provider_id"))) for call, text in made)
-    words = shared(said, ("text", "reasoning", "provider_data"))
-    return Reply(calls=calls, **words, **shared(fact, REPLIED))
+    calls = tuple(ReplyCall(arguments=text, **shared(call, "name", "provider_id")) for call, text in made)
+    words = shared(said, "text", "reasoning", "provider_data")
+    return Reply(calls=calls, **words, **shared(fact, *REPLIED))

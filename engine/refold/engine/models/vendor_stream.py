@@ -21,7 +21,7 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import FailureClass, StopReason
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponsePart, ModelResponsePartDelta, ToolCallPart
+    from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.models import StreamedResponse
     from pydantic_ai.usage import RequestUsage
 
@@ -62,14 +62,36 @@ class VendorAnswer:
 
     def take(self, event: object) -> Iterator[Delta]:
         """The deltas in one event; most of the library's events hold one, its summaries none."""
-        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
+        from pydantic_ai.messages import (
+            PartDeltaEvent,
+            PartStartEvent,
+            TextPart,
+            TextPartDelta,
+            ThinkingPart,
+            ThinkingPartDelta,
+            ToolCallPart,
+            ToolCallPartDelta,
+        )
 
         match event:
-            case PartStartEvent(index=index, part=part):
-                yield from self._started(index, part)
-            case PartDeltaEvent(index=index, delta=delta):
-                yield from self._grown(index, delta)
-            case _:
+            case (
+                PartStartEvent(part=TextPart(content=text))
+                | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+            ) if text:
+                yield self._text(text)
+            case (
+                PartStartEvent(part=ThinkingPart(content=thought))
+                | PartDeltaEvent(delta=ThinkingPartDelta(content_delta=thought))
+            ) if thought:
+                yield self._thought(thought)
+            case PartStartEvent(index=index, part=ToolCallPart() as part):
+                number = self._calls.setdefault(index, len(self._calls))
+                yield CallDelta(number, clean(part.tool_name), _arguments(part.args))
+            case PartDeltaEvent(
+                index=index, delta=ToolCallPartDelta(tool_name_delta=name, args_delta=args)
+            ) if name or args:
+                yield CallDelta(self._calls[index], clean(name or ""), _arguments(args))
+            case _:  # an empty start, a signature, a summary, or a part that we never ask for
                 return
 
     def finish(self, response: "StreamedResponse", *, strict: bool) -> Iterator[Delta]:
@@ -111,33 +133,6 @@ class VendorAnswer:
             response_id=clean(response.provider_response_id or ""),
             provider_data=provider_data(whole),
         )
-
-    def _started(self, index: int, part: "ModelResponsePart") -> Iterator[Delta]:
-        from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
-
-        match part:
-            case TextPart(content=content) if content:
-                yield self._text(content)
-            case ThinkingPart(content=content) if content:
-                yield self._thought(content)
-            case ToolCallPart():
-                number = self._calls.setdefault(index, len(self._calls))
-                yield CallDelta(number, clean(part.tool_name), _arguments(part.args))
-            case _:  # an empty start, or a part that we never ask for
-                return
-
-    def _grown(self, index: int, delta: "ModelResponsePartDelta") -> Iterator[Delta]:
-        from pydantic_ai.messages import TextPartDelta, ThinkingPartDelta, ToolCallPartDelta
-
-        match delta:
-            case TextPartDelta(content_delta=content) if content:
-                yield self._text(content)
-            case ThinkingPartDelta(content_delta=content) if content:
-                yield self._thought(content)
-            case ToolCallPartDelta(tool_name_delta=name, args_delta=args) if name or args:
-                yield CallDelta(self._calls[index], clean(name or ""), _arguments(args))
-            case _:  # a signature, or nothing
-                return
 
     def _text(self, content: str) -> TextDelta:
         self._texts.append(clean(content))

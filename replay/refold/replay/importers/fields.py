@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -11,11 +10,6 @@ JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
 NANO = 1_000_000_000
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _AS_WRITTEN = msgspec.json.Encoder()
-
-
-def shared(source: msgspec.Struct, *names: str) -> dict[str, Any]:
-    """These fields, for a struct that has them under the same names."""
-    return {name: getattr(source, name) for name in names}
 
 
 def at(value: JSON, *path: str | int) -> JSON:

@@ -17,10 +17,11 @@ from msgspec import UNSET, UnsetType
 
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
+from refold.reducers.fields import shared
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.content import calling
-from refold.replay.importers.fields import JSON, json_text, shared
+from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of
 from refold.replay.source_words import HOSTED
 

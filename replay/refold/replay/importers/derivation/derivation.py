@@ -11,6 +11,7 @@ import msgspec
 
 from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
+from refold.reducers.fields import shared
 from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
@@ -21,7 +22,6 @@ from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
 from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
-from refold.replay.importers.fields import shared
 from refold.replay.importers.items import (
     Answered,
     Cancelled,

@@ -16,13 +16,14 @@ from refold.reducers.events import (
     ModelResponded,
     ToolReturned,
 )
+from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
 from refold.replay.importers.derivation.log import Writer, sha256_of
 from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
-from refold.replay.importers.fields import json_text, shared
+from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
 from refold.replay.importers.stops import is_known
 
