@@ -149,12 +149,12 @@ def _blind(said: dict[str, Any]) -> None:
 
 def _lighter(said: dict[str, Any]) -> None:
     for chunk in said["state"]["window"]["chunks"]:
-        for ref in chunk:
+        for ref in chunk["refs"]:
             ref["size"] |= {"tokens": 0, "chars": 0}
 
 
 def _other_words(said: dict[str, Any]) -> None:
-    task, answer, *_ = [ref for chunk in said["state"]["window"]["chunks"] for ref in chunk]
+    task, answer, *_ = [ref for chunk in said["state"]["window"]["chunks"] for ref in chunk["refs"]]
     task["seq"] = answer["seq"]
 
 
