@@ -24,17 +24,17 @@ from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, Text
 from refold.engine.tools.protocol import BadArguments
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ToolReturned
-from refold.reducers.key_shapes import SHAPES
 from refold.reducers.messages import Message, ReplyCall
 from refold.reducers.redaction import REDACTED
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
 from refold.store import MemoryStore
 from support.clocks import VirtualClock
 from support.driving import StreamingModel, events_of
+from support.known_keys import EXAMPLES
 
 pytestmark = pytest.mark.anyio
 
-KEY = next(row.example for row in SHAPES if row.name == "token of GitHub")
+KEY, _ = EXAMPLES["ghp_"]
 VALUE = "hunter2-hunter2"
 OWN = "acme_abcd1234"
 SAID = f"{KEY} {VALUE} {OWN}."

@@ -15,12 +15,13 @@ from refold.engine.secrets import (
     secret_values,
 )
 from refold.reducers.errors import WrongUse
-from refold.reducers.key_shapes import LONGEST_KEY, SHAPES
+from refold.reducers.key_shapes import LONGEST_KEY
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import PLAIN, Redactor
+from support.known_keys import EXAMPLES
 
-KEY = next(row.example for row in SHAPES if row.name == "token of GitHub")
-PRIVATE = next(row.example for row in SHAPES if row.name == "private key")
+KEY, _ = EXAMPLES["ghp_"]
+PRIVATE, _ = EXAMPLES["private key"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_what_would_be_recorded_as_it_is_is_refused() -> None:
 WORDS = Redactor(values=("hunter2-hunter2",))
 SPACED = Redactor(values=("correct horse", "hunter2-hunter2"))
 LINES = Redactor(patterns=(r"^E-.*\d$", "a b"))
-ODDS = [row.example for row in SHAPES] + [
+ODDS = [text for text, _ in EXAMPLES.values()] + [
     "hunter2-hunter2", "correct horse", "E-1", "a b", "-----BEGIN", "-----END RSA", "Authorization: ", "Bearer ",
     "DB_PASSWORD = 'hunter2-x1'", '"api_key"', "token", ": ", " = ", "a1B2c3D4e5F6g7H8i9J0", '"', "curl -u a:b2c3 ", "\\n",
     "sk-", "://", ":", "@", "é", "the ", "word", ".", "\n", " ", "\t",

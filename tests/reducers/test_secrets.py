@@ -12,7 +12,6 @@ from refold.reducers import composition
 from refold.reducers.composition_approvals import approved
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import ApprovalAnswered, CancelRequested, InputReceived, Manifest, RunStarted
-from refold.reducers.key_shapes import SHAPES, Shape
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.parser import parse
 from refold.reducers.redaction import REDACTED
@@ -20,6 +19,7 @@ from refold.reducers.rules.order import RULES
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import Role
+from support.known_keys import EXAMPLES
 from support.scenario import SALT, START, Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,33 +28,27 @@ VALUE = "hunter2-hunter2"
 PATTERN = r"acme_[a-z0-9]{8}"
 OWN = "acme_abcd1234"
 ALL = Redactor(values=(VALUE,), patterns=(PATTERN,))
-KEY = next(row.example for row in SHAPES if row.name == "token of GitHub")
-TOKENS = {row.name: row.example for row in SHAPES if not set(' :"\n') & set(row.example)}
+KEY, _ = EXAMPLES["ghp_"]
+TOKENS = {name: text for name, (text, _) in EXAMPLES.items() if not set(' :"\n') & set(text)}
 
-each_shape = pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in SHAPES])
-
-
-def secret_of(row: Shape) -> str:
-    """What of the example must not be seen: what `KNOWN` takes out of it."""
-    before, after = KNOWN.text(row.example).split(REDACTED)
-    return row.example[len(before) : len(row.example) - len(after)]
+each_key = pytest.mark.parametrize(
+    ("text", "secret"), [pytest.param(*pair, id=name) for name, pair in EXAMPLES.items()]
+)
 
 
-@each_shape
-def test_each_shape_is_found_wherever_it_stands(row: Shape) -> None:
+@each_key
+def test_each_key_is_found_wherever_it_stands(text: str, secret: str) -> None:
     """A known key is taken out of prose, quotes, lists, assignments and JSON, and what stands around it stays."""
-    secret = secret_of(row)
-    assert len(secret) >= 7
     for frame in ("{}", "It is {}.", "KEY={}", "'{}'", "<{}>", "({}),", "é{}é", "a\n{}\nb", "`{}`", "[{}]"):
-        shown = KNOWN.text(frame.format(row.example))
-        assert frame.format(row.example.replace(secret, REDACTED)) == shown
-    assert secret not in KNOWN.json(json.dumps({"a": row.example, "b": 1}))
+        shown = KNOWN.text(frame.format(text))
+        assert frame.format(text.replace(secret, REDACTED)) == shown
+    assert secret not in KNOWN.json(json.dumps({"a": text, "b": 1}))
 
 
-@each_shape
-def test_a_shape_of_which_half_is_missing_is_none(row: Shape) -> None:
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, (text, _) in EXAMPLES.items()])
+def test_a_key_of_which_half_is_missing_is_none(text: str) -> None:
     """What only begins as a key does is no key, and not hidden: a few characters say nothing."""
-    assert row.example[:9] == KNOWN.text(row.example[:9])
+    assert text[:9] == KNOWN.text(text[:9])
 
 
 @pytest.mark.parametrize(
@@ -178,7 +172,7 @@ ODDS = st.sampled_from(
         "-",
         ".",
     ]
-    + [row.example for row in SHAPES if row.example not in TOKENS.values()]
+    + [text for text, _ in EXAMPLES.values() if text not in TOKENS.values()]
 )
 SOUP = st.lists(st.one_of(ODDS, st.sampled_from([" ", "\n", '"', "\\", "é", ", "])), max_size=12).map("".join)
 

@@ -90,8 +90,8 @@ FRAMED: dict[str, tuple[str, str]] = {
     "key header": (f"x-api-key: {X}", X),
     "password in a URL": ("postgres://app:hunter2@db.example:5432/app", "hunter2"),
     "private key": (
-        f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}\n-----END RSA PRIVATE{' '}KEY-----",
-        f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}\n-----END RSA PRIVATE{' '}KEY-----",
+        f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}{X}\n{X}\n-----END RSA PRIVATE{' '}KEY-----",
+        f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}{X}\n{X}\n-----END RSA PRIVATE{' '}KEY-----",
     ),
 }
 

@@ -21,19 +21,13 @@ from refold.reducers.key_prefixes import KEYS, Key
 
 
 class Shape(NamedTuple):
-    """A kind of secret: what it is, signs as (character, condition), the pattern, and an example of its own."""
+    """A kind of secret: what it is, signs as (character, condition), and the pattern."""
 
     name: str
     signs: tuple[tuple[str, str], ...]
     pattern: str
-    example: str
 
 
-# The examples are put together here, so that no scanner takes this file for a leak.
-_X = "a1B2c3D4e5F6g7H8i9J0"
-_HEX = "0a1b2c3d4e5f6789"
-_UUID = "123e4567-e89b-12d3-a456-426614174000"
-_PRIVATE = "PRIVATE KEY"
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # A header's name and its value, as in HTTP, JSON (escaped too), YAML, or the arguments of a program.
@@ -61,210 +55,78 @@ HEADERS = ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey"
 """Lower-case words by which a secret behind white space is known, on their line and at most 64 characters later."""
 
 _FRAMES: tuple[Shape, ...] = (
-    Shape(
-        "key of OpenAI, Anthropic, OpenRouter and others",
-        (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
-        r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})",
-        f"sk-ant-api03-{_X}{_X}",
-    ),
-    Shape(
-        "secret key of AWS",
-        (("_", "(?<=aws_)(?=s)"), ("_", "(?<=AWS_)(?=S)"), ("A", "(?<=ecretA)")),
-        rf"(?i:aws_secret_access_key|secretaccesskey){_IS}([A-Za-z0-9+/]{{40}})",
-        f"aws_secret_access_key = {_X}{_X}",
-    ),
-    Shape(
-        "token of Slack",
-        (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
-        r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}",
-        f"xoxb-1234567890-{_X}",
-    ),
-    Shape(
-        "web hook of Slack",
-        ((".", "(?<=hooks[.])"),),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})",
-        f"https://hooks.slack.com/services/T00/B00/{_X}",
-    ),
-    Shape(
-        "key of SendGrid",
-        ((".", "(?<=SG[.])"),),
-        r"SG\.(?<![\w-]SG\.)[\w-]{22}\.[\w-]{43}",
-        f"SG.{_X}Ab.{_X}{_X}Abc",
-    ),
-    Shape(
-        "JSON web token",
-        (("J", "(?<=eyJ)"),),
-        # Or half of one, as Grafana's old keys are.
-        r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|rIjoi[\w+/-]{60,}={0,2})",
-        f"eyJ{_X}.eyJ{_X}.{_X}",
-    ),
-    Shape(
-        "private key",
-        (("V", "(?=ATE KEY)"),),
-        # From the first line to the last; or, if that is not there, what looks like the lines of a key.
-        rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
-        rf"|(?:\s*[A-Za-z-]{{2,32}}: [^\n]{{0,200}}\n){{0,8}}[A-Za-z0-9+/=\s\\]{{16,{LONGEST_KEY}}})",
-        f"-----BEGIN RSA {_PRIVATE}-----\n{_X}{_X}\n{_X}\n-----END RSA {_PRIVATE}-----",
-    ),
-    Shape(
-        "authorisation header",
-        (("z", "(?<=uthoriz)"), ("Z", "(?<=UTHORIZ)")),
-        rf"(?i:authorization){_IS}(?i:basic|bearer|token|apikey|ssws)[ \t]{{1,8}}({_ODD}[\w.~+/=-]{{7,}}[\w~+/=-])",
-        "Authorization: Basic dXNlcjpwYXNz",
-    ),
-    Shape(
-        "bearer token",
-        (("b", "(?=earer )"), ("B", "(?=earer |EARER )")),
-        rf"(?i:bearer) {{1,2}}({_DIGIT}[\w.~+/=-]{{19,}}[\w~+/=-])",
-        f"bearer {_X}",
-    ),
-    Shape(
-        "API key header",
-        (("-", "(?<=[xX]-)(?=[aA][pP][iI]-)"),),
-        rf"(?i:x-api-key){_IS}({_DIGIT}[\w.~+/=-]{{15,}}[\w~+/=-])",
-        f"x-api-key: {_X}",
-    ),
-    Shape(
-        "web hook of Discord",
-        ((":", r"(?=//discord(?:app)?[.]com/api/webhooks/)"),),
-        r"/webhooks/[0-9]{10,32}/([\w-]{40,})",
-        f"https://discord.com/api/webhooks/123456789012345678/{_X}{_X}{_X}",
-    ),
-    Shape(
-        "web hook of Teams",
-        ((".", "(?=office[.]com/webhookb2/)"),),
-        r"webhook\.office\.com/webhookb2/([\w@/-]{40,})",
-        f"https://acme.webhook.office.com/webhookb2/{_UUID}@{_UUID}/IncomingWebhook/{_X}/{_UUID}",
-    ),
-    Shape(
-        "token of a Discord bot",
-        ((".", r"(?=[\w-]{6}[.][\w-]{27})"),),
-        r"(?<![\w-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}",
-        f"MTA4{_X}.Gabc12.{_X}{_X}",
-    ),
-    Shape(
-        "token of a Telegram bot",
-        ((":", r"(?=A[\w-]{34})"),),
-        r"(?<![0-9])[0-9]{5,16}:A[\w-]{34}(?![\w-])",
-        f"123456789:AA{_X}{_X[:13]}",
-    ),
-    Shape(
-        "token of Terraform",
-        ((".", "(?=atlasv1[.])"),),
-        r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",
-        f"{_X[:14]}.atlasv1.{_X}{_X}{_X}{_X}",
-    ),
-    Shape(
-        "old token of Vault",
-        ((".", r"(?<=s[.])(?<!hvs[.])(?=[A-Za-z0-9]{24})"),),
-        r"(?<![\w.])s\.(?=[A-Za-z]{0,23}[0-9])(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![\w(\[-])",
-        f"s.{_X}Ab12",
-    ),
-    Shape(
-        "token of Airtable",
-        ((".", "(?=[a-f0-9]{64})"),),
-        r"(?<![A-Za-z0-9])pat[A-Za-z0-9]{14}\.[a-f0-9]{64}",
-        f"pat{_X[:14]}.{_HEX}{_HEX}{_HEX}{_HEX}",
-    ),
-    Shape(
-        "token of Harness",
-        ((".", r"(?<=[ps]at[.])(?=[\w-]{22}[.])"),),
-        r"(?<![A-Za-z0-9])[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}",
-        f"pat.{_X}ab.{_X}abcd.{_X}",
-    ),
-    Shape(
-        "key of Authress",
-        ((".", "(?=acc[_-])"),),
-        r"(?<![A-Za-z0-9])(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}"
-        r"\.[\w+/=-]{30,}",
-        f"sc_{_X}.abcd.acc_{_X}.{_X}{_X}",
-    ),
-    Shape(
-        "key of MaxMind",
-        (("_", "(?=[A-Za-z0-9]{29}_mmk)"),),
-        r"(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
-        f"{_X[:6]}_{_X}{_X[:9]}_mmk",
-    ),
-    Shape(
-        "key of Mailchimp",
-        (("-", "(?=us[0-9]{1,2})"),),
-        r"(?<![A-Za-z0-9])[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])",
-        f"{_HEX}{_HEX}-us12",
-    ),
-    Shape(
-        "client secret of Azure",
-        (("~", "(?<=[0-9]Q~)"),),
-        r"(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?<![.])(?![\w~-])",
-        f"abc8Q~{_X}{_X[:12]}",
-    ),
-    Shape(
-        "signature of Azure",
-        (("=", "(?<=[?&;]sig=)"), ("=", "(?<=%26sig=)")),
-        r"(?:[?&;]|%26)sig=([A-Za-z0-9%+/]{30,}={0,2})",
-        f"https://a.blob.core.windows.net/b?sv=2022-11-02&sig={_X}{_X}abc%3D",
-    ),
-    Shape(
-        "connection string of Azure",
-        (("=", "(?<=Key=)(?=[A-Za-z0-9+/]{40})"),),
-        r"(?:Account|Access)Key=([A-Za-z0-9+/]{40,}={0,2})",
-        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={_X}{_X}{_X}{_X}AbCdEf==;EndpointSuffix=core",
-    ),
-    Shape(
-        "account and token of Twilio",
-        ((":", "(?=[a-f0-9]{32})"),),
-        r"(?<![A-Za-z0-9])(?:AC|SK)[a-f0-9]{32}:([a-f0-9]{32})(?![a-f0-9])",
-        f"AC{_HEX}{_HEX}:{_HEX[::-1]}{_HEX[::-1]}",
-    ),
-    Shape(
-        "token of a Facebook app",
-        (("|", r"(?<=[0-9]{15}[|])(?=[\w-]{27})"),),
-        r"(?<![0-9])[0-9]{15,16}\|([\w-]{27,40})(?![\w-])",
-        f"123456789012345|{_X}abcdefg",
-    ),
-    Shape(
-        "session of GitLab",
-        (("_", "(?=gitlab_session=)"),),
-        r"_gitlab_session=([a-z0-9]{32})",
-        f"_gitlab_session={_HEX}{_HEX}",
-    ),
-    Shape(
-        "password of Sidekiq",
-        (("_", "(?=CONTRIBSYS__COM)"),),
-        rf"CONTRIBSYS__COM{_IS}([a-f0-9]{{8}}:[a-f0-9]{{8}})",
-        "BUNDLE_GEMS__CONTRIBSYS__COM=cafe1234:beef5678",
-    ),
-    Shape(
-        "password of a NuGet source",
-        (("=", '(?<=" value=)'),),
-        r"assword\" value=\"([^\"\s%$]{8,200})\"",
-        '<add key="ClearTextPassword" value="hunter2-hunter2" />',
-    ),
-    Shape(
-        "credentials of Docker",
-        ((":", r"(?<=auth\":)"), (":", r"(?<=auth\" :)")),
-        r"(?<![A-Za-z0-9])auth\\?\"[ \t]{0,2}:[ \t]{0,2}\\?\"([A-Za-z0-9+/]{12,}={0,2})(?=\\?\")",
-        '{"auths": {"registry.example": {"auth": "YWxpY2U6aHVudGVyMi1odW50ZXIy"}}}',
-    ),
-    Shape(
-        "password of curl",
-        (("-", "(?=u[ =])"), ("-", "(?=-user[ =])")),
-        r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =][\"']?[\w.@+-]{1,64}:(?![$%{*])([^\s\"':]{3,200})",
-        "curl -s -u alice:hunter2 https://api.example/v1",
-    ),
-    Shape(
-        "JSON web token in base64",
-        (("Z", "(?=XlK)"),),
-        r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}",
-        f"ZXlK{_X}{_X}{_X}",
-    ),
-    Shape(
-        "password in a URL",
-        ((":", "(?=//)"),),
-        # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`, `%s`.
-        r"://[!#-&(-.0-9;=?A-\[\]-~]{0,128}:(?![{$%*])([!#-&(-.0-;=?@A-\[\]-~]{1,256})@",
-        "postgres://app:hunter2@db.example:5432/app",
-    ),
-)
+    Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
+          r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})"),
+    Shape("secret key of AWS", (("_", "(?<=aws_)(?=s)"), ("_", "(?<=AWS_)(?=S)"), ("A", "(?<=ecretA)")),
+          rf"(?i:aws_secret_access_key|secretaccesskey){_IS}([A-Za-z0-9+/]{{40}})"),
+    Shape("token of Slack", (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
+          r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}"),
+    Shape("web hook of Slack", ((".", "(?<=hooks[.])"),),
+          r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})"),
+    Shape("key of SendGrid", ((".", "(?<=SG[.])"),),
+          r"SG\.(?<![\w-]SG\.)[\w-]{22}\.[\w-]{43}"),
+    # Or half of one, as Grafana's old keys are.
+    Shape("JSON web token", (("J", "(?<=eyJ)"),),
+          r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|rIjoi[\w+/-]{60,}={0,2})"),
+    # From the first line to the last; or, if that is not there, what looks like the lines of a key.
+    Shape("private key", (("V", "(?=ATE KEY)"),),
+          rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
+          rf"|(?:\s*[A-Za-z-]{{2,32}}: [^\n]{{0,200}}\n){{0,8}}[A-Za-z0-9+/=\s\\]{{16,{LONGEST_KEY}}})"),
+    Shape("authorisation header", (("z", "(?<=uthoriz)"), ("Z", "(?<=UTHORIZ)")),
+          rf"(?i:authorization){_IS}(?i:basic|bearer|token|apikey|ssws)[ \t]{{1,8}}({_ODD}[\w.~+/=-]{{7,}}[\w~+/=-])"),
+    Shape("bearer token", (("b", "(?=earer )"), ("B", "(?=earer |EARER )")),
+          rf"(?i:bearer) {{1,2}}({_DIGIT}[\w.~+/=-]{{19,}}[\w~+/=-])"),
+    Shape("API key header", (("-", "(?<=[xX]-)(?=[aA][pP][iI]-)"),),
+          rf"(?i:x-api-key){_IS}({_DIGIT}[\w.~+/=-]{{15,}}[\w~+/=-])"),
+    Shape("web hook of Discord", ((":", r"(?=//discord(?:app)?[.]com/api/webhooks/)"),),
+          r"/webhooks/[0-9]{10,32}/([\w-]{40,})"),
+    Shape("web hook of Teams", ((".", "(?=office[.]com/webhookb2/)"),),
+          r"webhook\.office\.com/webhookb2/([\w@/-]{40,})"),
+    Shape("token of a Discord bot", ((".", r"(?=[\w-]{6}[.][\w-]{27})"),),
+          r"(?<![\w-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}"),
+    Shape("token of a Telegram bot", ((":", r"(?=A[\w-]{34})"),),
+          r"(?<![0-9])[0-9]{5,16}:A[\w-]{34}(?![\w-])"),
+    Shape("token of Terraform", ((".", "(?=atlasv1[.])"),),
+          r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}"),
+    Shape("old token of Vault", ((".", r"(?<=s[.])(?<!hvs[.])(?=[A-Za-z0-9]{24})"),),
+          r"(?<![\w.])s\.(?=[A-Za-z]{0,23}[0-9])(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![\w(\[-])"),
+    Shape("token of Airtable", ((".", "(?=[a-f0-9]{64})"),),
+          r"(?<![A-Za-z0-9])pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    Shape("token of Harness", ((".", r"(?<=[ps]at[.])(?=[\w-]{22}[.])"),),
+          r"(?<![A-Za-z0-9])[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
+    Shape("key of Authress", ((".", "(?=acc[_-])"),),
+          r"(?<![A-Za-z0-9])(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}"
+          r"\.[\w+/=-]{30,}"),
+    Shape("key of MaxMind", (("_", "(?=[A-Za-z0-9]{29}_mmk)"),),
+          r"(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])"),
+    Shape("key of Mailchimp", (("-", "(?=us[0-9]{1,2})"),),
+          r"(?<![A-Za-z0-9])[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),
+    Shape("client secret of Azure", (("~", "(?<=[0-9]Q~)"),),
+          r"(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?<![.])(?![\w~-])"),
+    Shape("signature of Azure", (("=", "(?<=[?&;]sig=)"), ("=", "(?<=%26sig=)")),
+          r"(?:[?&;]|%26)sig=([A-Za-z0-9%+/]{30,}={0,2})"),
+    Shape("connection string of Azure", (("=", "(?<=Key=)(?=[A-Za-z0-9+/]{40})"),),
+          r"(?:Account|Access)Key=([A-Za-z0-9+/]{40,}={0,2})"),
+    Shape("account and token of Twilio", ((":", "(?=[a-f0-9]{32})"),),
+          r"(?<![A-Za-z0-9])(?:AC|SK)[a-f0-9]{32}:([a-f0-9]{32})(?![a-f0-9])"),
+    Shape("token of a Facebook app", (("|", r"(?<=[0-9]{15}[|])(?=[\w-]{27})"),),
+          r"(?<![0-9])[0-9]{15,16}\|([\w-]{27,40})(?![\w-])"),
+    Shape("session of GitLab", (("_", "(?=gitlab_session=)"),),
+          r"_gitlab_session=([a-z0-9]{32})"),
+    Shape("password of Sidekiq", (("_", "(?=CONTRIBSYS__COM)"),),
+          rf"CONTRIBSYS__COM{_IS}([a-f0-9]{{8}}:[a-f0-9]{{8}})"),
+    Shape("password of a NuGet source", (("=", '(?<=" value=)'),),
+          r"assword\" value=\"([^\"\s%$]{8,200})\""),
+    Shape("credentials of Docker", ((":", r"(?<=auth\":)"), (":", r"(?<=auth\" :)")),
+          r"(?<![A-Za-z0-9])auth\\?\"[ \t]{0,2}:[ \t]{0,2}\\?\"([A-Za-z0-9+/]{12,}={0,2})(?=\\?\")"),
+    Shape("password of curl", (("-", "(?=u[ =])"), ("-", "(?=-user[ =])")),
+          r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =][\"']?[\w.@+-]{1,64}:(?![$%{*])([^\s\"':]{3,200})"),
+    Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
+          r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
+    # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`, `%s`.
+    Shape("password in a URL", ((":", "(?=//)"),),
+          r"://[!#-&(-.0-9;=?A-\[\]-~]{0,128}:(?![{$%*])([!#-&(-.0-;=?@A-\[\]-~]{1,256})@"),
+)  # fmt: skip
 
 
 # What a key begins with must not go on something: the end of another word, of a hash, or of a picture.
@@ -284,12 +146,10 @@ def _of_prefix(key: Key) -> Shape:
     more = (
         f"(?![{key.characters}])" if key.exact else rf"[{key.characters}]*(?<![.])"
     )  # which ends the sentence
-    sample = re.sub(f"[^{key.characters}]", "", _X)
     return Shape(
         f"token of {key.service}",
         tuple(_sign(start, run) for start in key.starts),
         f"{_BEGINS if bare else _MOST_BEFORE}(?:{starts}){odd}{run}{more}",
-        key.starts[0] + (sample * key.length)[: key.length],
     )
 
 
