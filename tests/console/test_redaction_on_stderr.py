@@ -4,10 +4,10 @@ import pytest
 
 from refold.console.main import guarded
 from refold.reducers.errors import WorldFailed
-from refold.reducers.key_shapes import SHAPES
 from refold.reducers.redaction import REDACTED
+from support.known_keys import EXAMPLES
 
-KEY = next(row.example for row in SHAPES if row.name == "token of GitHub")
+KEY, _ = EXAMPLES["ghp_"]
 VALUE = "hunter2-hunter2"
 SAID = f"Incorrect API key provided: {KEY} {VALUE}"
 

@@ -52,11 +52,11 @@ def responded(*calls: tuple[str, str]) -> ModelResponded:
 def state_of(event: ModelResponded, *closed: str) -> RunState:
     """A run whose open batch is that answer's; `closed` calls were begun already."""
     calls = tuple(
-        CallState(id=call.id, name=call.name, number=place, position=place, dispatched=int(call.id in closed))
+        CallState(id=call.id, name=call.name, position=place, dispatched=int(call.id in closed))
         for place, call in enumerate(event.calls)
     )
     tools = tuple(Manifest(name=name) for name in dict.fromkeys(call.name for call in event.calls))
-    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, calls=calls))
+    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, number=1, calls=calls))
 
 
 def said(guard: Approval, event: ModelResponded, *then: Event) -> list[Judgement]:

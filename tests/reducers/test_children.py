@@ -19,7 +19,7 @@ from support.setups import setup_of
 
 
 def parent(*limits: Limit, spent: Spent | None = None, deadline: int | None = None) -> RunState:
-    batch = Batch(seq=3, calls=(), until=deadline)
+    batch = Batch(seq=3, number=3, calls=(), until=deadline)
     return RunState(
         setup=setup_of(policy=Policy(limits=limits)), at=1000 * SECOND, spent=spent or Spent(), batch=batch
     )
@@ -121,12 +121,12 @@ def test_open_children_are_those_of_calls_in_flight_that_start_runs() -> None:
         number=4, role=Role.TOOL, seq=9, unit=1, size=Size(chars=0, tokens=0, digest=""), call="c2"
     )
     calls = (
-        CallState(id="c1", name="transfer", number=3, position=0, dispatched=5),
-        CallState(id="c2", name="transfer", number=4, position=1, dispatched=5, result=result),
-        CallState(id="c3", name="transfer", number=5, position=2),
-        CallState(id="c4", name="look", number=6, position=3, dispatched=5),
+        CallState(id="c1", name="transfer", position=0, dispatched=5),
+        CallState(id="c2", name="transfer", position=1, dispatched=5, result=result),
+        CallState(id="c3", name="transfer", position=2),
+        CallState(id="c4", name="look", position=3, dispatched=5),
     )
     tools = (Manifest(name="transfer", schema="{}", agent="writer"), Manifest(name="look", schema="{}"))
-    state = RunState(setup=setup_of(run="p", tools=tools), batch=Batch(seq=4, calls=calls))
+    state = RunState(setup=setup_of(run="p", tools=tools), batch=Batch(seq=4, number=2, calls=calls))
     assert (child_run_id("p", "c1"),) == open_children(state)
     assert () == open_children(RunState(setup=setup_of(run="p", tools=tools)))

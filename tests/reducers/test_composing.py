@@ -6,7 +6,7 @@ import pytest
 
 from refold.reducers import codec, composition
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Answer, ModelFailed, ModelResponded, RunStarted, ToolReturned
+from refold.reducers.events import Answer, Call, ModelFailed, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
@@ -47,9 +47,8 @@ def test_sizes_of_an_answer() -> None:
     """Characters of the text and of the reasoning; tokens of text, reasoning, names and arguments together."""
     fact = responded(Scenario(), "abcd", ReplyCall(name="look", arguments='{"a":1}'), reasoning="wxyz!")
     assert (4, 5, 5) == (fact.size.chars, fact.size.reasoning, fact.size.tokens)  # ceil((4 + 5 + 4 + 7) / 4)
-    assert [("c1", "look", "", 7, True)] == [
-        (call.id, call.name, call.provider_id, call.chars, call.complete) for call in fact.calls
-    ]
+    assert 7 == fact.size.arguments
+    assert (Call(id="c1", name="look", complete=True),) == fact.calls
 
 
 def test_call_ids_are_unique_in_the_run() -> None:

@@ -76,7 +76,7 @@ OTHER: dict[str, Any] = {
     "approval": waiting(ApprovalRequested(guard="approvals", calls=("c1",), approver="chain[0]")),
     "observed": Observed(upto=3),
     "request": waiting(replace(ASKED, attempt=2)),
-    "batch": Batch(seq=3, calls=(CallState(id="c1", name="look", number=4, position=0),)),
+    "batch": Batch(seq=3, number=3, calls=(CallState(id="c1", name="look", position=0),)),
     "backoff": waiting(WAITS),
     "asked_at": 9,
     "stopping": Stopping(trigger=Trigger.CANCEL, code="cancelled", reason="cancelled by ann", where="model"),

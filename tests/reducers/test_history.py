@@ -661,9 +661,9 @@ def test_summarise(spec: str, step: dict[str, Any], covered: tuple[int, ...], af
     """What is neither protected nor pinned is covered, whole units of it, and the summary stands where it began."""
     plan = plan_of({"do": "summarise", **step}, window(spec))
     summary = plan.summary if plan else None
-    assert covered == (summary.numbers if summary else ())
+    assert covered == (numbered(summary.messages) if summary else ())
     assert after == (summary.after if summary else None)
-    assert 10 * len(covered) == (summary.tokens if summary else 0)
+    assert 10 * len(covered) == (summary.input_tokens if summary else 0)
 
 
 @pytest.mark.parametrize("role", ["user", "system"])
@@ -683,7 +683,7 @@ def test_the_next_summary_is_given_the_last(role: str) -> None:
     )
     assert again is not None
     assert again.summary is not None
-    assert {20, 7} == set(again.summary.numbers)
+    assert {20, 7} == set(numbered(again.summary.messages))
     assert (3 if role == "user" else 1) == again.summary.after
 
 

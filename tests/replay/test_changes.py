@@ -64,7 +64,7 @@ def test_the_changes_of_any_log_add_up(run: Driver) -> None:
         ),
         pytest.param(RunState(model="m"), RunState(model="n"), {"model": '"n"'}, id="a text, as JSON"),
         pytest.param(
-            RunState(batch=Batch(seq=3, calls=(CallState(id="c1", name="x", number=1, position=0),))),
+            RunState(batch=Batch(seq=3, number=3, calls=(CallState(id="c1", name="x", position=0),))),
             NEW,
             {"batch": None},
             id="what goes as a whole goes with all that was below it",

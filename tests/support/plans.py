@@ -7,7 +7,18 @@ from msgspec.structs import replace
 from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
 from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Shown, Window, append, insert, quoted, refs, resized, without
+from refold.reducers.window import (
+    MessageRef,
+    Shown,
+    Window,
+    append,
+    insert,
+    quoted,
+    refs,
+    resized,
+    within,
+    without,
+)
 
 ROLES = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
@@ -44,10 +55,10 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
     if plan is None:
         return scene.window
     if plan.summary is not None:
-        gone = [ref for ref in refs(scene.window) if ref.number in plan.summary.numbers]
+        gone = within(scene.window, plan.summary.messages)
         kept = without(scene.window, {ref.number for ref in gone})
         covers = sum(ref.gap.covers if ref.gap else 1 for ref in gone)
-        gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.tokens, source=1)
+        gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.input_tokens, source=1)
         return insert(kept, _made(number, plan.summary.role, gap, ()), gap.after)
     after = scene.window if plan.drop is None else without(scene.window, plan.drop)
     for shorter in plan.shorter:

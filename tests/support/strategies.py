@@ -272,14 +272,14 @@ class Driver:
         """Another harness adds up to two messages, and keeps some of the others."""
         state = self.state
         said = [Message(role=(Role.USER, Role.SYSTEM)[choice % 2], text=_TEXTS[choice % 7])] * (choice % 3)
-        numbers = [ref.number for ref in refs(state.window)] + [
-            c.number for c in (state.batch.calls if state.batch else ())
-        ]
+        batch = state.batch
+        numbers = [ref.number for ref in refs(state.window)]
+        numbers += [batch.number + 1 + call.position for call in batch.calls] if batch else []
         units = {ref.unit for ref in refs(state.window)}
         dropped = {unit for unit in units if unit % 3 == choice % 4}
         gone = {ref.number for ref in refs(state.window) if ref.unit in dropped}
-        if state.batch is not None:
-            gone -= {state.batch.calls[0].number - 1}
+        if batch is not None:
+            gone -= {batch.number}
         pending = state.observed is not None and state.observed.kept is not None
         fact = ContextObserved(
             at=self.at,

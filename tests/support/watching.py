@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.reducers import codec
 from refold.reducers.arguments import is_object
@@ -56,13 +56,10 @@ class Watching:
             Call(id=call, name=name, complete=is_object(written))
             for call, (name, written) in zip(ids, calls, strict=True)
         )
-        states = tuple(
-            CallState(id=call.id, name=call.name, number=place + 1, position=place)
-            for place, call in enumerate(listed)
-        )
+        states = tuple(CallState(**asdict(call), position=place) for place, call in enumerate(listed))
         said = ModelResponded(at=1, request=1, stop=stop, calls=listed, blank=not text.strip())
         asked = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
-        batch = Batch(seq=1, calls=states) if states else None
+        batch = Batch(seq=1, number=1, calls=states) if states else None
         self.state = replace(self.state, answer=LastAnswer(seq=1, event=said, asked=asked), batch=batch)
         content = Answer(text=text, arguments=tuple(written for _, written in calls))
         self.see(replace(said, content=content))

@@ -6,7 +6,7 @@ the last one is there: nothing depends on the order of arrival.
 
 from itertools import groupby
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import Call
@@ -20,13 +20,8 @@ def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
     """The batch of an answer that is message `number`; None if it has no calls."""
     if not calls:
         return None
-    states = [
-        CallState(
-            id=call.id, name=call.name, number=number + 1 + place, position=place, complete=call.complete
-        )
-        for place, call in enumerate(calls)
-    ]
-    return Batch(seq=seq, calls=tuple(states))
+    states = [CallState(**asdict(call), position=place) for place, call in enumerate(calls)]
+    return Batch(seq=seq, number=number, calls=tuple(states))
 
 
 def find(state: RunState, kind: str, call: str) -> CallState:
@@ -45,17 +40,17 @@ def with_call(state: RunState, call: CallState) -> RunState:
 
 def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> RunState:
     """The state after a call got its result. The last of a batch closes it."""
+    batch = state.batch
+    assert batch is not None
     result = MessageRef(
-        number=call.number,
+        number=batch.number + 1 + call.position,
         role=Role.TOOL,
         seq=state.seq,
-        unit=call.number - 1 - call.position,
+        unit=batch.number,
         size=size,
         call=call.id,
         preview=preview,
     )
-    batch = state.batch
-    assert batch is not None
     calls = _placed(batch.calls, replace(call, result=result))
     if None in [other.result for other in calls]:
         return replace(state, batch=replace(batch, calls=calls))
@@ -63,7 +58,7 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
     window = extend(state.window, results)
     if not results and state.answer is not None and state.answer.blank:
         # Nothing of the answer is left to show: a message without text and calls is refused by providers.
-        window = without(window, {calls[0].number - 1})
+        window = without(window, {batch.number})
     return joined(replace(state, window=window, batch=None))
 
 

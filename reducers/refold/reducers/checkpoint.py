@@ -33,44 +33,25 @@ def state_digest(state: RunState) -> StateDigested:
     )
 
 
-def _projection_1(state: RunState) -> dict[str, Any]:
-    """What is digested under version 1 of the rules: whatever a later decision may read, named one by one.
-
-    The digests in a log are for ever: a field that a later version adds to the state must not change what an old log
-    digests to. The policy is not in it: it stands in the log as it is. The window stands in it by its totals and
-    digests, so that the cost does not grow with the window.
-    """
-    window = state.window
-    return {
-        "place": (state.seq, state.at, state.fact_at, state.agent_state, state.came_from, state.asked_at),
-        "window": (window.count, window.tokens, window.ranges, window.digest, bound(window), state.messages),
-        "whole": (window.sum, window.whole, window.whole_count, window.estimator),
-        "pinned": (window.system_pinned, window.task_pinned),
-        "spent": (state.spent, state.failed_at),
-        "marks": (state.lineage, state.origin, state.turn, state.step),
-        "pending": (
-            state.request,
-            state.summary,
-            state.summed_up,
-            state.approval,
-            state.backoff,
-            state.stopping,
-        ),
-        "batch": state.batch,
-        "last": (state.answer, state.failure, state.deferred, state.limit),
-        "course": (
-            state.model,
-            state.parts,
-            state.overflowed,
-            state.eased,
-            state.pruned_by,
-            state.unattended,
-        ),
-        "source": (state.observed, state.unasked),
-    }
+# What is digested under version 1 of the rules: whatever a later decision may read, named one by one. The digests in a log are
+# for ever: a field that a later version adds to the state must not change what an old log digests to. What the run was started
+# with is not in it: it stands in the log as it is. Of the window there are totals and digests, so that the cost does not grow with it.
+_FIELDS_1 = (
+    "seq", "at", "fact_at", "agent_state", "came_from", "messages", "spent", "lineage", "origin", "turn", "step", "model",
+    "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
+    "request", "batch", "backoff", "asked_at", "stopping", "answer", "failure", "limit", "unattended", "unasked",
+)  # fmt: skip
+_OF_THE_WINDOW_1 = (
+    "count", "tokens", "ranges", "digest", "system_pinned", "task_pinned", "estimator", "sum", "whole", "whole_count",
+)  # fmt: skip
 
 
-_PROJECTIONS: Mapping[int, Callable[[RunState], dict[str, Any]]] = {1: _projection_1}
+def _projection_1(state: RunState) -> list[Any]:
+    window = [getattr(state.window, name) for name in _OF_THE_WINDOW_1]
+    return [*(getattr(state, name) for name in _FIELDS_1), *window, bound(state.window)]
+
+
+_PROJECTIONS: Mapping[int, Callable[[RunState], list[Any]]] = {1: _projection_1}
 
 
 def _sha256(value: Any) -> str:

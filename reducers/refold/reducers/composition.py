@@ -8,7 +8,7 @@ in without them, for it is streamed and hashed before it gets here.
 from collections.abc import Sequence
 from typing import TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
@@ -43,7 +43,7 @@ from refold.reducers.policy import Policy, text_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.sizes import sized, units
 from refold.reducers.state import RunState
-from refold.reducers.text import clean, cut_output, label
+from refold.reducers.text import all_clean, clean, cut_output, label
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 
@@ -53,7 +53,7 @@ AnyFact = TypeVar("AnyFact", bound=Fact | Annotation)
 
 def told(fact: AnyFact, content: Content, salt: bytes, policy: Policy) -> AnyFact:
     """The fact with its content, and in its body the sizes, as the policy in force measures them."""
-    return sized(msgspec.structs.replace(fact, content=content), policy, salt)
+    return sized(replace(fact, content=content), policy, salt)
 
 
 def started(
@@ -66,7 +66,7 @@ def started(
     """
     redactor = redactor.under(fact.policy.redact)
     said = earlier(messages, "e", redactor)
-    shown = msgspec.structs.replace(
+    shown = replace(
         fact,
         tools=tuple(offered(tool, redactor) for tool in fact.tools),
         agent=redactor.text(fact.agent),
@@ -87,37 +87,20 @@ def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN
 
 def offered(tool: Manifest, redactor: Redactor) -> Manifest:
     """A tool as it is recorded, and so offered: a default value in its schema may be a secret."""
-    return msgspec.structs.replace(
-        tool, description=redactor.text(tool.description), schema=redactor.json(tool.schema)
-    )
+    return replace(tool, description=redactor.text(tool.description), schema=redactor.json(tool.schema))
 
 
 def responded(
     state: RunState, fact: ModelResponded, answer: Answer, calls: Sequence[ReplyCall], salt: bytes
 ) -> ModelResponded:
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
-    made = [msgspec.structs.replace(call, arguments=clean(call.arguments)) for call in calls]
-    first = state.spent.calls + 1
+    made = [all_clean(call) for call in calls]
     listed = tuple(
-        Call(id=f"c{first + place}", name=clean(call.name), provider_id=clean(call.provider_id))
-        for place, call in enumerate(made)
+        Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
+        for number, call in enumerate(made, state.spent.calls + 1)
     )
-    content = Answer(
-        text=clean(answer.text),
-        reasoning=clean(answer.reasoning),
-        arguments=tuple(call.arguments for call in made),
-        provider_data=clean(answer.provider_data),
-    )
-    cleaned = msgspec.structs.replace(
-        fact,
-        stop_raw=clean(fact.stop_raw),
-        model=clean(fact.model),
-        response_id=clean(fact.response_id),
-        adapter=clean(fact.adapter),
-        adapter_version=clean(fact.adapter_version),
-        calls=listed,
-    )
-    return told(cleaned, content, salt, state.policy)
+    content = replace(all_clean(answer), arguments=tuple(call.arguments for call in made))
+    return told(replace(all_clean(fact), calls=listed), content, salt, state.policy)
 
 
 def failed(
@@ -127,13 +110,13 @@ def failed(
 
     The policy's own patterns say what else means that the context was too long, or one message.
     """
-    content = Failure(message=clean(message), partial_text=clean(partial_text))
+    content = all_clean(Failure(message=message, partial_text=partial_text))
     wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
     status = fact.status if fact.status is not None and 0 <= fact.status < 1000 else None
     policy = policy or Policy()
     overflow = policy.overflow or Overflow()
     said = overflow.patterns is not None and overflows(content.message, overflow.patterns)
-    bounded = msgspec.structs.replace(
+    bounded = replace(
         fact,
         failure=FailureClass.CONTEXT_OVERFLOW if said else fact.failure,
         retry_after=wait,
@@ -144,8 +127,7 @@ def failed(
 
 def summarised(state: RunState, fact: SummaryReturned, text: str, salt: bytes) -> SummaryReturned:
     """`summary_returned` with the text that the model wrote; its sizes are those of the message that it becomes."""
-    cleaned = msgspec.structs.replace(fact, model=clean(fact.model))
-    return told(cleaned, Summary(text=clean(text)), salt, state.policy)
+    return told(all_clean(fact), Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(
@@ -160,7 +142,7 @@ def returned(
     if not fact.output_bytes:
         cap = policy.tool_output or ToolOutput(max=None)
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
-        fact = msgspec.structs.replace(fact, output_bytes=capped.size, cut=capped.cut)
+        fact = replace(fact, output_bytes=capped.size, cut=capped.cut)
         text = capped.text
     return told(fact, Output(output=text, sha256=sha256), salt, policy)
 
@@ -169,14 +151,14 @@ def received(
     state: RunState, fact: InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
 ) -> InputReceived:
     """`input_received` with a person's message."""
-    cleaned = msgspec.structs.replace(fact, by=label(redactor.text(fact.by)))
+    cleaned = replace(fact, by=label(redactor.text(fact.by)))
     return told(cleaned, Input(text=redactor.text(text)), salt, state.policy)
 
 
 def cancelled(fact: CancelRequested, reason: str, redactor: Redactor = PLAIN) -> CancelRequested:
     """`cancel_requested` with the reason that was given."""
     by = label(redactor.text(fact.by))
-    return msgspec.structs.replace(fact, by=by, content=Reason(reason=redactor.text(reason)))
+    return replace(fact, by=by, content=Reason(reason=redactor.text(reason)))
 
 
 def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor = PLAIN) -> DoubtResolved:
@@ -190,7 +172,7 @@ def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor
             f"run {state.setup.run}: call {fact.call!r} is not in doubt (calls in doubt: {', '.join(doubted) or 'none'})"
         )
     by = label(redactor.text(fact.by))
-    return msgspec.structs.replace(fact, by=by, content=Note(note=redactor.text(note)))
+    return replace(fact, by=by, content=Note(note=redactor.text(note)))
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
@@ -203,7 +185,7 @@ def _cleaned(message: Message, redactor: Redactor) -> Message:
         MessageCall(redactor.text(call.id), redactor.text(call.name), redactor.json(call.arguments))
         for call in message.calls
     )
-    return msgspec.structs.replace(
+    return replace(
         message,
         text=redactor.text(message.text),
         reasoning=redactor.text(message.reasoning),
@@ -222,7 +204,7 @@ def _renamed(messages: tuple[Message, ...], prefix: str = "e") -> tuple[Message,
         if message.call is not None:
             pair = next(pair for pair in waiting if pair[0] == message.call)
             waiting.remove(pair)
-            renamed.append(msgspec.structs.replace(message, call=pair[1]))
+            renamed.append(replace(message, call=pair[1]))
             continue
         waiting = [(call.id, f"{prefix}{made + place}") for place, call in enumerate(message.calls, start=1)]
         made += len(waiting)
@@ -230,5 +212,5 @@ def _renamed(messages: tuple[Message, ...], prefix: str = "e") -> tuple[Message,
             MessageCall(name, call.name, call.arguments)
             for call, (_, name) in zip(message.calls, waiting, strict=True)
         )
-        renamed.append(msgspec.structs.replace(message, calls=tuple(calls)))
+        renamed.append(replace(message, calls=tuple(calls)))
     return tuple(renamed)

@@ -12,6 +12,7 @@ from refold.reducers.events import (
     SummaryRequested,
 )
 from refold.reducers.state import Pending, RunState
+from refold.reducers.vocabulary import Cause
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
 EventT = TypeVar("EventT", bound=Event)
@@ -37,7 +38,7 @@ def asked_of(state: RunState, seq: int) -> Pending[ModelRequested] | Pending[Sum
 
 def is_fresh(backoff: Pending[RetryScheduled]) -> bool:
     """Whether a new step follows the wait, and not another attempt at the same."""
-    return backoff.event.cause == "stream"
+    return backoff.event.cause is Cause.STREAM
 
 
 def waits(state: RunState) -> bool:

@@ -200,9 +200,8 @@ def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | 
 
 
 def _call(call: Call, arguments: str) -> Call:
-    chars, complete = len(arguments), is_object(arguments)
-    known = call.chars == chars and call.complete is complete  # as it is, whenever a log is read again
-    return call if known else replace(call, chars=chars, complete=complete)
+    complete = is_object(arguments)  # as it is, whenever a log is read again
+    return call if call.complete is complete else replace(call, complete=complete)
 
 
 def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
@@ -35,15 +35,11 @@ class UnreadableSnapshot(CannotJudge):
         return f"the snapshot cannot be used: {self.problem}; fold the log instead"
 
 
-class _Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A `Watch` whose guard and own state are JSON text still: their types are known to the registry only."""
+class _Watch(Watch, frozen=True, kw_only=True):
+    """One whose guard and own state are JSON text still: their types are known to the registry only."""
 
-    name: str
-    kind: str
-    version: int
     guard: msgspec.Raw
     own: msgspec.Raw
-    blind: str
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,14 +117,7 @@ def _packed(watch: Watch) -> _Watch:
     guard, own = _ENCODER.encode(watch.guard), _ENCODER.encode(watch.own)
     if watch.guard is not None and _own(own, watch.guard.start()) != watch.own:
         raise ValueError(f"the guard {watch.name!r} remembers what its own type cannot say")
-    return _Watch(
-        name=watch.name,
-        kind=watch.kind,
-        version=watch.version,
-        guard=msgspec.Raw(guard),
-        own=msgspec.Raw(own),
-        blind=watch.blind,
-    )
+    return _Watch(**{**asdict(watch), "guard": msgspec.Raw(guard), "own": msgspec.Raw(own)})
 
 
 def _unpacked(packed: _Watch, fresh: Watch) -> Watch:

@@ -11,6 +11,7 @@ import msgspec
 from refold.reducers.events import (
     FORMAT,
     ApprovalRequested,
+    Call,
     Decision,
     Fact,
     ModelFailed,
@@ -106,31 +107,29 @@ class Mark(_Value, frozen=True, kw_only=True):
 
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
-FactT = TypeVar("FactT", bound=Fact)
+EventT = TypeVar("EventT", bound=Fact | Decision)
 
 
-class Pending(_Value, Generic[DecisionT], frozen=True, kw_only=True):
-    """A decision that waits for its fact: event `seq`, decided at the instant `at`; `event` is without its content.
+class Remembered(_Value, Generic[EventT], frozen=True, kw_only=True):
+    """What a later decision goes by: event `seq`, without its content."""
+
+    seq: int
+    event: EventT
+
+
+class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=True):
+    """A decision that waits for its fact: decided at the instant `at`.
 
     `until` is the instant at which its time is over, None where there is none, or it is over: it is moved by the time
     that no engine had the run.
     """
 
-    seq: int
     at: int
     until: int | None
-    event: DecisionT
 
 
-class Remembered(_Value, Generic[FactT], frozen=True, kw_only=True):
-    """A fact that a later decision goes by: event `seq`, without its content."""
-
-    seq: int
-    event: FactT
-
-
-class CallState(_Value, frozen=True, kw_only=True):
-    """A call of the open batch, and the reference of its result once it has one.
+class CallState(Call, frozen=True, kw_only=True):
+    """A call of the open batch, at its `position` (from 0), and the reference of its result once it has one.
 
     `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what is known
     of that since, `reconciled` that its own tool said so. `edited` is the event whose content has the arguments that
@@ -138,11 +137,7 @@ class CallState(_Value, frozen=True, kw_only=True):
     one: in a fork the calls that were under way at the cut are the parent's.
     """
 
-    id: str
-    name: str
-    number: int
     position: int
-    complete: bool = True
     dispatched: int = 0
     in_doubt: bool = False
     doubt: Doubt | None = None
@@ -157,9 +152,10 @@ class CallState(_Value, frozen=True, kw_only=True):
 
 
 class Batch(_Value, frozen=True, kw_only=True):
-    """The calls of the answer at event `seq`, in call order, until each has its result. `until` as in `Pending`."""
+    """The calls of the answer at event `seq`, message `number`, in call order, until each has its result. `until` as in `Pending`."""
 
     seq: int
+    number: int
     calls: tuple[CallState, ...]
     until: int | None = None
 
@@ -191,16 +187,14 @@ class Stopping(_Value, frozen=True, kw_only=True):
     where: str
 
 
-class LastAnswer(_Value, frozen=True, kw_only=True):
-    """The model's latest answer, event `seq`, to the request `asked`; both without their contents.
+class LastAnswer(Remembered[ModelResponded], frozen=True, kw_only=True):
+    """The model's latest answer, to the request `asked`, which is without its content, too.
 
     `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for again, `graces`
     how many answers to a grace request came in a row, this one included. `ignored`: the last answer to a tier of
     pressure had calls and no text.
     """
 
-    seq: int
-    event: ModelResponded
     asked: ModelRequested
     ran: bool = False
     empties: int = 0
@@ -218,22 +212,18 @@ class LastAnswer(_Value, frozen=True, kw_only=True):
         return self.blank and not self.event.calls and self.event.usage == _NO_USAGE
 
 
-class LastFailure(_Value, frozen=True, kw_only=True):
-    """A request that failed at event `seq`, and what it had asked: the step is not answered yet."""
+class LastFailure(Remembered[ModelFailed], frozen=True, kw_only=True):
+    """A request that failed, and what it had asked: the step is not answered yet."""
 
-    seq: int
-    event: ModelFailed
     asked: Pending[ModelRequested]
 
 
-class Outcome(_Value, frozen=True, kw_only=True):
-    """How the run ended, at event `seq` in step `step`; `source` is where its text is from.
+class Outcome(Remembered[StateChanged], frozen=True, kw_only=True):
+    """How the run ended, in step `step`; `source` is where its text is from.
 
     The text, if there is one, is in the content of event `answer`, after those of `parts`.
     """
 
-    seq: int
-    event: StateChanged
     step: int
     source: str
     answer: int | None = None

@@ -1,7 +1,7 @@
 """Pure rules over text: cleaning, measuring, cutting."""
 
 import re
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -26,6 +26,15 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
     return text
+
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+def all_clean(said: StructT) -> StructT:
+    """The value with each of its texts `clean`."""
+    texts = {name: text for name in said.__struct_fields__ if type(text := getattr(said, name)) is str}
+    return msgspec.structs.replace(said, **{name: clean(text) for name, text in texts.items()})
 
 
 def label(name: str) -> str:

@@ -13,7 +13,7 @@ from refold.reducers.events import Manifest, MessageInjected, RetryScheduled
 from refold.reducers.failures import classify
 from refold.reducers.numbers import NANO
 from refold.reducers.retry import delay, in_window
-from refold.reducers.vocabulary import FailureClass, Role, StopReason
+from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason
 
 PRESET = "tirea"
 TASK: Row = ["user", "x", []]
@@ -60,7 +60,9 @@ def stream_retry(case: Case) -> Compared:
     for _ in range(case.given["failures"]):
         before = run.state
         events = run.fail(Failed(failure=FailureClass.STREAM_BROKEN))
-        again.append(any(isinstance(event, RetryScheduled) and event.cause == "stream" for event in events))
+        again.append(
+            any(isinstance(event, RetryScheduled) and event.cause is Cause.STREAM for event in events)
+        )
         if run.state.ended:
             run.state = before
         else:

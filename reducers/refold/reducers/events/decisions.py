@@ -13,6 +13,8 @@ from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.numbers import Count, Ordinal, Ranges
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 
+Purpose = Literal["step", "grace"]
+
 
 class RequestText(Part, frozen=True, kw_only=True):
     """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of its words.
@@ -56,7 +58,7 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     tools: tuple[str, ...] | None = None
     request_only: tuple[RequestText, ...] = ()
     max_output: Count | None = None
-    purpose: str = "step"
+    purpose: Purpose = "step"
     model: str = ""
     content: Said | None = None
 
@@ -230,7 +232,7 @@ class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled")
     until: Count
     failure: FailureClass
     model: str = ""
-    cause: Literal["retry", "fallback", "stream"] = "retry"
+    cause: Cause = Cause.RETRY
     keeps: bool = False
 
 

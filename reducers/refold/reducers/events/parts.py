@@ -58,7 +58,6 @@ class Call(Part, frozen=True, kw_only=True):
     id: str
     name: str
     provider_id: str = ""
-    chars: Count = 0
     complete: bool = True
 
 

@@ -52,13 +52,13 @@ class Shortening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Covering(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary to be asked for: of the messages `numbers`; it is to stand right after message `after`."""
+    """A summary to be asked for, of these messages; it is to stand right after message `after`."""
 
-    numbers: tuple[int, ...]
+    messages: Ranges
     after: int
     role: Role
     max_output: int | None
-    tokens: int
+    input_tokens: int
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec import Meta
 from refold.reducers.history.scene import Covering, Plan, Scene
 from refold.reducers.history.strategy import Strategy, numbers, stays, weight
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, refs
+from refold.reducers.window import MessageRef, ranges_of, refs
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -52,11 +52,11 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
             return None
         return Plan(
             summary=Covering(
-                numbers=tuple([ref.number for ref in covered]),
+                messages=ranges_of([ref.number for ref in covered]),
                 after=self._after(messages, numbers(covered)),
                 role=Role(self.role),
                 max_output=self.max_output,
-                tokens=tokens,
+                input_tokens=tokens,
             )
         )
 

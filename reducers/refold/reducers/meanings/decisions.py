@@ -216,7 +216,7 @@ def summary_abandoned(state: RunState, event: SummaryAbandoned) -> RunState:
 
 def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
-    state = tallied(state, Cause(event.cause))
+    state = tallied(state, event.cause)
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
     failed = state.failure
     backoff = pending(state, event, event.until)

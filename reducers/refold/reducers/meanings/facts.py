@@ -268,13 +268,7 @@ def _open_request(state: RunState, kind: str, seq: int) -> Pending[ModelRequeste
 
 def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 0) -> Spent:
     old = spent.usage
-    total = Usage(
-        input=old.input + usage.input,
-        output=old.output + usage.output,
-        cache_read=old.cache_read + usage.cache_read,
-        cache_write=old.cache_write + usage.cache_write,
-        reasoning=old.reasoning + usage.reasoning,
-    )
+    total = Usage(**{name: getattr(old, name) + getattr(usage, name) for name in Usage.__struct_fields__})
     return replace(
         spent,
         calls=spent.calls + calls,

@@ -27,10 +27,10 @@ def retry(flow: Flow) -> bool:
         # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
         # attempt was going to be asked again, and the attempts go on.
         following, pause = (attempt + 1, wait) if again else (1, 0)
-        flow.say(_scheduled(state, failed, following, pause, other, "fallback"))
+        flow.say(_scheduled(state, failed, following, pause, other, Cause.FALLBACK))
         return True
     if again:
-        flow.say(_scheduled(state, failed, attempt + 1, wait, state.model, "retry"))
+        flow.say(_scheduled(state, failed, attempt + 1, wait, state.model, Cause.RETRY))
     return again
 
 
@@ -67,7 +67,7 @@ def _next_model(state: RunState, attempt: int, *, retryable: bool, exhausted: bo
 
 
 def _scheduled(
-    state: RunState, failed: LastFailure, attempt: int, wait: int, model: str, cause: str
+    state: RunState, failed: LastFailure, attempt: int, wait: int, model: str, cause: Cause
 ) -> RetryScheduled:
     return RetryScheduled(
         attempt=attempt,
@@ -75,7 +75,7 @@ def _scheduled(
         until=state.at + wait,
         failure=failed.event.failure,
         model=model,
-        cause="fallback" if cause == "fallback" else "retry",
+        cause=cause,
     )
 
 

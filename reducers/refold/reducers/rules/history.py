@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
@@ -31,7 +31,7 @@ from refold.reducers.state import RunState
 from refold.reducers.texts import framed
 from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, quoted, ranges_of, refs, within, without
+from refold.reducers.window import MessageRef, Window, quoted, refs, within, without
 
 # Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
 _LONGEST = 1 << 24
@@ -135,16 +135,9 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
 
 def _summary_requested(state: RunState, name: str, wanted: Covering) -> SummaryRequested:
     content, size = said(state, Role.SYSTEM, "summarise", {})
+    deadline = call_deadline(state)
     return SummaryRequested(
-        name=name,
-        messages=ranges_of(wanted.numbers),
-        input_tokens=wanted.tokens,
-        max_output=wanted.max_output,
-        deadline=call_deadline(state),
-        after=wanted.after,
-        role=wanted.role,
-        instructions=size,
-        content=content,
+        **asdict(wanted), name=name, deadline=deadline, instructions=size, content=content
     )
 
 

@@ -131,7 +131,7 @@ def _again(flow: Flow, knob: Stream, failed: LastFailure | None) -> None:
         until=state.at + wait,
         failure=FailureClass.STREAM_BROKEN,
         model=model_after_break(state),
-        cause="stream",
+        cause=Cause.STREAM,
         keeps=keeps,
     )
     flow.say(again)

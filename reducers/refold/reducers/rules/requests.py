@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import UnexpectedEvent
-from refold.reducers.events import ModelRequested, RequestText, Said
+from refold.reducers.events import ModelRequested, Purpose, RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.offers import offer_digest
 from refold.reducers.policy import Policy, has_text
@@ -97,7 +97,7 @@ def _requested(
     *,
     tools: tuple[str, ...] | None,
     model: str,
-    purpose: str = "step",
+    purpose: Purpose = "step",
     promised: int | None = None,
 ) -> ModelRequested:
     words = [said(state, text.role, text.text, text.values) for text in texts]

@@ -157,10 +157,10 @@ class Writer:
             units[-1][1].append(ref.number)
             units[-1][2].append(self._keys.get((ref.seq, ref.part), b""))
         batch = self.state.batch
-        reply = batch.calls[0].number - 1 if batch else 0  # its calls and their results are of its unit
-        unit = next((one for one in reversed(units) if one[0] == reply), None) if reply else None
+        # Its calls and their results are of its unit.
+        unit = next((one for one in reversed(units) if batch and one[0] == batch.number), None)
         if batch is not None and unit is not None:
-            unit[1].extend(call.number for call in batch.calls)
+            unit[1].extend(batch.number + 1 + call.position for call in batch.calls)
             unit[2].extend(results.get(call.id, b"") for call in batch.calls)
         return [Standing(tuple(numbers), tuple(keys)) for _, numbers, keys in units]
 
