@@ -25,6 +25,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolsDispatched,
 )
+from refold.reducers.limits import code_of
 from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
 from refold.reducers.meanings.common import reference, said, tallied, where
 from refold.reducers.messages import Gap
@@ -172,6 +173,8 @@ def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
 
 def limit_reached(state: RunState, event: LimitReached) -> RunState:
     """A limit was reached. A time limit may be at any moment: what is in flight settles first."""
+    if not code_of(event.limit):
+        raise UnexpectedEvent("limit_reached", f"no limit of type {event.limit.type!r} ends a run")
     if event.deferred:
         return replace(state, deferred=event.limit)
     if event.limit.type != "time" or state.stopping is not None:
