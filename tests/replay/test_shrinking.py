@@ -20,7 +20,7 @@ from refold.reducers.events import (
 from refold.reducers.messages import Message
 from refold.reducers.state import RunState
 from refold.reducers.views import view
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import Audit, audit, verify
 from refold.replay.queries.expressions import parse
 from refold.replay.shrink.rederivation import Log, Told, rederived
@@ -196,7 +196,7 @@ def _observing() -> tuple[list[Told], Log]:
 
     Messages 1 and 2 are the opening, 3 an answer, 4 a question, 5 an answer, 6 a question, 7 an answer, 8 what joined.
     """
-    scenario = Scenario({"preset": "observed"})
+    scenario = Scenario({"preset": "observed"}, labels={SOURCE_LABEL: "made"})
     for number in (1, 2):
         scenario.answer(f"answer {number}")
         scenario.say(f"question {number}")

@@ -67,6 +67,7 @@ class Scenario:
         seed: int = 0,
         registry: Registry = BUILTIN,
         context: int | None = None,
+        labels: dict[str, str] | None = None,
     ) -> None:
         self.state: RunState = NEW
         self.log: list[Event] = []
@@ -83,6 +84,7 @@ class Scenario:
             tools=tools,
             seed=seed,
             context=context,
+            labels=labels or {},
         )
         self.last = self.feed(composition.started(fact, opening if messages is None else messages, SALT))
 

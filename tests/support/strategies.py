@@ -52,7 +52,7 @@ from refold.reducers.pending import bare
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+from refold.reducers.vocabulary import SOURCE_LABEL, Doubt, FailureClass, Replay, Role, StopReason, ToolError
 from refold.reducers.window import ranges_of, refs
 from support import scenario
 from support.any_policy import policies
@@ -185,7 +185,14 @@ class Driver:
         self.at = START
         opening = (Message(role=Role.SYSTEM, text=MARKER), Message(role=Role.USER, text=f"do {MARKER}"))
         fact = RunStarted(
-            format=1, at=self.at, run="r1", rules=RULES, policy=parse(policy), model="m", tools=MANIFEST
+            format=1,
+            at=self.at,
+            run="r1",
+            rules=RULES,
+            policy=parse(policy),
+            model="m",
+            tools=MANIFEST,
+            labels={SOURCE_LABEL: "made"},  # its context is observed now and then
         )
         self.feed(composition.started(fact, opening, salt))
 

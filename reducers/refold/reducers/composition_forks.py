@@ -3,9 +3,9 @@
 import msgspec
 
 from refold.reducers.composition import offered, told
-from refold.reducers.doubts import repeatable, underway
+from refold.reducers.doubts import asks_anew, left_open, underway
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Input, Manifest, RunForked
+from refold.reducers.events import Input, RunForked
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.text import label
@@ -33,34 +33,15 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
             f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, and a message cannot come before "
             "it: fork where they have, or give their results"
         )
-    changed = text or any(
-        each is not None for each in (fact.policy, fact.model, fact.settings, fact.tools, fact.address)
-    )
     fact = msgspec.structs.replace(
         fact,
-        in_doubt=_doubtful(state, fact),
+        in_doubt=left_open(state, fact),
         downtime=max(0, fact.at - state.at),
-        again=bool(changed) and bool(state.request or state.summary),
+        again=asks_anew(state, fact, text=bool(text)),
     )
     if not text:
         return fact
     return told(fact, Input(text=redactor.text(text)), salt, state.policy)
-
-
-def _doubtful(state: RunState, fact: RunForked) -> tuple[str, ...]:
-    # By both manifests: a call that the parent began does not become harmless because the fork lacks its tool.
-    offers = (*state.setup.tools, *(fact.tools or ()))
-    once = {tool.name for tool in offers if _once(tool)}
-    return tuple(
-        call.id
-        for call in underway(state)
-        if call.name in once and call.id not in fact.results and not call.in_doubt
-    )
-
-
-def _once(tool: Manifest) -> bool:
-    # The run that a call started is the parent's: its end is not this one's to wait for, and another would act again.
-    return bool(tool.agent) or not repeatable(tool.replay)
 
 
 def _refuse_results(state: RunState, results: tuple[str, ...]) -> None:

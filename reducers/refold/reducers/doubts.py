@@ -9,6 +9,7 @@ happened is final, whoever said it: it never runs again.
 from collections.abc import Iterator
 from typing import Literal
 
+from refold.reducers.events import RunForked
 from refold.reducers.state import CallState, RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 
@@ -61,6 +62,26 @@ def unknown(state: RunState) -> tuple[str, ...]:
         return ()
     begun = [call for call in state.batch.calls if call.in_doubt and call.result is None and call.dispatched]
     return tuple(call.id for call in begun if course(state, call) == "ask")
+
+
+def left_open(state: RunState, fact: RunForked) -> tuple[str, ...]:
+    """The calls that are in doubt in a fork at this state: those under way that cannot simply be run again, and get no result there."""
+    # By both manifests: a call that the parent began does not become harmless because the fork lacks its tool.
+    offers = (*state.setup.tools, *(fact.tools or ()))
+    # The run that a call started is the parent's: its end is not this one's to wait for, and another would act again.
+    once = {tool.name for tool in offers if tool.agent or not repeatable(tool.replay)}
+    return tuple(
+        call.id
+        for call in underway(state)
+        if call.name in once and call.id not in fact.results and not call.in_doubt
+    )
+
+
+def asks_anew(state: RunState, fact: RunForked, *, text: bool) -> bool:
+    """Whether a fork at this state makes the request that is under way anew: it changes what is asked, or adds a text."""
+    changes = (fact.policy, fact.model, fact.settings, fact.tools, fact.address)
+    changed = text or any(each is not None for each in changes)
+    return changed and bool(state.request or state.summary)
 
 
 def happened(state: RunState, call: str) -> bool:

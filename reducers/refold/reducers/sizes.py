@@ -1,7 +1,8 @@
 """What the body of a fact says of its content: filled in when the fact is made, and measured again by whoever checks.
 
 Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one smaller
-would say that no limit was reached: whoever has the words holds the numbers against them.
+would say that no limit was reached: whoever has the words holds the numbers against them. What a fact says of how the run
+stood, as which calls are in doubt, is held against the state that it came in.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ from msgspec.structs import replace
 
 from refold.reducers.arguments import is_object
 from refold.reducers.codec import digest_named, digest_of
+from refold.reducers.doubts import asks_anew, left_open
+from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (
     Annotation,
@@ -33,6 +36,7 @@ from refold.reducers.events import (
     Opening,
     Output,
     RunForked,
+    RunResumed,
     RunStarted,
     Summary,
     SummaryReturned,
@@ -48,7 +52,7 @@ from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import SOURCE_LABEL, Role
 
 AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
 SIZED = (
@@ -75,10 +79,12 @@ def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
 
 
 def misfit(state: RunState, fact: Fact) -> str:
-    """Which size in the body of a fact that comes now is not that of its content, as a sentence; "" if all are, or it has none.
+    """What in the body of a fact that comes now is not what its content, or the state, says, as a sentence; "" if all is.
 
     Digests are not looked at: they take the salt.
     """
+    if misstated := _misstated(state, fact):
+        return misstated
     try:
         sizes = _sizes(fact, state.policy)
     except WrongUse as error:
@@ -222,6 +228,33 @@ def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None
     size = _size(policy, said.output, said, fact.size, salt, fact)
     preview = previewed(policy.history, said.output, size.tokens) if policy.history else 0
     return {"size": size, "preview": preview, **whole}
+
+
+_OWN = "its run is no import, and only the source of one can leave open what it says of it"
+
+
+def _misstated(state: RunState, fact: Fact) -> str:
+    """What the fact says otherwise of the state in which it comes; "" if nothing."""
+    if (fact.unknown or getattr(fact, "unasked", False)) and not _imported(state, fact):
+        return _OWN
+    match fact:
+        case ContextObserved() if not _imported(state, fact):
+            return _OWN
+        case RunResumed(in_doubt=said):
+            known = doubtful(state)
+        case RunForked(in_doubt=said):
+            known = left_open(state, fact)
+            if fact.again is not asks_anew(state, fact, text=fact.size is not None):
+                return f"it says {fact.again} of whether the request under way is made anew"
+        case _:
+            return ""
+    if said != known:
+        return f"the calls in doubt are {', '.join(known) or 'none'}, and it says {', '.join(said) or 'none'}"
+    return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
+
+
+def _imported(state: RunState, fact: Fact) -> bool:
+    return SOURCE_LABEL in (fact.labels if isinstance(fact, RunStarted) else state.setup.labels)
 
 
 _Pair = tuple[str, Any, Any]

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from refold.reducers.doubts import underway
+from refold.reducers.doubts import asks_anew, left_open, underway
+from refold.reducers.effects import doubtful
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import (
     ContextObserved,
@@ -194,8 +195,8 @@ def _fitted(state: RunState, fact: Fact) -> Fact | None:
             fact = replace(fact, request=pending.seq if pending else 0)
         case RunForked():
             fact = _forked(state, fact)
-        case RunResumed(in_doubt=calls):
-            return replace(fact, in_doubt=_open(state, calls))
+        case RunResumed(downtime=downtime):
+            return replace(fact, in_doubt=doubtful(state), downtime=min(downtime, fact.at - state.at))
         case _:
             pass
     results = (ModelResponded, SummaryReturned, ModelFailed, ToolReturned)
@@ -205,14 +206,14 @@ def _fitted(state: RunState, fact: Fact) -> Fact | None:
 
 
 def _forked(state: RunState, fact: RunForked) -> RunForked:
-    again = fact.again and (state.request is not None or state.summary is not None)
+    fact = replace(
+        fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results)
+    )
     return replace(
         fact,
-        parent=state.setup.run,
-        parent_seq=state.seq,
-        in_doubt=_open(state, fact.in_doubt),
-        results=_open(state, fact.results),
-        again=again,
+        in_doubt=left_open(state, fact),
+        downtime=min(fact.downtime, fact.at - state.at),
+        again=asks_anew(state, fact, text=fact.size is not None),
     )
 
 
