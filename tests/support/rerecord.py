@@ -16,10 +16,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from msgspec.structs import replace
+
 from refold.reducers import codec
-from refold.reducers.events import DECISIONS, Event, Fact, kind_of
+from refold.reducers.events import DECISIONS, Event, Fact, LateResult, kind_of
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
+from refold.reducers.pending import bare
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW
 from support import golden
@@ -60,6 +63,9 @@ def recorded(name: str) -> str:
             )
             state, events = advance(state, fact)
         else:
+            if isinstance(event, LateResult) and event.content is not None:
+                fact = sized(replace(event.fact, content=event.content), state.policy, golden.SALT)
+                event = replace(event, fact=bare(fact))  # noqa: PLW2901 - it holds a fact
             state, events = evolve(state, event), (event,)
         log += events
     return golden.written(log)
