@@ -5,7 +5,7 @@ The chain is computed anew over it, as that takes no key.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -151,19 +151,28 @@ def named(path: Path) -> str:
     return ".".join(step for step in path if isinstance(step, str))
 
 
+Fellows = Mapping[tuple[str, str, str], Sequence[Any]]
+"""What stands in a place of a part of a kind of event, here or there."""
+
+
+def fellows(logs: Iterable[Sequence[Record]]) -> Fellows:
+    """What stands in each place of these logs."""
+    found: dict[tuple[str, str, str], list[Any]] = {}
+    for record in (record for log in logs for record in log):
+        for part in ("body", "content"):
+            value = spelt_out(record, part)
+            for path in places(value):
+                known = found.setdefault((record.kind, part, named(path)), [])
+                if len(known) < 40 and at(value, path) not in known:
+                    known.append(at(value, path))
+    return found
+
+
 class Editor:
     """Edits logs at random; what it puts somewhere is near what stood there, or stands in such a place of another log."""
 
-    def __init__(self, random: Random, logs: Sequence[Sequence[Record]]) -> None:
-        self.random = random
-        self._fellows: dict[tuple[str, str, str], list[Any]] = {}
-        for record in (record for log in logs for record in log):
-            for part in ("body", "content"):
-                value = spelt_out(record, part)
-                for path in places(value):
-                    known = self._fellows.setdefault((record.kind, part, named(path)), [])
-                    if len(known) < 40 and at(value, path) not in known:
-                        known.append(at(value, path))
+    def __init__(self, random: Random, fellows: Fellows) -> None:
+        self.random, self._fellows = random, fellows
 
     def edited(self, log: Sequence[Record], most: int = 3) -> Edited:
         """The log with up to so many edits."""
