@@ -206,9 +206,7 @@ def _fitted(state: RunState, fact: Fact) -> Fact | None:
 
 
 def _forked(state: RunState, fact: RunForked) -> RunForked:
-    fact = replace(
-        fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results)
-    )
+    fact = replace(fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results))
     return replace(
         fact,
         in_doubt=left_open(state, fact),
