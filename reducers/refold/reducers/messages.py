@@ -2,15 +2,12 @@
 
 from typing import Literal
 
-import msgspec
-
 from refold.reducers.numbers import Count, Ranges
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Role
 
 
-class Usage(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Usage(Value, frozen=True, kw_only=True):
     """Token counts of one request, the provider's own numbers.
 
     `input` includes what was read from and written to the provider's cache; `output` includes reasoning.
@@ -23,7 +20,7 @@ class Usage(
     reasoning: Count = 0
 
 
-class MessageCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class MessageCall(Value, frozen=True):
     """A tool call inside an assistant message: our id, the tool's name, the arguments as the model wrote them."""
 
     id: str
@@ -31,9 +28,7 @@ class MessageCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     arguments: str
 
 
-class Message(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Message(Value, frozen=True, kw_only=True):
     """One message as the model sees it.
 
     `call` is set on a tool's result: the id of the call that it answers; `name` is then the tool's name.
@@ -49,7 +44,7 @@ class Message(
     provider_data: str = ""
 
 
-class ReplyCall(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyCall(Value, frozen=True, kw_only=True):
     """A tool call as the provider gave it: its id, "" if it gave none, the name, and the arguments byte for byte."""
 
     name: str
@@ -57,9 +52,7 @@ class ReplyCall(msgspec.Struct, frozen=True, kw_only=True):
     provider_id: str = ""
 
 
-class Size(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Size(Value, frozen=True, kw_only=True):
     """What is known of a message without reading it.
 
     `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of its calls.
@@ -74,9 +67,7 @@ class Size(
     digest: str = ""
 
 
-class TextCut(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class TextCut(Value, frozen=True, kw_only=True):
     """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
 
     `removed` is the number that the text between them reports, if there is one.
@@ -88,9 +79,7 @@ class TextCut(
     removed: Count = 0
 
 
-class Gap(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Gap(Value, frozen=True, kw_only=True):
     """What a message of the harness stands for: `covers` messages, which weighed `tokens`, right after message `after` (0: in front).
 
     It frames words that are not the harness's: a summary, in the content of event `source`, or beginnings of the
@@ -111,9 +100,7 @@ class Gap(
         return "summary" if self.source else "digest" if self.sources else "compacted"
 
 
-class ToolSchema(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class ToolSchema(Value, frozen=True, kw_only=True):
     """A tool as it is offered to a model. `schema` is JSON Schema of the arguments object, as JSON text."""
 
     name: str

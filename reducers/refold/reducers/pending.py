@@ -7,15 +7,17 @@ from msgspec.structs import replace
 from refold.reducers.events import (
     Decision,
     Event,
+    Fact,
     ModelRequested,
     RetryScheduled,
     SummaryRequested,
 )
-from refold.reducers.state import Pending, RunState
+from refold.reducers.state import Pending, Remembered, RunState
 from refold.reducers.vocabulary import Cause
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
 EventT = TypeVar("EventT", bound=Event)
+FactT = TypeVar("FactT", bound=Fact)
 
 
 def bare(event: EventT) -> EventT:
@@ -26,6 +28,11 @@ def bare(event: EventT) -> EventT:
 def pending(state: RunState, event: DecisionT, until: int | None) -> Pending[DecisionT]:
     """The decision at which the state stands, as one that waits."""
     return Pending(seq=state.seq, at=state.at, until=until, event=bare(event))
+
+
+def remembered(state: RunState, event: FactT) -> Remembered[FactT]:
+    """The fact at which the state stands, as one that a later decision goes by."""
+    return Remembered(seq=state.seq, event=bare(event))
 
 
 def asked_of(state: RunState, seq: int) -> Pending[ModelRequested] | Pending[SummaryRequested]:

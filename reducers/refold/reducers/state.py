@@ -6,8 +6,6 @@ Numbers are integers: nanoseconds, nano-dollars, tokens.
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from refold.reducers.events import (
     FORMAT,
     ApprovalRequested,
@@ -28,16 +26,11 @@ from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.offers import offer_digest, weight
 from refold.reducers.policy import Policy
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Cause, Doubt, ToolError
 from refold.reducers.window import MessageRef, Window
 
 _NO_USAGE = Usage()
-
-
-class _Value(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
-    """Base of the values in a state."""
 
 
 class Setup(RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
@@ -70,7 +63,7 @@ class Setup(RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True,
         return {}
 
 
-class Spent(_Value, frozen=True, kw_only=True):
+class Spent(Value, frozen=True, kw_only=True):
     """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds.
 
     `tally` counts what recurs, by its cause and then by whose it is: each text of the harness, each reaction to a
@@ -98,7 +91,7 @@ class Spent(_Value, frozen=True, kw_only=True):
         return named.get(name, 0) if named else 0
 
 
-class Mark(_Value, frozen=True, kw_only=True):
+class Mark(Value, frozen=True, kw_only=True):
     """Where a scope begins: the instant, and what had been spent until then; when its first response came."""
 
     at: int = 0
@@ -110,7 +103,7 @@ DecisionT = TypeVar("DecisionT", bound=Decision)
 EventT = TypeVar("EventT", bound=Fact | Decision)
 
 
-class Remembered(_Value, Generic[EventT], frozen=True, kw_only=True):
+class Remembered(Value, Generic[EventT], frozen=True, kw_only=True):
     """What a later decision goes by: event `seq`, without its content."""
 
     seq: int
@@ -143,7 +136,6 @@ class CallState(Call, frozen=True, kw_only=True):
     doubt: Doubt | None = None
     reconciled: bool = False
     error: ToolError | None = None
-    refused: bool = False
     hidden: bool = False
     rejected: bool = False
     edited: int = 0
@@ -151,7 +143,7 @@ class CallState(Call, frozen=True, kw_only=True):
     begun_in: str = ""
 
 
-class Batch(_Value, frozen=True, kw_only=True):
+class Batch(Value, frozen=True, kw_only=True):
     """The calls of the answer at event `seq`, message `number`, in call order, until each has its result. `until` as in `Pending`."""
 
     seq: int
@@ -160,14 +152,14 @@ class Batch(_Value, frozen=True, kw_only=True):
     until: int | None = None
 
 
-class Joining(_Value, frozen=True, kw_only=True):
+class Joining(Value, frozen=True, kw_only=True):
     """A message that joins the window right behind message `after` (0: in front), None: at the end."""
 
     ref: MessageRef
     after: int | None = None
 
 
-class Observed(_Value, frozen=True, kw_only=True):
+class Observed(Value, frozen=True, kw_only=True):
     """What an imported run's harness did to the window since the last request.
 
     Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the batch's end.
@@ -178,7 +170,7 @@ class Observed(_Value, frozen=True, kw_only=True):
     joining: tuple[Joining, ...] = ()
 
 
-class Stopping(_Value, frozen=True, kw_only=True):
+class Stopping(Value, frozen=True, kw_only=True):
     """The run is to end this way as soon as everything in flight has reported."""
 
     trigger: Trigger
@@ -240,7 +232,7 @@ class Outcome(Remembered[StateChanged], frozen=True, kw_only=True):
         return self.event.reason
 
 
-class Watch(_Value, frozen=True, kw_only=True):
+class Watch(Value, frozen=True, kw_only=True):
     """A guard on duty: its configuration, its own state, and whether it can do its work.
 
     `guard` is None if nothing by that name is installed. `blind`: it needed content that is not there, or
@@ -258,7 +250,7 @@ class Watch(_Value, frozen=True, kw_only=True):
 _UNSTARTED = Setup(format=FORMAT, at=0, run="", rules=0, policy=Policy(), model="")
 
 
-class RunState(_Value, frozen=True, kw_only=True):
+class RunState(Value, frozen=True, kw_only=True):
     """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq; `fact_at` is the
     last fact's instant: what is noted later takes no time of the run.
 

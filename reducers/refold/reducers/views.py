@@ -27,6 +27,7 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
+from refold.reducers.fields import shared
 from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
@@ -202,13 +203,8 @@ def _answer(event: ModelResponded, answer: Answer) -> Message:
         MessageCall(call.id, call.name, arguments)
         for call, arguments in zip(event.calls, answer.arguments, strict=True)
     )
-    return Message(
-        role=Role.ASSISTANT,
-        text=answer.text,
-        reasoning=answer.reasoning,
-        calls=calls,
-        provider_data=answer.provider_data,
-    )
+    said = shared(answer, "text", "reasoning", "provider_data")
+    return Message(role=Role.ASSISTANT, calls=calls, **said)
 
 
 def digest_line(message: Message, per_message: int) -> str:

@@ -22,6 +22,7 @@ import msgspec
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.numbers import Ranges
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Role
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
@@ -31,9 +32,7 @@ _EMPTY = bytes(32)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-class Shown(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Shown(Value, frozen=True, kw_only=True):
     """How a message is shown shorter: each cut part's head and tail, and between them the words of event `seq`.
 
     `whole` is the size of the message as it was said.
@@ -44,9 +43,7 @@ class Shown(
     cuts: tuple[TextCut, ...]
 
 
-class MessageRef(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class MessageRef(Value, frozen=True, kw_only=True):
     """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
 
     `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is shown of
@@ -93,9 +90,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 Chunks = tuple[Chunk, ...]
 
 
-class Window(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Window(Value, frozen=True, kw_only=True):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
     Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in them. `sum` and

@@ -6,20 +6,11 @@ and for ever where it was erased. What became a message has its `Size` in the bo
 that what a model saw can be told apart without them; of every content the store's chain has the digest.
 """
 
-import msgspec
-
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Unknown
 
 
-class Event(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    tag_field="kind",
-    gc=False,
-):
+class Event(Value, frozen=True, kw_only=True, tag_field="kind"):
     """Base of all events. Kinds and fields never change their meaning; new fields have defaults."""
 
 
@@ -47,11 +38,5 @@ class Annotation(Event, frozen=True, kw_only=True, tag_field="annotation"):
     at: int
 
 
-class Part(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
-    """Base of the values inside events."""
-
-
-class Content(Part, frozen=True, kw_only=True):
+class Content(Value, frozen=True, kw_only=True):
     """Base of what was said. It can be erased; nothing that decides may need it without saying so."""

@@ -6,17 +6,18 @@ harness's own, from the policy.
 
 from typing import Literal
 
-from refold.reducers.events.base import Content, Decision, Part
+from refold.reducers.events.base import Content, Decision
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.numbers import Count, Ordinal, Ranges
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 
 Purpose = Literal["step", "grace"]
 
 
-class RequestText(Part, frozen=True, kw_only=True):
+class RequestText(Value, frozen=True, kw_only=True):
     """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of its words.
 
     `cause` says why, and `name` which guard asked for it; `tier` is the degree of pressure that it tells of;

@@ -2,13 +2,14 @@
 
 from typing import Literal
 
-from refold.reducers.events.base import Content, Part
+from refold.reducers.events.base import Content
 from refold.reducers.messages import Message, Size
 from refold.reducers.numbers import Count
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Replay, Role
 
 
-class Manifest(Part, frozen=True, kw_only=True):
+class Manifest(Value, frozen=True, kw_only=True):
     """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex.
 
     `agent` names the agent of whom a call starts a child run, "" for any other tool.
@@ -23,7 +24,7 @@ class Manifest(Part, frozen=True, kw_only=True):
     agent: str = ""
 
 
-class MessageHead(Part, frozen=True, kw_only=True):
+class MessageHead(Value, frozen=True, kw_only=True):
     """What the machine needs to know of a message that no answer of this run made.
 
     `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The digest
@@ -36,7 +37,7 @@ class MessageHead(Part, frozen=True, kw_only=True):
     size: Size = Size()
 
 
-class Parent(Part, frozen=True, kw_only=True):
+class Parent(Value, frozen=True, kw_only=True):
     """The run and the call that started this run."""
 
     run: str
@@ -49,7 +50,7 @@ class Opening(Content, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
 
 
-class Call(Part, frozen=True, kw_only=True):
+class Call(Value, frozen=True, kw_only=True):
     """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
 
     `complete`: the arguments parse as a JSON object (empty text counts as `{}`).
@@ -90,7 +91,7 @@ class Note(Content, frozen=True, kw_only=True):
     note: str = ""
 
 
-class ApprovalAnswer(Part, frozen=True, kw_only=True):
+class ApprovalAnswer(Value, frozen=True, kw_only=True):
     """What a person decided about one call."""
 
     call: str

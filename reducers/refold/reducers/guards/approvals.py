@@ -19,6 +19,7 @@ from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRea
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Refusal
 
 Said = tuple[tuple[int, str], ...]
@@ -28,7 +29,7 @@ _ASK = "ask"
 _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Asked(Value, frozen=True):
     """What is said of each call of the last answer, by its id, and what a person is asked about until when."""
 
     said: dict[str, Said] = {}

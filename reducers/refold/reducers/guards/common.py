@@ -8,10 +8,11 @@ import msgspec
 from refold.reducers.events import Event, InputReceived, RunForked
 from refold.reducers.limits import Scope
 from refold.reducers.state import CallState, RunState
+from refold.reducers.values import Value
 from refold.reducers.vocabulary import Replay
 
 
-class Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Own(Value, frozen=True):
     """Base of what a guard remembers: small, and bounded however long the run is."""
 
 

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from refold.reducers.batches import find, with_call
 from refold.reducers.doubts import unknown
 from refold.reducers.events import MessageHead
 from refold.reducers.machine import AgentState
@@ -77,6 +78,20 @@ def found_out(state: RunState) -> RunState:
     if asked is None or state.approval is not None or unknown(state):
         return state
     return postponed(no_longer_asked(state), state.at - asked)
+
+
+def in_doubt(state: RunState, kind: str, calls: Iterable[str]) -> RunState:
+    """The state in which nobody saw how these calls ended."""
+    for name in calls:
+        call = find(state, kind, name)
+        state = with_call(state, replace(call, in_doubt=True, doubt=None, reconciled=False))
+    return state
+
+
+def idle(state: RunState, downtime: int) -> RunState:
+    """The state after no engine had the run for so long."""
+    spent = replace(state.spent, downtime=state.spent.downtime + downtime)
+    return postponed(replace(state, spent=spent), downtime)
 
 
 def postponed(state: RunState, downtime: int) -> RunState:

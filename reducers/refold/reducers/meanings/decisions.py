@@ -77,7 +77,7 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
 
 def call_refused(state: RunState, event: CallRefused) -> RunState:
     """A call is not run; its refusal is its result."""
-    call = replace(find(state, "call_refused", event.call), refused=True, hidden=event.hidden)
+    call = replace(find(state, "call_refused", event.call), hidden=event.hidden)
     return ended(state, call, event.size)
 
 

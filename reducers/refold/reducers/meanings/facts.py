@@ -28,22 +28,22 @@ from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meanings.common import (
     found_out,
     given,
+    idle,
+    in_doubt,
     no_longer_asked,
-    postponed,
     reference,
     said,
     tallied,
     where,
 )
 from refold.reducers.messages import Usage
-from refold.reducers.pending import bare
+from refold.reducers.pending import bare, remembered
 from refold.reducers.retry import failure_of
 from refold.reducers.state import (
     LastAnswer,
     LastFailure,
     Mark,
     Pending,
-    Remembered,
     RunState,
     Setup,
     Spent,
@@ -112,7 +112,7 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
     if event.usage != _NOTHING or event.cost_nanousd is not None:
         state = replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
     if state.summary is not None and state.summary.seq == event.request:
-        return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)))
+        return replace(state, summed_up=remembered(state, event))
     request = _open_request(state, "model_failed", event.request)
     state = tallied(state, Cause.FAILED, failure_of(event.failure, request.event.model))
     failure = LastFailure(seq=state.seq, event=bare(event), asked=request)
@@ -187,7 +187,7 @@ def summary_returned(state: RunState, event: SummaryReturned) -> RunState:
     if pending is None or pending.seq != event.request or state.summed_up is not None:
         raise UnexpectedEvent("summary_returned", f"no summary was asked for at event {event.request}")
     spent = _charged(state.spent, event.usage, event.cost_nanousd)
-    return replace(state, summed_up=Remembered(seq=state.seq, event=bare(event)), spent=spent)
+    return replace(state, summed_up=remembered(state, event), spent=spent)
 
 
 def child_ended(state: RunState, event: ChildEnded) -> RunState:
@@ -221,14 +221,9 @@ def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
 
 def run_resumed(state: RunState, event: RunResumed) -> RunState:
     """An engine took the run up again: calls whose end nobody saw are in doubt."""
-    state = replace(state, unattended=event.unattended)
-    for name in event.in_doubt:
-        call = find(state, "run_resumed", name)
-        state = with_call(state, replace(call, in_doubt=True, doubt=None, reconciled=False))
-    if state.asked_at is not None:
-        return state  # a person's time is counted as such, whether an engine waited with them or not
-    state = postponed(state, event.downtime)
-    return replace(state, spent=replace(state.spent, downtime=state.spent.downtime + event.downtime))
+    state = in_doubt(replace(state, unattended=event.unattended), "run_resumed", event.in_doubt)
+    # A person's time is counted as such, whether an engine waited with them or not.
+    return state if state.asked_at is not None else idle(state, event.downtime)
 
 
 def policy_amended(state: RunState, event: PolicyAmended) -> RunState:

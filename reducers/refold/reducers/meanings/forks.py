@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from refold.reducers.batches import find, with_call
+from refold.reducers.batches import with_call
 from refold.reducers.doubts import underway
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
-from refold.reducers.meanings.common import found_out, later, no_longer_asked, postponed, reference, said
+from refold.reducers.meanings.common import found_out, idle, in_doubt, later, no_longer_asked, reference, said
 from refold.reducers.state import Mark, RunState, Setup
 from refold.reducers.vocabulary import Role
 
@@ -54,8 +54,7 @@ def _later(state: RunState, downtime: int) -> RunState:
         state = replace(state, approval=later(state.approval, downtime))
     if state.asked_at is not None:
         state = replace(state, asked_at=state.asked_at + downtime)
-    state = postponed(state, downtime)
-    return replace(state, spent=replace(state.spent, downtime=state.spent.downtime + downtime))
+    return idle(state, downtime)
 
 
 def _left_open(state: RunState, event: RunForked) -> RunState:
@@ -63,10 +62,7 @@ def _left_open(state: RunState, event: RunForked) -> RunState:
     before = state.setup.run
     for call in underway(state):
         state = with_call(state, replace(call, begun_in=call.begun_in or before))
-    for name in event.in_doubt:
-        call = find(state, "run_forked", name)
-        state = with_call(state, replace(call, in_doubt=True, doubt=None, reconciled=False))
-    return state
+    return in_doubt(state, "run_forked", event.in_doubt)
 
 
 def _withdrawn(state: RunState) -> RunState:
