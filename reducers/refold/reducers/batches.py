@@ -68,14 +68,10 @@ def joined(state: RunState) -> RunState:
     if observed is None or not observed.joining:
         return state
     window = state.window
-    for at_end, group in groupby(observed.joining, lambda joining: joining.after is None):
-        some = list(group)
+    for at_end, group in groupby(observed.joining, lambda pair: pair[1] is None):
         # A reply and its results are never parted, wherever a message is said to stand.
-        window = (
-            extend(window, [each.ref for each in some])
-            if at_end
-            else insert_all(window, [(each.ref, each.after or 0) for each in some])
-        )
+        some = [(ref, after or 0) for ref, after in group]
+        window = extend(window, [ref for ref, _ in some]) if at_end else insert_all(window, some)
     return replace(state, window=window, observed=replace(observed, joining=()))
 
 

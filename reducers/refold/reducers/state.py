@@ -24,6 +24,7 @@ from refold.reducers.events import (
 from refold.reducers.limits import LimitHit, Scope, TimeLimit
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
+from refold.reducers.numbers import Ranges
 from refold.reducers.offers import offer_digest, weight
 from refold.reducers.policy import Policy
 from refold.reducers.values import Value
@@ -152,22 +153,16 @@ class Batch(Value, frozen=True, kw_only=True):
     until: int | None = None
 
 
-class Joining(Value, frozen=True, kw_only=True):
-    """A message that joins the window right behind message `after` (0: in front), None: at the end."""
-
-    ref: MessageRef
-    after: int | None = None
-
-
 class Observed(Value, frozen=True, kw_only=True):
     """What an imported run's harness did to the window since the last request.
 
-    Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the batch's end.
+    Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the batch's end:
+    each joins the window right behind the message that is named (0: in front), None: at the end.
     """
 
     upto: int = 0
-    kept: tuple[tuple[int, int], ...] | None = None
-    joining: tuple[Joining, ...] = ()
+    kept: Ranges | None = None
+    joining: tuple[tuple[MessageRef, int | None], ...] = ()
 
 
 class Stopping(Value, frozen=True, kw_only=True):

@@ -9,23 +9,15 @@ from refold.reducers.errors import CannotJudge
 from refold.reducers.events import (
     Answer,
     ApprovalAnswered,
-    CallRefused,
-    ContextObserved,
     Edits,
     Event,
     Failure,
     Input,
-    InputReceived,
-    MessageInjected,
-    ModelFailed,
     ModelResponded,
     Opening,
     Output,
-    RunForked,
-    RunStarted,
     Said,
     SummaryReturned,
-    ToolReturned,
 )
 from refold.reducers.fields import shared
 from refold.reducers.messages import Gap, Message, MessageCall
@@ -49,11 +41,10 @@ class MissingContent(CannotJudge):
 
 def needed(state: RunState) -> tuple[int, ...]:
     """The numbers of the events whose contents a view of this state needs, ascending."""
-    request = state.request
     wanted = {seq for ref in refs(state.window) for seq in _seqs(ref)}
-    return tuple(
-        sorted(wanted | ({request.seq} if request is not None and request.event.request_only else set()))
-    )
+    if state.request is not None and state.request.event.request_only:
+        wanted.add(state.request.seq)
+    return tuple(sorted(wanted))
 
 
 def _seqs(ref: MessageRef) -> Iterator[int]:
@@ -73,18 +64,13 @@ def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
 
 def needed_to_go_on(state: RunState) -> tuple[int, ...]:
     """The events whose words are needed by a view, for the last answer, or by the open batch, ascending."""
-    wanted = {*needed(state), *state.parts}
-    wanted |= {state.answer.seq} if state.answer else set()
-    wanted |= {state.failure.seq} if state.failure else set()
-    wanted |= {state.summary.seq} if state.summary else set()
-    if state.batch is not None:
+    held = (state.answer, state.failure, state.summary, state.batch)
+    wanted = {*needed(state), *state.parts, *(each.seq for each in held if each)}
+    for call in state.batch.calls if state.batch else ():
         # Its results join the window only when the last one is there; their words are needed then.
-        calls = state.batch.calls
-        wanted |= {state.batch.seq, *(call.result.seq for call in calls if call.result)}
-        wanted |= {call.edited for call in calls if call.edited}
-    if state.observed is not None:  # what joins once that batch is complete
-        wanted |= {joining.ref.seq for joining in state.observed.joining}
-    return tuple(sorted(wanted))
+        wanted |= {call.edited, call.result.seq if call.result else 0} - {0}
+    joining = state.observed.joining if state.observed else ()  # once that batch is complete
+    return tuple(sorted(wanted.union(ref.seq for ref, _ in joining)))
 
 
 def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
@@ -159,21 +145,16 @@ def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) 
 
 def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
     event = contents.get(ref.seq)
-    match event:
-        case ModelResponded(content=Answer() as answer):
+    match getattr(event, "content", None):
+        case Answer() as answer if isinstance(event, ModelResponded):
             return _answer(event, answer)
-        case RunStarted(content=Opening() as opening) | ContextObserved(content=Opening() as opening):
-            return opening.messages[ref.part]
-        case ToolReturned(content=Output() as output):
-            return Message(role=Role.TOOL, text=output.output, call=ref.call)
-        case InputReceived(content=Input() as said) | RunForked(content=Input() as said):
-            return Message(role=Role.USER, text=said.text)
-        case CallRefused(content=Said() as said):
-            return Message(role=Role.TOOL, text=said.texts[0], call=ref.call)
-        case MessageInjected(content=Said() as said):
-            return Message(role=ref.role, text=_framed(state, ref, contents).join(said.texts))
-        case ModelFailed(content=Failure() as failure):
-            return Message(role=Role.ASSISTANT, text=failure.partial_text)
+        case Opening(messages=messages):
+            return messages[ref.part]
+        case Output(output=text) | Input(text=text) | Failure(partial_text=text):
+            return Message(role=ref.role, text=text, call=ref.call)
+        case Said(texts=texts):
+            text = _framed(state, ref, contents).join(texts)
+            return Message(role=ref.role, text=text, call=ref.call)
         case _:
             raise MissingContent(state.setup.run, ref.seq)
 

@@ -7,9 +7,11 @@ from msgspec.structs import replace
 
 from refold.reducers.batches import find, with_call
 from refold.reducers.doubts import unknown
+from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import MessageHead
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
+from refold.reducers.numbers import Ranges
 from refold.reducers.state import Batch, Pending, RunState
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, append
@@ -56,6 +58,18 @@ def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
         )
         for part, head in enumerate(heads)
     ]
+
+
+def check_ranges(kind: str, ranges: Ranges, messages: int) -> None:
+    """Raise `UnexpectedEvent` unless these lie apart, and within the messages that there are: a forged log may say anything.
+
+    They stand in the order of the window, where a summary comes before messages that are older than itself.
+    """
+    following = 1
+    for first, last in sorted(ranges):
+        if not following <= first <= last <= messages:
+            raise UnexpectedEvent(kind, f"the range {first} to {last} overlaps another, or holds no message")
+        following = last + 1
 
 
 def said(state: RunState, ref: MessageRef) -> RunState:

@@ -27,7 +27,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.limits import code_of
 from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
-from refold.reducers.meanings.common import reference, said, tallied, where
+from refold.reducers.meanings.common import check_ranges, reference, said, tallied, where
 from refold.reducers.messages import Gap
 from refold.reducers.pending import is_fresh, pending, summary_done
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
@@ -95,7 +95,7 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
     """A summary of these messages is asked for."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
-    _check_ranges("summary_requested", event.messages, state.messages)
+    check_ranges("summary_requested", event.messages, state.messages)
     if not event.messages:
         raise UnexpectedEvent("summary_requested", "it names no message")
     return replace(state, summary=pending(state, event, event.deadline))
@@ -103,22 +103,12 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
 
 def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     """Messages left the window."""
-    _check_ranges("history_pruned", event.kept, state.messages)
+    check_ranges("history_pruned", event.kept, state.messages)
     # What stays may be a long window, and what goes is mostly little.
     window = without(state.window, outside(state.window.ranges, event.kept))
     if window.count != event.after:
         raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
     return replace(state, window=window, eased=True)
-
-
-def _check_ranges(kind: str, ranges: tuple[tuple[int, int], ...], messages: int) -> None:
-    # Apart, and within the messages that there are: in a damaged log they may be what they like. They stand in
-    # the order of the window, where a summary comes before messages that are older than itself.
-    following = 1
-    for first, last in sorted(ranges):
-        if not following <= first <= last <= messages:
-            raise UnexpectedEvent(kind, f"the range {first} to {last} overlaps another, or holds no message")
-        following = last + 1
 
 
 def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
@@ -151,7 +141,7 @@ def _stitched(state: RunState) -> tuple[int, ...]:
 
 
 def _placed(state: RunState, event: MessageInjected, gap: Gap) -> RunState:
-    _check_ranges("message_injected", gap.sources, state.messages)
+    check_ranges("message_injected", gap.sources, state.messages)
     sources, came = quoted(state.window, gap.sources), state.summed_up
     # A digest of a digest quotes what that one did, which is gone.
     if sources and (gap.source or any(source.sources for source in sources)):

@@ -6,9 +6,10 @@ from refold.reducers.batches import joined
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ContextObserved
 from refold.reducers.machine import AgentState
-from refold.reducers.meanings.common import given, no_longer_asked
-from refold.reducers.state import Joining, Observed, RunState
+from refold.reducers.meanings.common import check_ranges, given, no_longer_asked
+from refold.reducers.state import Observed, RunState
 from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef
 
 
 def context_observed(state: RunState, event: ContextObserved) -> RunState:
@@ -33,27 +34,20 @@ def context_observed(state: RunState, event: ContextObserved) -> RunState:
 
 def _check(state: RunState, event: ContextObserved) -> None:
     """A forged log may say anything: ranges lie apart among the messages that there are, a result has its call."""
-    following = 1
-    for first, last in sorted(
-        event.kept or ()
-    ):  # as they stand in the window, a summary comes before older ones
-        if not following <= first <= last <= state.messages:
-            raise _unexpected(f"the range {first} to {last} overlaps another, or holds no message")
-        following = last + 1
+    check_ranges("context_observed", event.kept or (), state.messages)
     units = {head.unit for head in event.messages if head.role is Role.TOOL}
     if any(unit >= len(event.messages) or event.messages[unit].role is not Role.ASSISTANT for unit in units):
         raise _unexpected("a result stands without the answer that it belongs to")
 
 
-def _joining(state: RunState, event: ContextObserved) -> tuple[Joining, ...]:
+def _joining(state: RunState, event: ContextObserved) -> tuple[tuple[MessageRef, int | None], ...]:
     first = state.messages + 1
     if event.after and len(event.after) != len(event.messages):
         raise _unexpected("not each of its messages has a place")
     if any(place >= first + index for index, place in enumerate(event.after)):
         raise _unexpected("a message stands behind one that is not there yet")
     places = event.after or (None,) * len(event.messages)
-    refs = given(state, event.messages)
-    return tuple([Joining(ref=ref, after=after) for ref, after in zip(refs, places, strict=True)])
+    return tuple(zip(given(state, event.messages), places, strict=True))
 
 
 def _asked_again(state: RunState, event: ContextObserved) -> RunState:
