@@ -12,10 +12,21 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from refold.engine import Agent, ModelRequest, Reply, RunResult, ScriptedModel, call, calls, fail, say, tool
+from refold.engine import (
+    Agent,
+    ModelRequest,
+    Reply,
+    RunResult,
+    ScriptedModel,
+    Tool,
+    call,
+    calls,
+    fail,
+    say,
+    tool,
+)
 from refold.engine.models.protocol import Delta, Model, TextDelta
 from refold.engine.models.script import Line
-from refold.engine.tools import Tool
 from refold.engine.updates import Finished, Recorded, Update
 from refold.reducers.events import ModelFailed, RetryScheduled, StateChanged, ToolReturned
 from refold.reducers.machine import AgentState

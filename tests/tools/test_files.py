@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from refold.engine.tools import BadArguments, CallContext, Tool, files
+from refold.engine import BadArguments, CallContext, Tool, files
 from refold.engine.tools.decorator import FunctionTool
 from refold.engine.tools.root import FileError
 from refold.reducers.errors import WrongUse

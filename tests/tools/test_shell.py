@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.tools import CallContext, shell
+from refold.engine import CallContext, shell
 from refold.engine.tools.shell import HeadTail, ShellError
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import Replay

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.engine.tools import BadArguments, CallContext, todos
+from refold.engine import BadArguments, CallContext, todos
 from refold.reducers.vocabulary import Replay
 
 pytestmark = pytest.mark.anyio

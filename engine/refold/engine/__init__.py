@@ -9,7 +9,9 @@ from refold.engine.models.script import ScriptedModel, ScriptError, call, calls,
 from refold.engine.playback import Recording
 from refold.engine.result import LimitError, RunOutcome, RunResult
 from refold.engine.run import NotWaiting, Run
-from refold.engine.tools import (
+from refold.engine.tools.decorator import tool
+from refold.engine.tools.files import files
+from refold.engine.tools.protocol import (
     BadArguments,
     CallContext,
     CannotTell,
@@ -17,11 +19,9 @@ from refold.engine.tools import (
     Happened,
     Reconciled,
     Tool,
-    files,
-    shell,
-    todos,
-    tool,
 )
+from refold.engine.tools.shell import shell
+from refold.engine.tools.todos import todos
 from refold.engine.updates import Delegated, Finished, Missed, Recorded, Streamed, Update
 from refold.engine.worker import Worker
 

@@ -12,6 +12,7 @@ from refold.engine.schedule import due_in
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import Annotation
+from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
@@ -52,7 +53,10 @@ async def annotate(
         if claim is not None and claim.holder:  # it has the run no more, and may have said otherwise
             tenure.due = due_in(state, now())
         salt = (salts or entropy.salts(None))(state.seq + 1)
-        return await journal.annotate(state, make(state, max(state.at, now()), salt), salt, registry)
+        event = make(state, max(state.at, now()), salt)
+        after = evolve(state, event, registry)
+        await journal.append(state, after, (event,), salt)
+        return after
 
 
 async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:

@@ -116,12 +116,6 @@ class Journal:
         for place, event in enumerate(events):
             self._keep(before.seq + 1 + place, event, after)
 
-    async def annotate(self, state: RunState, event: Annotation, salt: bytes, registry: Registry) -> RunState:
-        """Write an annotation right after `state`. The state after it. Raises as `append`."""
-        after = evolve(state, event, registry)
-        await self.append(state, after, (event,), salt)
-        return after
-
     def snapshot_due(self, state: RunState) -> bool:
         """Whether so much has happened since the last snapshot that another one pays."""
         # A snapshot is as large as the window: a window that only grows must not make each event dearer.

@@ -253,12 +253,7 @@ def _local(schema: Any, prefix: str) -> Any:
 
 
 def _shape(**properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return _closed({"properties": properties, "required": list(properties)})
 
 
 def _example(tool: ToolSchema, *, optional: bool) -> str:

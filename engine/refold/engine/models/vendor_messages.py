@@ -45,12 +45,12 @@ class ProviderData(msgspec.Struct, frozen=True, kw_only=True):
 
 def provider_data(response: "ModelResponse") -> str:
     """What this answer's vendor must get back with it, as JSON text; "" if the plain message says it all."""
-    pieces = tuple(_pieces(response.parts))
+    parts = list(_pieces(response.parts))
+    pieces = tuple([piece for piece, _ in parts])
     if not any(piece.id or piece.signature or piece.details for piece in pieces):
         return ""
-    texts = [(piece.kind, part) for piece, part in zip(pieces, _kept(response.parts), strict=True)]
-    said = "".join(getattr(part, "content", "") for kind, part in texts if kind == "text")
-    thought = "".join(getattr(part, "content", "") for kind, part in texts if kind == "thinking")
+    said = "".join([text for piece, text in parts if piece.kind == "text"])
+    thought = "".join([text for piece, text in parts if piece.kind == "thinking"])
     data = ProviderData(system=response.provider_name or "", digest=_digest(said, thought), pieces=pieces)
     return msgspec.json.encode(data, enc_hook=str).decode()
 
@@ -145,30 +145,24 @@ def _vendor_id(call: str) -> str:
     return "call_" + hashlib.sha256(call.encode(errors="replace")).hexdigest()[:32]
 
 
-def _kept(parts: Iterable["ModelResponsePart"]) -> Iterator["ModelResponsePart"]:
-    from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
-
-    return (part for part in parts if isinstance(part, (TextPart, ThinkingPart, ToolCallPart)))
-
-
-def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[AnswerPiece]:
+def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[tuple[AnswerPiece, str]]:
+    """The parts that are kept, each with what it says; not files and the vendor's own tools, which are never asked for."""
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
     for part in parts:
+        kind: Literal["text", "thinking", "call"] = "text"
+        signature: str | None = None
         match part:
             case TextPart():
-                yield AnswerPiece(
-                    kind="text", size=len(part.content), id=part.id, details=part.provider_details
-                )
+                said = part.content
             case ThinkingPart():
-                size, details = len(part.content), part.provider_details
-                yield AnswerPiece(
-                    kind="thinking", size=size, id=part.id, signature=part.signature, details=details
-                )
+                kind, said, signature = "thinking", part.content, part.signature
             case ToolCallPart():
-                yield AnswerPiece(kind="call", id=part.id, details=part.provider_details)
-            case _:  # files and the vendor's own tools: never asked for
+                kind, said = "call", ""
+            case _:
                 continue
+        details = part.provider_details
+        yield AnswerPiece(kind=kind, size=len(said), id=part.id, signature=signature, details=details), said
 
 
 def _digest(text: str, reasoning: str) -> str:
