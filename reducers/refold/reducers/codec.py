@@ -61,6 +61,7 @@ CONTENTS: Mapping[str, type[Content]] = MappingProxyType(
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BODIES = {kind: msgspec.json.Decoder(event).decode for kind, event in KINDS.items()}
+_LATE_RESULT = kind_of(LateResult)
 _CONTENTS = {kind: msgspec.json.Decoder(content).decode for kind, content in CONTENTS.items()}
 
 
@@ -100,7 +101,7 @@ def decode(
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         event = _upcast(kind, body, run, seq, upcasters, error)
     # Most decisions have no content at all, and asking an object for what it lacks is slow.
-    if kind in _CONTENTS and _holds_content(event):
+    if kind in _CONTENTS and _holds_content(kind, event):
         raise DamagedLog(run, seq, f"the body of {kind} holds content")
     if content is not None:
         # It is not anybody's yet, and a copy would cost as much as reading its words.
@@ -108,13 +109,13 @@ def decode(
     return event
 
 
-def _holds_content(event: Event) -> bool:
-    held = getattr(event, "content", None) is not None
-    return held or (isinstance(event, LateResult) and event.fact.content is not None)
+def _holds_content(kind: str, event: Any) -> bool:
+    return event.content is not None or (kind == _LATE_RESULT and event.fact.content is not None)
 
 
 def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Content:
-    if isinstance(event, LateResult):  # contents have no kind of their own: this one is read as the fact's
+    if kind == _LATE_RESULT:  # contents have no kind of their own: this one is read as the fact's
+        assert isinstance(event, LateResult)
         return _said(kind_of(event.fact), event.fact, content, run, seq)
     read = _CONTENTS.get(kind)
     if read is None:

@@ -50,7 +50,7 @@ class _Chars4(Estimator):
         chars = len(text) + len(reasoning)
         for name, arguments in calls:
             chars += len(name) + len(arguments)
-        return _up(chars, 4)
+        return (chars + 3) // 4
 
 
 class _Chars4Total(Estimator):

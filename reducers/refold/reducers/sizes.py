@@ -154,15 +154,8 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
             return {}
 
 
-def _size(
-    policy: Policy,
-    text: str,
-    said: Content,
-    recorded: Size | None,
-    salt: bytes | None,
-    shows: Fact | Annotation | None = None,
-) -> Size:
-    return measured(policy.estimator, text, digest=_digest(said, recorded, salt, shows))
+def _size(policy: Policy, text: str, said: Content, recorded: Size | None, salt: bytes | None) -> Size:
+    return measured(policy.estimator, text, digest=_digest(said, recorded, salt))
 
 
 def _digest(
@@ -225,7 +218,8 @@ def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None
         sha256 = hashlib.sha256(data).hexdigest() if said.sha256 else ""
         said = said if said.sha256 == sha256 else replace(said, sha256=sha256)
         whole = {"output_bytes": len(data), "content": said}
-    size = _size(policy, said.output, said, fact.size, salt, fact)
+    digest = _digest(said, fact.size, salt, fact)
+    size = measured(policy.estimator, said.output, digest=digest)
     preview = previewed(policy.history, said.output, size.tokens) if policy.history else 0
     return {"size": size, "preview": preview, **whole}
 

@@ -155,9 +155,11 @@ class Auditor:
         if isinstance(event, Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
         self._state = self._evolved(self._state, stored.seq, event)
-        self._fact, self._fact_seq = (event, stored.seq) if isinstance(event, Fact) else (None, stored.seq)
-        self._facts += self._fact is not None
-        self._imported = self._imported or isinstance(event, SourceRecorded)
+        if isinstance(event, Fact):
+            self._fact, self._fact_seq = event, stored.seq
+            self._facts += 1
+        elif isinstance(event, SourceRecorded):
+            self._imported = True
 
     def finish(self) -> None:
         """The log ends here: compare what follows the last fact. Raises as `take`."""
