@@ -52,9 +52,12 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
         preview=preview,
     )
     calls = _placed(batch.calls, replace(call, result=result))
-    if None in [other.result for other in calls]:
-        return replace(state, batch=replace(batch, calls=calls))
-    results = [finished.result for finished in calls if finished.result and not finished.hidden]
+    results: list[MessageRef] = []
+    for each in calls:
+        if each.result is None:
+            return replace(state, batch=replace(batch, calls=calls))
+        if not each.hidden:
+            results.append(each.result)
     window = extend(state.window, results)
     if not results and state.answer is not None and state.answer.blank:
         # Nothing of the answer is left to show: a message without text and calls is refused by providers.
@@ -76,4 +79,6 @@ def joined(state: RunState) -> RunState:
 
 
 def _placed(calls: tuple[CallState, ...], call: CallState) -> tuple[CallState, ...]:
-    return (*calls[: call.position], call, *calls[call.position + 1 :])
+    made = list(calls)
+    made[call.position] = call
+    return tuple(made)

@@ -63,14 +63,14 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
 
 def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
     """These calls are under way."""
-    started = {find(state, "tools_dispatched", call).position for call in event.calls}
-    if state.batch is None or not started:
+    batch = state.batch
+    calls = list(batch.calls) if batch else []
+    for name in event.calls:
+        call = find(state, "tools_dispatched", name)
+        calls[call.position] = replace(call, dispatched=state.seq)
+    if batch is None or not event.calls:
         raise UnexpectedEvent("tools_dispatched", "it names no call")
-    calls = [
-        replace(call, dispatched=state.seq) if call.position in started else call
-        for call in state.batch.calls
-    ]
-    batch = replace(state.batch, calls=tuple(calls), until=event.deadline)
+    batch = replace(batch, calls=tuple(calls), until=event.deadline)
     answer = replace(state.answer, ran=True) if state.answer else None
     return replace(state, batch=batch, answer=answer, parts=())
 

@@ -80,7 +80,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     spent = _charged(state.spent, event.usage, event.cost_nanousd, len(event.calls))
     state = _first_response(state) if state.turn.first_response is None else state
     grace, before = request.purpose == "grace", state.answer
-    told = [text for text in request.request_only if text.tier]
+    told = request.request_only and any(text.tier for text in request.request_only)
     answer = LastAnswer(
         seq=state.seq,
         event=bare(event),
