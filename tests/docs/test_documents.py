@@ -53,7 +53,6 @@ NOT_RUN = {
     "docs/how-to/read-a-log-with-sqlite3.md": 1,  # the sqlite3 shell; the queries run
     "docs/how-to/run-workers.md": 1,  # a model
     "docs/how-to/start-from-a-preset.md": 2,  # a model
-    "docs/how-to/stop-a-harmful-call.md": 1,  # `pip install`
     "docs/how-to/use-another-model.md": 2,  # a key, a server
     "docs/tutorial/first-run.md": 2,  # `pip install`, and the embedded model
 }

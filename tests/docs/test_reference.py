@@ -20,7 +20,7 @@ from refold.console.app import COMMANDS as TYPED
 from refold.console.app import app, command_of
 from refold.engine.live_machine import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
-from refold.reducers.approvals import Approvals, Approver, Rule
+from refold.reducers.approvals import Approvals, Approver, Match, Rule
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, Content, Event, kind_of
 from refold.reducers.guards import BUILTIN
 from refold.reducers.guards.duty import OWN
@@ -199,6 +199,7 @@ POLICY = {
     "retry.by_class": ClassRetry, "retry.fallback": Fallback, "retry.fallback.when": FallbackWhen,
     "approvals": Approvals, "rule": Rule,
     **{str(each.__struct_config__.tag): each for each in (*get_args(Pass), *get_args(Approver))},
+    "approver: arguments": Match,  # the guard of the same name has the section
     **BUILTIN,
 }  # fmt: skip
 

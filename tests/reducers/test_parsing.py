@@ -140,7 +140,11 @@ REFUSED = [
         id="misspelt",
     ),
     pytest.param(
-        {"guards": [{"guard": "zzz"}]}, "guards[0].guard", "known are errors, handoff,", "'zzz'", id="no such"
+        {"guards": [{"guard": "zzz"}]},
+        "guards[0].guard",
+        "known are arguments, errors,",
+        "'zzz'",
+        id="no such",
     ),
     pytest.param(
         {"guards": [{"guard": "repetition", "repeats": -1}]}, "guards[0].repeats", ">= 0", "-1", id="repeats"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
@@ -58,6 +58,10 @@ def test_only_these_rules_are_taken(one: Policy, other: Policy, kinds: list[str]
 
 
 @given(policy=policies().map(parse), kinds=_KINDS)
+@example(
+    policy=parse({"limits": [], "pressure": {"tiers": [{"name": "x", "at": {"fraction": 0.5}}]}}),
+    kinds=["approvals"],
+)
 def test_a_policys_own_rules_change_nothing(policy: Policy, kinds: list[str]) -> None:
     """Under the rules that it had a run is as it was."""
     assert policy == only(kinds, policy)(policy)

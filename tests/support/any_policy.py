@@ -136,12 +136,19 @@ _GUARDS = [
     _any({"guard": "stop_on_tool", "tools": ["set"]}, when=st.sampled_from(["now", "after_tools"])),
     _any({"guard": "handoff"}),
     _any({"guard": "one_call"}),
+    _any(
+        {"guard": "arguments", "matches": "a|1"},
+        tool=st.sampled_from(["*", "l*"]),
+        then=st.sampled_from(["refuse", "ask", "stop"]),
+        timeout=_SECONDS,
+    ),
 ]
 _WORD = st.sampled_from(["approve", "reject", "escalate", "terminate"])
 _TOOLS = st.sampled_from([["*"], ["l*"], ["act", "set"]])
 _APPROVERS = st.one_of(
     _any({"approver": st.sampled_from(["approve", "reject"])}, tools=_TOOLS),
     _any({"approver": "gate", "then": _WORD, "else": _WORD, "sensitive": ["act", "look:zqx"]}, tools=_TOOLS),
+    _any({"approver": "arguments", "matches": "[0-9]", "then": _WORD, "else": _WORD}, tools=_TOOLS),
     _any({"approver": "rules", "rules": [{"tool": "l*", "decision": "escalate"}]}, tools=_TOOLS),
     _any({"approver": "human"}, tools=_TOOLS, timeout=_SECONDS, on_timeout=_WORD),
 )

@@ -43,6 +43,19 @@ class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise"
     otherwise: Word = "approve"
 
 
+class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"otherwise": "else"}):
+    """Says `then` of a call whose arguments hold `matches`, a regular expression; `else` of any other.
+
+    It is looked for in every text of the arguments, or in `field` alone. Of a text that is too long for the search `then` is
+    said, too: nobody knows what is in it.
+    """
+
+    matches: str
+    field: str | None = None
+    then: Word
+    otherwise: Word = "escalate"
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """What is said of calls to the tools that a glob matches."""
 
@@ -63,7 +76,7 @@ class Human(_Approver, frozen=True, kw_only=True, tag="human"):
     on_timeout: Word = "reject"
 
 
-Approver = Approve | Reject | Gate | Rules | Human
+Approver = Approve | Reject | Gate | Match | Rules | Human
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

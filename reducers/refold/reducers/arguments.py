@@ -53,6 +53,39 @@ def canonical(arguments: str) -> str:
     return _object(cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else arguments
 
 
+def searched(arguments: str, field: str | None = None) -> list[str]:
+    """What a pattern is looked for in: every text in the arguments, or what stands in `field` (`params.command`) alone.
+
+    Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by spaces, as of
+    a command and its words. Of what is no JSON object the text as it is, for then nobody knows where a field ends.
+    """
+    parsed = _parsed(arguments)
+    if not isinstance(parsed, dict):
+        return [arguments]
+    found: Any = cast("dict[str, Any]", parsed)
+    for key in field.split(".") if field else ():
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    texts: list[str] = []
+    _collect(found, texts)
+    return texts
+
+
+def _collect(value: Any, texts: list[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, bool):
+        texts.append("true" if value else "false")
+    elif isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            _collect(inner, texts)
+    elif isinstance(value, list):
+        begun, inner = len(texts), value
+        for each in inner:
+            _collect(each, texts)
+        if len(inner) > 1 and all(isinstance(each, str) for each in inner):
+            texts.append(" ".join(texts[begun:]))
+
+
 @lru_cache(maxsize=8)  # each guard asks about the same few calls
 def _parsed(arguments: str) -> Any:
     # How deep the interpreter can go, and how long a number it converts, differs from one to the next: neither

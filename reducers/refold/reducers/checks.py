@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from refold.reducers.approvals import Approve, Reject
+from refold.reducers.approvals import Approve, Match, Reject
 from refold.reducers.errors import PolicyError
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import MessageHead, RunStarted
@@ -52,7 +52,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
 def refuse(policy: Policy) -> None:
     """Raise `PolicyError` for the first thing in a policy, its names filled in, that cannot work."""
-    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _redact, _retry):
+    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _redact, _retry, _approvals):
         for fault in faults(policy):
             raise PolicyError(fault.path, fault.problem)
 
@@ -212,6 +212,13 @@ def _retry(policy: Policy) -> Iterator[Complaint]:
     if policy.retry.attempts is None and policy.retry.window is None and not timed:
         said = "null would be for ever: give a number, a 'window', or a time limit"
         yield Complaint("retry.attempts", said)
+
+
+def _approvals(policy: Policy) -> Iterator[Complaint]:
+    for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
+        problem = problem_of(approver.matches) if isinstance(approver, Match) else ""
+        if problem and isinstance(approver, Match):
+            yield Complaint(f"approvals.chain[{place}].matches", f"{problem}; got {shown(approver.matches)}")
 
 
 def _placed(policy: Policy) -> Iterator[tuple[str, Pass]]:

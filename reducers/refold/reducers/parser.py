@@ -193,6 +193,9 @@ def _guard(path: str, config: dict[str, Any], registry: Registry, *, strict: boo
         guard = msgspec.convert(config, registry[kind])
     except msgspec.ValidationError as error:
         raise refusal(error, config, registry[kind], path) from error
+    problems: Callable[[], Iterable[tuple[str, str]]] = getattr(guard, "problems", tuple)
+    for key, problem in problems():
+        raise PolicyError(f"{path}.{key}", problem)
     complete: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(guard)
     )  # lists, as in a log that is read

@@ -7,6 +7,7 @@ and on nothing that could be another on another machine: a decision may follow f
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 _TOKEN = re.compile(
@@ -100,6 +101,24 @@ def reach(pattern: str, most: int, *, anywhere: bool = True) -> int:
     while length > 1 and length**power > _MOST_STEPS:
         length -= max(1, length // 16)
     return length
+
+
+def occurs(pattern: str, texts: Iterable[str]) -> bool | None:
+    """Whether a pattern of a policy is found in one of these texts; None: nobody can say, for one of them is too long for
+    its search to come to an end in time (see `reach`), or it is no pattern that a policy can have, as in a forged log.
+    """
+    known: bool | None = False
+    for text in texts:
+        if _unfit(pattern) or len(text) > reach(pattern, _MOST_STEPS):
+            known = None
+        elif re.search(pattern, text) is not None:
+            return True
+    return known
+
+
+@lru_cache(maxsize=256)
+def _unfit(pattern: str) -> bool:
+    return bool(problem_of(pattern, side_by_side=None))
 
 
 def _weighed(pattern: str) -> tuple[str, int]:

@@ -13,11 +13,12 @@ from typing import ClassVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.approvals import SENSITIVE, Approve, Approver, Gate, Human, Reject, Rules
-from refold.reducers.arguments import is_object
+from refold.reducers.approvals import SENSITIVE, Approve, Approver, Gate, Human, Match, Reject, Rules
+from refold.reducers.arguments import is_object, searched
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.numbers import nano
+from refold.reducers.patterns import occurs
 from refold.reducers.state import RunState
 from refold.reducers.values import Value
 from refold.reducers.vocabulary import Refusal
@@ -30,11 +31,15 @@ _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 class Asked(Value, frozen=True):
-    """What is said of each call of the last answer, by its id, and what a person is asked about until when."""
+    """What is said of each call of the last answer, by its id, and what a person is asked about until when.
+
+    `others`: what a person is asked is another guard's question, and an answer to it none to this one.
+    """
 
     said: dict[str, Said] = {}
     calls: tuple[str, ...] = ()
     deadline: int | None = None
+    others: bool = False
 
 
 class Approval(
@@ -57,6 +62,7 @@ class Approval(
         {ModelResponded, ApprovalAnswered, ApprovalRequested, ClockRead}
     )
     reads_content: ClassVar[bool] = True
+    guards_calls: ClassVar[bool] = True
 
     def start(self) -> Asked:
         """No call yet."""
@@ -68,15 +74,18 @@ class Approval(
             case ModelResponded(calls=calls, content=content) if content is not None and (calls or own.said):
                 made = zip(calls, content.arguments, strict=True)
                 return Asked({call.id: self._said(call.name, text) for call, text in made})
-            case ApprovalRequested(calls=asked, deadline=deadline):
-                return replace(own, calls=asked, deadline=deadline)
+            case ApprovalRequested(guard=guard, calls=asked, deadline=deadline):
+                if guard != (self.name or self.kind):
+                    return replace(own, calls=(), deadline=None, others=True)
+                return replace(own, calls=asked, deadline=deadline, others=False)
             case ApprovalAnswered(at=at) | ClockRead(at=at) if (
                 own.deadline is not None and at >= own.deadline
             ):
                 # An answer that comes too late is none, whether or not an engine was there to read the clock.
                 return _decided(own, {call: self._silence(own.said.get(call, ())) for call in own.calls})
             case ApprovalAnswered(answers=answers):
-                return _decided(own, {answer.call: answer.decision for answer in answers})
+                # One put on duty since the question was asked never saw it: the answer is the person's all the same.
+                return own if own.others else _decided(own, {one.call: one.decision for one in answers})
             case _:
                 return own
 
@@ -111,7 +120,7 @@ class Approval(
     def _said(self, name: str, arguments: str) -> Said:
         links = enumerate(self.chain)
         words = (
-            (place, _word(link, name, arguments))
+            (place, word_of(link, name, arguments))
             for place, link in links
             if any(fnmatchcase(name, glob) for glob in link.tools)
         )
@@ -147,7 +156,8 @@ def _after(said: Said, word: str) -> Said:
     return ((link, word),)
 
 
-def _word(approver: Approver, name: str, arguments: str) -> str:
+def word_of(approver: Approver, name: str, arguments: str) -> str:
+    """What one link of a chain says of a call that is its to decide."""
     match approver:
         case Approve():
             return "approve"
@@ -157,6 +167,8 @@ def _word(approver: Approver, name: str, arguments: str) -> str:
             return then if is_sensitive(name, arguments, SENSITIVE if marks is None else marks) else otherwise
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
+        case Match(matches=pattern, field=field, then=then, otherwise=otherwise):
+            return otherwise if occurs(pattern, searched(arguments, field)) is False else then
         case Human():
             return _ASK
 

@@ -99,7 +99,8 @@ class Guard(Protocol):
 
     `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
     of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`, a
-    mapping of keys to words for the model of its own; a policy may override them.
+    mapping of keys to words for the model of its own; a policy may override them. A class with `guards_calls = True` says which
+    calls may run: while it is blind, none does. A method `problems()` may yield (key, problem) of a configuration that cannot work.
     """
 
     kind: ClassVar[str]

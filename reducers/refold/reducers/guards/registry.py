@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from refold.reducers.guards.arguments import Arguments
 from refold.reducers.guards.errors import Errors
 from refold.reducers.guards.handoff import Handoff
 from refold.reducers.guards.keywords import Keywords
@@ -22,7 +23,7 @@ from refold.reducers.guards.tool_cap import ToolCap
 Registry = Mapping[str, type[Any]]
 
 _GUARDS: tuple[type[Any], ...] = (
-    Repetition, Loop, Errors, Stall, ToolCap, ReadOnly, Pivot, Keywords, StopOnTool, Handoff, OneCall
+    Repetition, Loop, Errors, Stall, ToolCap, ReadOnly, Pivot, Keywords, StopOnTool, Handoff, OneCall, Arguments
 )  # fmt: skip
 
 BUILTIN: Registry = MappingProxyType({guard.kind: guard for guard in _GUARDS})

@@ -47,8 +47,9 @@ def only(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> C
     def change(policy: Policy) -> Policy:
         taken: dict[str, Any] = {key: getattr(other, key) for key in keys}
         mixed = replace(policy, **taken)
-        if mixed.pressure is not None and mixed.pressure.of not in map(name_of, mixed.limits):
-            mixed = replace(mixed, pressure=None)  # of a limit that is not there any more nothing is said
+        if mixed.pressure is not None and mixed.pressure.of not in ("step", *map(name_of, mixed.limits)):
+            # Of a limit that is not there any more nothing is said; of steps it is the default, and may stand without one.
+            mixed = replace(mixed, pressure=None)
         gone = _brought(policy, registry) - _brought(mixed, registry)
         texts = {key: text for key, text in policy.texts.items() if key not in gone}
         new = {key: other.texts[key] for key in _brought(mixed, registry) if key in other.texts}
