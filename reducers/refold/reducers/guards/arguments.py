@@ -65,7 +65,7 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
         """Of the calls that are open and not begun: refuse those that hold it, ask, or end the run."""
         for said in self._approval.judge(own, state, place):
             match said:
-                case Refuse() if self.then != "ask":
+                case Refuse(saw={"link": 0}):
                     yield replace(said, code="arguments", text="refused:arguments", saw={})
                 case Stop() if self.then == "stop":
                     reason = "a call's arguments hold a pattern that ends the run"
