@@ -62,6 +62,7 @@ _GUARDS: Sequence[Mapping[str, Any]] = (
     {"guard": "pivot", "tool": "search", "to": "write"},
     {"guard": "keywords", "words": ["I give up for good"]},
     {"guard": "stop_on_tool", "tools": ["submit"]},
+    {"guard": "arguments", "tool": "shell", "matches": "rm -rf"},
     {"guard": "handoff"},
     # Not one_call: it would refuse every second call of this workload, and a step would be another one.
 )

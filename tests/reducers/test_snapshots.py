@@ -69,6 +69,7 @@ def test_every_guard_that_comes_with_refold_is_kept(kind: str) -> None:
         "pivot": {"tool": "act", "to": "look", "failures": 9},
         "keywords": {"words": ["nothing"]},
         "stop_on_tool": {"tools": ["missing"]},
+        "arguments": {"matches": "nothing"},
         "repetition": {"repeats": 9},
     }
     policy = {"guards": [{"guard": kind, **needed.get(kind, {})}], "end_of_turn": "continue"}
