@@ -10,31 +10,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from refold.reducers import events
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import (
-    Annotation,
-    Answer,
-    Call,
-    CancelRequested,
-    Content,
-    DoubtResolved,
-    Fact,
-    Failure,
-    Input,
-    InputReceived,
-    Manifest,
-    ModelFailed,
-    ModelResponded,
-    Note,
-    Opening,
-    Output,
-    Reason,
-    RunStarted,
-    Summary,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.failures import overflows
 from refold.reducers.knobs import Overflow, ToolOutput
 from refold.reducers.messages import Message, MessageCall, ReplyCall
@@ -48,17 +26,17 @@ from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
-AnyFact = TypeVar("AnyFact", bound=Fact | Annotation)
+AnyFact = TypeVar("AnyFact", bound=events.Fact | events.Annotation)
 
 
-def told(fact: AnyFact, content: Content, salt: bytes, policy: Policy) -> AnyFact:
+def told(fact: AnyFact, content: events.Content, salt: bytes, policy: Policy) -> AnyFact:
     """The fact with its content, and in its body the sizes, as the policy in force measures them."""
     return sized(replace(fact, content=content), policy, salt)
 
 
 def started(
-    fact: RunStarted, messages: Sequence[Message], salt: bytes, redactor: Redactor = PLAIN
-) -> RunStarted:
+    fact: events.RunStarted, messages: Sequence[Message], salt: bytes, redactor: Redactor = PLAIN
+) -> events.RunStarted:
     """`run_started` with its messages, in order: system prompt, earlier messages, the task.
 
     Calls in earlier messages get ids of their own (`e1`, `e2`, …), which no call of the run can have. Raises
@@ -72,7 +50,7 @@ def started(
         agent=redactor.text(fact.agent),
         labels={redactor.text(key): redactor.text(value) for key, value in fact.labels.items()},
     )
-    return told(shown, Opening(messages=said), salt, fact.policy)
+    return told(shown, events.Opening(messages=said), salt, fact.policy)
 
 
 def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN) -> tuple[Message, ...]:
@@ -85,18 +63,22 @@ def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN
     return _renamed(cleaned, prefix)
 
 
-def offered(tool: Manifest, redactor: Redactor) -> Manifest:
+def offered(tool: events.Manifest, redactor: Redactor) -> events.Manifest:
     """A tool as it is recorded, and so offered: a default value in its schema may be a secret."""
     return replace(tool, description=redactor.text(tool.description), schema=redactor.json(tool.schema))
 
 
 def responded(
-    state: RunState, fact: ModelResponded, answer: Answer, calls: Sequence[ReplyCall], salt: bytes
-) -> ModelResponded:
+    state: RunState,
+    fact: events.ModelResponded,
+    answer: events.Answer,
+    calls: Sequence[ReplyCall],
+    salt: bytes,
+) -> events.ModelResponded:
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
     made = [all_clean(call) for call in calls]
     listed = tuple(
-        Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
+        events.Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
         for number, call in enumerate(made, state.spent.calls + 1)
     )
     content = replace(all_clean(answer), arguments=tuple(call.arguments for call in made))
@@ -104,13 +86,13 @@ def responded(
 
 
 def failed(
-    fact: ModelFailed, message: str, partial_text: str, salt: bytes, policy: Policy | None = None
-) -> ModelFailed:
+    fact: events.ModelFailed, message: str, partial_text: str, salt: bytes, policy: Policy | None = None
+) -> events.ModelFailed:
     """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its bounds.
 
     The policy's own patterns say what else means that the context was too long, or one message.
     """
-    content = all_clean(Failure(message=message, partial_text=partial_text))
+    content = all_clean(events.Failure(message=message, partial_text=partial_text))
     wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
     status = fact.status if fact.status is not None and 0 <= fact.status < 1000 else None
     policy = policy or Policy()
@@ -125,14 +107,16 @@ def failed(
     return told(bounded, content, salt, policy)
 
 
-def summarised(state: RunState, fact: SummaryReturned, text: str, salt: bytes) -> SummaryReturned:
+def summarised(
+    state: RunState, fact: events.SummaryReturned, text: str, salt: bytes
+) -> events.SummaryReturned:
     """`summary_returned` with the text that the model wrote; its sizes are those of the message that it becomes."""
-    return told(all_clean(fact), Summary(text=clean(text)), salt, state.policy)
+    return told(all_clean(fact), events.Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(
-    state: RunState, fact: ToolReturned, output: str, tool: str, sha256: str, salt: bytes
-) -> ToolReturned:
+    state: RunState, fact: events.ToolReturned, output: str, tool: str, sha256: str, salt: bytes
+) -> events.ToolReturned:
     """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its bytes.
 
     Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays.
@@ -144,24 +128,28 @@ def returned(
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
         fact = replace(fact, output_bytes=capped.size, cut=capped.cut)
         text = capped.text
-    return told(fact, Output(output=text, sha256=sha256), salt, policy)
+    return told(fact, events.Output(output=text, sha256=sha256), salt, policy)
 
 
 def received(
-    state: RunState, fact: InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
-) -> InputReceived:
+    state: RunState, fact: events.InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
+) -> events.InputReceived:
     """`input_received` with a person's message."""
     cleaned = replace(fact, by=label(redactor.text(fact.by)))
-    return told(cleaned, Input(text=redactor.text(text)), salt, state.policy)
+    return told(cleaned, events.Input(text=redactor.text(text)), salt, state.policy)
 
 
-def cancelled(fact: CancelRequested, reason: str, redactor: Redactor = PLAIN) -> CancelRequested:
+def cancelled(
+    fact: events.CancelRequested, reason: str, redactor: Redactor = PLAIN
+) -> events.CancelRequested:
     """`cancel_requested` with the reason that was given."""
     by = label(redactor.text(fact.by))
-    return replace(fact, by=by, content=Reason(reason=redactor.text(reason)))
+    return replace(fact, by=by, content=events.Reason(reason=redactor.text(reason)))
 
 
-def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor = PLAIN) -> DoubtResolved:
+def resolved(
+    state: RunState, fact: events.DoubtResolved, note: str, redactor: Redactor = PLAIN
+) -> events.DoubtResolved:
     """`doubt_resolved` with what somebody found out, and their note.
 
     Raises `WrongUse` for a call that is not in doubt, naming those that are.
@@ -172,7 +160,7 @@ def resolved(state: RunState, fact: DoubtResolved, note: str, redactor: Redactor
             f"run {state.setup.run}: call {fact.call!r} is not in doubt (calls in doubt: {', '.join(doubted) or 'none'})"
         )
     by = label(redactor.text(fact.by))
-    return replace(fact, by=by, content=Note(note=redactor.text(note)))
+    return replace(fact, by=by, content=events.Note(note=redactor.text(note)))
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:

@@ -4,21 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from refold.reducers import events
 from refold.reducers.batches import find
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import (
-    Answer,
-    ApprovalAnswered,
-    Edits,
-    Event,
-    Failure,
-    Input,
-    ModelResponded,
-    Opening,
-    Output,
-    Said,
-    SummaryReturned,
-)
 from refold.reducers.fields import shared
 from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.state import RunState
@@ -57,7 +45,7 @@ def _seqs(ref: MessageRef) -> Iterator[int]:
         yield from _seqs(source)
 
 
-def remembered(state: RunState, seen: Mapping[int, Event]) -> dict[int, Event]:
+def remembered(state: RunState, seen: Mapping[int, events.Event]) -> dict[int, events.Event]:
     """Of the events seen, those whose words are still needed."""
     return {seq: seen[seq] for seq in needed_to_go_on(state) if seq in seen}
 
@@ -73,7 +61,7 @@ def needed_to_go_on(state: RunState) -> tuple[int, ...]:
     return tuple(sorted(wanted.union(ref.seq for ref, _ in joining)))
 
 
-def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
+def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
     """The messages of the next request, in order; of one that is under way, with its own texts.
 
     `contents` has the events, with content, by their number. Raises `MissingContent` for a message whose words were
@@ -97,7 +85,7 @@ def view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
     return (*messages, *request_only(state, contents))
 
 
-def request_only(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
+def request_only(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
     """The messages that stand in the request under way, and in no other. Raises as `view`."""
     request = state.request
     if request is None or not request.event.request_only:
@@ -107,7 +95,7 @@ def request_only(state: RunState, contents: Mapping[int, Event]) -> tuple[Messag
     return tuple([Message(role=text.role, text=words) for text, words in pairs])
 
 
-def arguments_of(state: RunState, call: str, contents: Mapping[int, Event]) -> str:
+def arguments_of(state: RunState, call: str, contents: Mapping[int, events.Event]) -> str:
     """The arguments of an open call as JSON text: the model's, or those that a person put in their place.
 
     Raises `MissingContent` as `view`, and `UnexpectedEvent` if no such call is open.
@@ -116,15 +104,15 @@ def arguments_of(state: RunState, call: str, contents: Mapping[int, Event]) -> s
     assert state.batch is not None
     seq = found.edited or state.batch.seq
     match contents.get(seq):
-        case ModelResponded(content=Answer(arguments=arguments)):
+        case events.ModelResponded(content=events.Answer(arguments=arguments)):
             return arguments[found.position]
-        case ApprovalAnswered(content=Edits(arguments=edits)) if call in edits:
+        case events.ApprovalAnswered(content=events.Edits(arguments=edits)) if call in edits:
             return edits[call]
         case _:
             raise MissingContent(state.setup.run, seq)
 
 
-def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Message, ...]:
+def summary_view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
     """The messages of the request for a summary: what is asked for, and what is to be summed up as one text.
 
     One text, because no provider takes a conversation that begins with a result. Raises as `view`.
@@ -137,49 +125,49 @@ def summary_view(state: RunState, contents: Mapping[int, Event]) -> tuple[Messag
     return Message(role=Role.SYSTEM, text=instructions), Message(role=Role.USER, text="\n\n".join(said))
 
 
-def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
+def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event]) -> Message:
     """One message of the window, as it is shown."""
     message = _whole(state, ref, contents)
     return message if ref.shown is None else _shortened(state, ref.shown, message, contents)
 
 
-def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
+def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event]) -> Message:
     event = contents.get(ref.seq)
     match getattr(event, "content", None):
-        case Answer() as answer if isinstance(event, ModelResponded):
+        case events.Answer() as answer if isinstance(event, events.ModelResponded):
             return _answer(event, answer)
-        case Opening(messages=messages):
+        case events.Opening(messages=messages):
             return messages[ref.part]
-        case Output(output=text) | Input(text=text) | Failure(partial_text=text):
+        case events.Output(output=text) | events.Input(text=text) | events.Failure(partial_text=text):
             return Message(role=ref.role, text=text, call=ref.call)
-        case Said(texts=texts):
+        case events.Said(texts=texts):
             text = _framed(state, ref, contents).join(texts)
             return Message(role=ref.role, text=text, call=ref.call)
         case _:
             raise MissingContent(state.setup.run, ref.seq)
 
 
-def _framed(state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> str:
+def _framed(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event]) -> str:
     """The words that a message of the harness frames: a summary, or the beginnings of older messages."""
     gap = ref.gap or Gap()
     if gap.source:
         summary = contents.get(gap.source)
-        if isinstance(summary, SummaryReturned) and summary.content is not None:
+        if isinstance(summary, events.SummaryReturned) and summary.content is not None:
             return summary.content.text
         raise MissingContent(state.setup.run, gap.source)
     lines = [digest_line(message_of(state, source, contents), gap.per_message) for source in ref.sources]
     return "\n".join(lines)[: gap.total]
 
 
-def _said(state: RunState, seq: int, contents: Mapping[int, Event]) -> Said:
+def _said(state: RunState, seq: int, contents: Mapping[int, events.Event]) -> events.Said:
     """The words of the harness in the content of event `seq`."""
     said = getattr(contents.get(seq), "content", None)
-    if not isinstance(said, Said):
+    if not isinstance(said, events.Said):
         raise MissingContent(state.setup.run, seq)
     return said
 
 
-def _answer(event: ModelResponded, answer: Answer) -> Message:
+def _answer(event: events.ModelResponded, answer: events.Answer) -> Message:
     calls = tuple(
         MessageCall(call.id, call.name, arguments)
         for call, arguments in zip(event.calls, answer.arguments, strict=True)
@@ -193,7 +181,9 @@ def digest_line(message: Message, per_message: int) -> str:
     return f"{message.role.upper()}: {message.text[:per_message] or NO_TEXT}"
 
 
-def _shortened(state: RunState, shown: Shown, message: Message, contents: Mapping[int, Event]) -> Message:
+def _shortened(
+    state: RunState, shown: Shown, message: Message, contents: Mapping[int, events.Event]
+) -> Message:
     for cut, marker in zip(shown.cuts, _said(state, shown.seq, contents).texts, strict=True):
         before: str = getattr(message, cut.part)
         after = before[: cut.head] + marker + before[max(cut.head, len(before) - cut.tail) :]

@@ -2,29 +2,9 @@
 
 from msgspec.structs import replace
 
+from refold.reducers import events
 from refold.reducers.batches import ended, find
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
-from refold.reducers.events import (
-    AnswerDiscarded,
-    ApprovalRequested,
-    CallRefused,
-    ContextOverflowed,
-    GuardTripped,
-    HistoryPruned,
-    LimitNeared,
-    LimitReached,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    RetryScheduled,
-    StateChanged,
-    StateDigested,
-    StepFreed,
-    SummaryAbandoned,
-    SummaryRequested,
-    SummaryReturned,
-    ToolsDispatched,
-)
 from refold.reducers.limits import code_of
 from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
 from refold.reducers.meanings.common import check_ranges, reference, said, tallied, where
@@ -35,7 +15,7 @@ from refold.reducers.vocabulary import Cause, Role, Verdict
 from refold.reducers.window import Shown, insert, outside, quoted, refs, resized, without
 
 
-def model_requested(state: RunState, event: ModelRequested) -> RunState:
+def model_requested(state: RunState, event: events.ModelRequested) -> RunState:
     """A request is under way: of a new step, or the next attempt at the same."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("model_requested", "a request, a summary or a batch of calls is still open")
@@ -61,7 +41,7 @@ def model_requested(state: RunState, event: ModelRequested) -> RunState:
     )
 
 
-def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
+def tools_dispatched(state: RunState, event: events.ToolsDispatched) -> RunState:
     """These calls are under way."""
     batch = state.batch
     calls = list(batch.calls) if batch else []
@@ -75,13 +55,13 @@ def tools_dispatched(state: RunState, event: ToolsDispatched) -> RunState:
     return replace(state, batch=batch, answer=answer, parts=())
 
 
-def call_refused(state: RunState, event: CallRefused) -> RunState:
+def call_refused(state: RunState, event: events.CallRefused) -> RunState:
     """A call is not run; its refusal is its result."""
     call = replace(find(state, "call_refused", event.call), hidden=event.hidden)
     return ended(state, call, event.size)
 
 
-def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:
+def approval_requested(state: RunState, event: events.ApprovalRequested) -> RunState:
     """A person is asked about calls that were not started."""
     if not event.calls or state.approval:
         raise UnexpectedEvent("approval_requested", "it names no call, or a person is asked already")
@@ -91,7 +71,7 @@ def approval_requested(state: RunState, event: ApprovalRequested) -> RunState:
     return replace(state, approval=pending(state, event, event.deadline))
 
 
-def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
+def summary_requested(state: RunState, event: events.SummaryRequested) -> RunState:
     """A summary of these messages is asked for."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
@@ -101,7 +81,7 @@ def summary_requested(state: RunState, event: SummaryRequested) -> RunState:
     return replace(state, summary=pending(state, event, event.deadline))
 
 
-def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
+def history_pruned(state: RunState, event: events.HistoryPruned) -> RunState:
     """Messages left the window."""
     check_ranges("history_pruned", event.kept, state.messages)
     # What stays may be a long window, and what goes is mostly little.
@@ -111,7 +91,7 @@ def history_pruned(state: RunState, event: HistoryPruned) -> RunState:
     return replace(state, window=window, eased=True)
 
 
-def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
+def message_trimmed(state: RunState, event: events.MessageTrimmed) -> RunState:
     """A message is shown shorter."""
     ref = next((ref for ref in refs(state.window) if ref.number == event.message), None)
     if ref is None:
@@ -121,7 +101,7 @@ def message_trimmed(state: RunState, event: MessageTrimmed) -> RunState:
     return replace(state, window=window, eased=True)
 
 
-def message_injected(state: RunState, event: MessageInjected) -> RunState:
+def message_injected(state: RunState, event: events.MessageInjected) -> RunState:
     """The harness said something to the model: at the end, or in the place of what it stands for."""
     state = tallied(state, event.cause, event.name)
     if event.gap is not None:
@@ -140,14 +120,14 @@ def _stitched(state: RunState) -> tuple[int, ...]:
     return state.parts if last is None or older else (*state.parts, last.seq)
 
 
-def _placed(state: RunState, event: MessageInjected, gap: Gap) -> RunState:
+def _placed(state: RunState, event: events.MessageInjected, gap: Gap) -> RunState:
     check_ranges("message_injected", gap.sources, state.messages)
     sources, came = quoted(state.window, gap.sources), state.summed_up
     # A digest of a digest quotes what that one did, which is gone.
     if sources and (gap.source or any(source.sources for source in sources)):
         raise UnexpectedEvent("message_injected", "it is no digest of messages, and says that it is")
     if gap.source:
-        if came is None or came.seq != gap.source or not isinstance(came.event, SummaryReturned):
+        if came is None or came.seq != gap.source or not isinstance(came.event, events.SummaryReturned):
             raise UnexpectedEvent(
                 "message_injected", f"event {gap.source} is no summary that waits for its place"
             )
@@ -156,12 +136,12 @@ def _placed(state: RunState, event: MessageInjected, gap: Gap) -> RunState:
     return replace(state, window=insert(state.window, ref, gap.after), messages=ref.number)
 
 
-def guard_tripped(state: RunState, event: GuardTripped) -> RunState:
+def guard_tripped(state: RunState, event: events.GuardTripped) -> RunState:
     """A guard spoke. What it asked for follows; its warnings are counted."""
     return tallied(state, Cause.GUARD, event.guard) if event.verdict is Verdict.WARN else state
 
 
-def limit_reached(state: RunState, event: LimitReached) -> RunState:
+def limit_reached(state: RunState, event: events.LimitReached) -> RunState:
     """A limit was reached. A time limit may be at any moment: what is in flight settles first."""
     if not code_of(event.limit):
         raise UnexpectedEvent("limit_reached", f"no limit of type {event.limit.type!r} ends a run")
@@ -178,36 +158,36 @@ def limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, limit=event.limit, stopping=stopping)
 
 
-def limit_neared(state: RunState, event: LimitNeared) -> RunState:
+def limit_neared(state: RunState, event: events.LimitNeared) -> RunState:
     """People were warned, and are not warned of it again."""
     return tallied(state, Cause.NEAR, event.of)
 
 
-def step_freed(state: RunState, event: StepFreed) -> RunState:
+def step_freed(state: RunState, event: events.StepFreed) -> RunState:
     """A step limit does not count the step."""
     return tallied(state, Cause.FREE, event.limit)
 
 
-def context_overflowed(state: RunState, event: ContextOverflowed) -> RunState:
+def context_overflowed(state: RunState, event: events.ContextOverflowed) -> RunState:
     """The context was too long, and the request that follows is not made yet."""
     state = tallied(state, Cause.OVERFLOW)
     spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
     return replace(state, spent=spent, overflowed=True, eased=False)
 
 
-def answer_discarded(state: RunState, event: AnswerDiscarded) -> RunState:
+def answer_discarded(state: RunState, event: events.AnswerDiscarded) -> RunState:
     """An answer of nothing is asked for again."""
     state = tallied(state, Cause.EMPTY)
     return replace(state, answer=replace(state.answer, empties=event.count)) if state.answer else state
 
 
-def summary_abandoned(state: RunState, event: SummaryAbandoned) -> RunState:
+def summary_abandoned(state: RunState, event: events.SummaryAbandoned) -> RunState:
     """A summary that failed is waited for no longer; the passes after its own go on."""
     state = tallied(state, Cause.HISTORY, event.name)
     return state if state.summary is None else summary_done(state)
 
 
-def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
+def retry_scheduled(state: RunState, event: events.RetryScheduled) -> RunState:
     """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
     state = tallied(state, event.cause)
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
@@ -220,7 +200,7 @@ def retry_scheduled(state: RunState, event: RetryScheduled) -> RunState:
     return replace(said(state, ref), parts=(*state.parts, failed.seq))
 
 
-def state_changed(state: RunState, event: StateChanged) -> RunState:
+def state_changed(state: RunState, event: events.StateChanged) -> RunState:
     """The machine moves, if its table has the move."""
     if event.source is not state.agent_state:
         raise IllegalMove(state.agent_state, event.trigger, event.target)
@@ -240,12 +220,12 @@ def state_changed(state: RunState, event: StateChanged) -> RunState:
     return replace(state, outcome=_outcome(state, event), stopping=None, backoff=None)
 
 
-def state_digested(state: RunState, event: StateDigested) -> RunState:  # noqa: ARG001
+def state_digested(state: RunState, event: events.StateDigested) -> RunState:  # noqa: ARG001
     """A checkpoint for people who compare logs: the next one comes so many events after it."""
     return replace(state, digested=state.seq)
 
 
-def _outcome(state: RunState, event: StateChanged) -> Outcome:
+def _outcome(state: RunState, event: events.StateChanged) -> Outcome:
     answer = state.answer
     if answer is not None and answer.seq < max(state.parts, default=0):
         answer = None  # what had arrived of a stream that broke is younger

@@ -5,25 +5,10 @@ Each is called with `seq` and `at` already moved to its event. `evolve` is the o
 
 from msgspec.structs import asdict, replace
 
+from refold.reducers import events
 from refold.reducers.batches import ended, find, opened, with_call
 from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
-from refold.reducers.events import (
-    ApprovalAnswered,
-    CancelRequested,
-    ChildEnded,
-    ClockRead,
-    DoubtResolved,
-    InputReceived,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    PolicyAmended,
-    RunResumed,
-    RunStarted,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meanings.common import (
     found_out,
@@ -55,7 +40,7 @@ from refold.reducers.window import append
 _NOTHING = Usage()
 
 
-def run_started(state: RunState, event: RunStarted) -> RunState:
+def run_started(state: RunState, event: events.RunStarted) -> RunState:
     """A run begins: with its policy, and the messages that are there from the start."""
     if state.seq != 1:
         raise UnexpectedEvent("run_started", "the run has begun already")
@@ -69,12 +54,12 @@ def run_started(state: RunState, event: RunStarted) -> RunState:
     return replace(marked, setup=setup, window=window, messages=len(event.messages))
 
 
-def started_setup(event: RunStarted) -> Setup:
+def started_setup(event: events.RunStarted) -> Setup:
     """What the run begins with."""
     return Setup(**asdict(replace(event, messages=(), content=None)))
 
 
-def model_responded(state: RunState, event: ModelResponded) -> RunState:
+def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request).event
     spent = _charged(state.spent, event.usage, event.cost_nanousd, len(event.calls))
@@ -107,7 +92,7 @@ def model_responded(state: RunState, event: ModelResponded) -> RunState:
     )
 
 
-def model_failed(state: RunState, event: ModelFailed) -> RunState:
+def model_failed(state: RunState, event: events.ModelFailed) -> RunState:
     """The request is over without an answer; so may a summary be. What it cost counts."""
     if event.usage != _NOTHING or event.cost_nanousd is not None:
         state = replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
@@ -120,7 +105,7 @@ def model_failed(state: RunState, event: ModelFailed) -> RunState:
     return replace(state, request=None, failure=failure, failed_at=failed_at)
 
 
-def tool_returned(state: RunState, event: ToolReturned) -> RunState:
+def tool_returned(state: RunState, event: events.ToolReturned) -> RunState:
     """A call has its result."""
     call = find(state, "tool_returned", event.call)
     if not call.dispatched:
@@ -132,7 +117,7 @@ def tool_returned(state: RunState, event: ToolReturned) -> RunState:
     return found_out(ended(state, call, event.size, event.preview))
 
 
-def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
+def doubt_resolved(state: RunState, event: events.DoubtResolved) -> RunState:
     """Somebody looked into a call in doubt: its result follows, or it runs again."""
     call = find(state, "doubt_resolved", event.call)
     if not call.in_doubt:
@@ -144,7 +129,7 @@ def doubt_resolved(state: RunState, event: DoubtResolved) -> RunState:
     return found_out(with_call(state, known))
 
 
-def input_received(state: RunState, event: InputReceived) -> RunState:
+def input_received(state: RunState, event: events.InputReceived) -> RunState:
     """A person's message joins the window and begins a turn."""
     state = no_longer_asked(_waiting(state, "input_received", "a message"))
     state = said(state, reference(state, Role.USER, event.size))
@@ -153,7 +138,7 @@ def input_received(state: RunState, event: InputReceived) -> RunState:
     return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)
 
 
-def approval_answered(state: RunState, event: ApprovalAnswered) -> RunState:
+def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunState:
     """A person decided about calls. What comes after its time counts as nothing said, here and for the chain."""
     asked = _waiting(state, "approval_answered", "an answer about calls").approval
     if asked is None or not event.answers:
@@ -181,7 +166,7 @@ def _waiting(state: RunState, kind: str, given: str) -> RunState:
     return state
 
 
-def summary_returned(state: RunState, event: SummaryReturned) -> RunState:
+def summary_returned(state: RunState, event: events.SummaryReturned) -> RunState:
     """A summary came back. It is no message yet: the pass that asked for it puts it in its place."""
     pending = state.summary
     if pending is None or pending.seq != event.request or state.summed_up is not None:
@@ -190,13 +175,13 @@ def summary_returned(state: RunState, event: SummaryReturned) -> RunState:
     return replace(state, summed_up=remembered(state, event), spent=spent)
 
 
-def child_ended(state: RunState, event: ChildEnded) -> RunState:
+def child_ended(state: RunState, event: events.ChildEnded) -> RunState:
     """A child run has ended: what it spent counts. The call's result follows."""
     find(state, "child_ended", event.call)
     return replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
 
 
-def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
+def cancel_requested(state: RunState, event: events.CancelRequested) -> RunState:
     """Somebody wants the run to stop. The first who asked is named."""
     if state.stopping is not None:
         return state
@@ -206,7 +191,7 @@ def cancel_requested(state: RunState, event: CancelRequested) -> RunState:
     return replace(state, stopping=stopping)
 
 
-def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
+def clock_read(state: RunState, event: events.ClockRead) -> RunState:  # noqa: ARG001
     """Time passed: a wait that is over is known to be, for a back-off or for a person."""
     asked = state.approval
     waits = state.asked_at is not None  # a forged log may ask and not wait
@@ -219,20 +204,20 @@ def clock_read(state: RunState, event: ClockRead) -> RunState:  # noqa: ARG001
     return replace(state, backoff=replace(backoff, until=None), spent=replace(state.spent, retry_wait=waited))
 
 
-def run_resumed(state: RunState, event: RunResumed) -> RunState:
+def run_resumed(state: RunState, event: events.RunResumed) -> RunState:
     """An engine took the run up again: calls whose end nobody saw are in doubt."""
     state = in_doubt(replace(state, unattended=event.unattended), "run_resumed", event.in_doubt)
     # A person's time is counted as such, whether an engine waited with them or not.
     return state if state.asked_at is not None else idle(state, event.downtime)
 
 
-def policy_amended(state: RunState, event: PolicyAmended) -> RunState:
+def policy_amended(state: RunState, event: events.PolicyAmended) -> RunState:
     """Another policy is in force from here on."""
     state = replace(state, setup=amended_setup(state.setup, event))
     return found_out(state) if state.batch else state
 
 
-def amended_setup(old: Setup, event: PolicyAmended) -> Setup:
+def amended_setup(old: Setup, event: events.PolicyAmended) -> Setup:
     """What the run goes on with."""
     return replace(old, policy=event.policy)
 
@@ -255,7 +240,7 @@ def _first_response(state: RunState) -> RunState:
     return replace(state, **first)
 
 
-def _open_request(state: RunState, kind: str, seq: int) -> Pending[ModelRequested]:
+def _open_request(state: RunState, kind: str, seq: int) -> Pending[events.ModelRequested]:
     if state.request is None or state.request.seq != seq:
         raise UnexpectedEvent(kind, f"no request made at event {seq} is open")
     return state.request
