@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from functools import cache
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import Event, StateDigested
+from refold.reducers.fields import shared
 from refold.reducers.foundation import founded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
@@ -38,8 +39,8 @@ class UnreadableSnapshot(CannotJudge):
 class _Watch(Watch, frozen=True, kw_only=True):
     """One whose guard and own state are JSON text still: their types are known to the registry only."""
 
-    guard: msgspec.Raw
-    own: msgspec.Raw
+    guard: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    own: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +118,8 @@ def _packed(watch: Watch) -> _Watch:
     guard, own = _ENCODER.encode(watch.guard), _ENCODER.encode(watch.own)
     if watch.guard is not None and _own(own, watch.guard.start()) != watch.own:
         raise ValueError(f"the guard {watch.name!r} remembers what its own type cannot say")
-    return _Watch(**{**asdict(watch), "guard": msgspec.Raw(guard), "own": msgspec.Raw(own)})
+    same = shared(watch, "name", "kind", "version", "blind")
+    return _Watch(guard=msgspec.Raw(guard), own=msgspec.Raw(own), **same)
 
 
 def _unpacked(packed: _Watch, fresh: Watch) -> Watch:
