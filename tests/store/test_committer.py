@@ -44,9 +44,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The runs of every group that is committed, from here on."""
     seen = list[list[str]]()
 
-    def commit(connection: sqlite3.Connection, path: str, group: Any, known: group_commit.Known) -> Any:
+    def commit(connection: PagedConnection, group: Any, known: group_commit.Known) -> Any:
         seen.append([each.run for each in group])
-        return group_commit.commit(connection, path, group, known)
+        return group_commit.commit(connection, group, known)
 
     monkeypatch.setattr(committer, "commit", commit)
     return seen
@@ -218,9 +218,9 @@ async def test_heads_are_looked_up_only_if_somebody_wrote(
     """A place found by the last group is believed until this connection, or any other, has changed the file."""
     looked = list[str]()
 
-    def find(connection: sqlite3.Connection, path: str, run: str) -> object:
+    def find(connection: PagedConnection, run: str) -> object:
         looked.append(run)
-        return claims.find(connection, path, run)
+        return claims.find(connection, run)
 
     monkeypatch.setattr(group_commit, "find", find)
     async with await SqliteStore.open(tmp_path / "runs.db") as store:

@@ -13,6 +13,7 @@ from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import Annotation
 from refold.reducers.evolution import evolve
+from refold.reducers.fields import shared
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
@@ -66,15 +67,13 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
     """
     try:
         async with opened(runtime.store) as store:
-            clock = runtime.world.clock
             await annotate(
                 store,
                 run,
                 make,
-                registry=runtime.registry,
-                salts=runtime.salts,
-                now=clock.now,
+                now=runtime.world.clock.now,
                 patience=_PATIENCE,
+                **shared(runtime, "registry", "salts"),
             )
     except Exception as error:  # no task waits for this: it must not bring down the event loop
         _LOGGER.warning("run %s: a result that came late could not be kept: %s", run, error)

@@ -85,7 +85,7 @@ def model_failed(work: Work, error: ModelError, arrived: Sequence[Delta] = ()) -
 def tool_succeeded(work: Work, output: str) -> Maker:
     """The result of a call that went well."""
     sha256 = hashlib.sha256(output.encode(errors="replace")).hexdigest()
-    return tool_returned(work, ToolReturned(at=0, call=work.call.call), output, sha256)
+    return _returned(work, _result(work), output, sha256)
 
 
 def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
@@ -93,7 +93,8 @@ def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
     said = fact.content or Output(output="")
     output = work.redactor.text(said.output)
     sha256 = said.sha256 if output == said.output else ""  # by that of the secret it could be guessed
-    return tool_returned(work, replace(fact, call=work.call.call), output, sha256)
+    again = replace(fact, call=work.call.call, duration=work.stopwatch())
+    return _returned(work, again, output, sha256)
 
 
 def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
@@ -103,25 +104,25 @@ def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
         said = composition.said_error(state, error, values)
         return composition.returned(state, fact, said, work.call.name, "", salt)
 
-    fact = ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
-    return maker(fact, complete)
+    return maker(_result(work, error), complete)
 
 
 def tool_late(work: Work, output: str, error: ToolError | None) -> LateMaker:
     """The result of a call that was cut off: what its thread said after that."""
-    make = tool_returned(work, ToolReturned(at=0, call=work.call.call, error=error), output)
+    fact = _result(work, error)
 
     def late(state: RunState, at: int, salt: bytes) -> LateResult:
-        fact = make(state, max(at, state.at), salt)
-        assert isinstance(fact, ToolReturned)
-        return late_result(fact)
+        came = replace(fact, at=max(at, state.at))
+        return late_result(composition.returned(state, came, output, work.call.name, "", salt))
 
     return late
 
 
-def tool_returned(work: Work, fact: ToolReturned, output: str, sha256: str = "") -> Maker:
-    """The result of a call; `sha256` is of the uncut output."""
-    fact = replace(fact, duration=work.stopwatch())
+def _result(work: Work, error: ToolError | None = None) -> ToolReturned:
+    return ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
+
+
+def _returned(work: Work, fact: ToolReturned, output: str, sha256: str) -> Maker:
     return maker(
         fact,
         lambda state, fact, salt: composition.returned(state, fact, output, work.call.name, sha256, salt),

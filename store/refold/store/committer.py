@@ -98,7 +98,7 @@ class Committer:
         try:
             self._database.check_file()
             requests = [append.request for append in group]
-            outcomes = await self._database.writer.run(commit, self._database.path, requests, self._known)
+            outcomes = await self._database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
             # It is run all the same, in its thread. That one works in order: once it has answered this, it is over.
             with anyio.CancelScope(shield=True):

@@ -55,7 +55,7 @@ def _size(value: object) -> int:
 
 
 class PagedConnection(sqlite3.Connection):
-    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file.
+    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file at `path`.
 
     A forged file can make a statement of ours go round in circles. One that takes more steps than a file of its size can
     need ends by SQLITE_INTERRUPT.
@@ -70,9 +70,11 @@ class PagedConnection(sqlite3.Connection):
         self.text_factory = bytes
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         self._looks = 0
+        self.path = ""
 
     def distrust(self, path: Path) -> None:
         """Let functions that the file's schema may name do no harm, and no statement go on for ever."""
+        self.path = str(path)
         super().execute("PRAGMA trusted_schema = OFF").close()
         self.set_progress_handler(lambda: self._goes_on(path), STEPS)
 
@@ -106,7 +108,7 @@ class PagedConnection(sqlite3.Connection):
 class Connection(aiosqlite.Connection):
     """aiosqlite's connection, and a way to run a whole function in its thread: one round trip, not one a statement."""
 
-    async def run(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+    async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
         # The one use of what aiosqlite keeps to itself: every public method ends here with a method of the
         # connection, and none takes a function. A test holds both names.
@@ -143,7 +145,7 @@ async def connect(path: Path, options: str) -> Connection:
     return cast("Connection", await Connection(lambda: direct(path, options), iter_chunk_size=ROWS))
 
 
-def direct(path: Path, options: str) -> sqlite3.Connection:
+def direct(path: Path, options: str) -> PagedConnection:
     """The same without a thread of its own."""
     connection = sqlite3.connect(
         uri(path, options),
@@ -161,9 +163,7 @@ def row_page(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]
     return connection.execute(sql, parameters).fetchall()
 
 
-def event_page(
-    connection: sqlite3.Connection, path: str, run: str, sql: str, parameters: Sequence[Any]
-) -> list[SqlRow]:
+def event_page(connection: PagedConnection, run: str, sql: str, parameters: Sequence[Any]) -> list[SqlRow]:
     """A page of the run's events, whose keys lie above the first parameter. Raises `DamagedStore` for one too large."""
     try:
         return row_page(connection, sql, parameters)
@@ -172,7 +172,7 @@ def event_page(
             for (key,), column in ((row, name) for row in keys for name in ("body", "content")):
                 size = _stored_size(connection, column, key)
                 if size > MOST_BYTES:
-                    raise rows.too_large(path, run, key, column, size, MOST_BYTES) from error
+                    raise rows.too_large(connection.path, run, key, column, size, MOST_BYTES) from error
         raise
 
 

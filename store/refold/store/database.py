@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar, TypeVarTuple
@@ -13,7 +12,7 @@ from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.access import Durability, look, open_reader, open_writer
 from refold.store.committer import Committer
-from refold.store.connection import Connection
+from refold.store.connection import Connection, PagedConnection
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 
@@ -75,7 +74,7 @@ class Database:
             problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
             raise StoreUnavailable(self.path, problem)
 
-    async def write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+    async def write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function in the thread of the connection that writes.
 
         When it raises, cancellation included, nothing of it is in flight any more.
@@ -95,14 +94,14 @@ class Database:
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
         """See `Store.erase`. When cancelled, it has erased, but perhaps not out of the last gap of the file."""
-        head, marks = await self.write(evidence.erase, self.path, run, expected_seq, lease, seqs, notice)
+        head, marks = await self.write(evidence.erase, run, expected_seq, lease, seqs, notice)
         with translated(self.path):
             found = await asyncio.to_thread(residue.stands, self.path, marks)
         if found:
-            await self.write(evidence.rewrite, self.path)
+            await self.write(evidence.rewrite)
         return head
 
-    async def read(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+    async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function in the thread of the connection that reads. It waits for no writer."""
         self.check_file()
         with translated(self.path):

@@ -1,12 +1,11 @@
 """Erasure, snapshots and the log of heads: what a connection's thread does about them, a transaction each."""
 
-import sqlite3
 from collections.abc import Sequence
 
 from refold.store import forks, rows, schema
 from refold.store.checks import check_erase
 from refold.store.claims import find
-from refold.store.connection import transaction
+from refold.store.connection import PagedConnection, transaction
 from refold.store.group_commit import insert, refusal
 from refold.store.lineage import inherited
 from refold.store.problems import FAILED
@@ -24,8 +23,7 @@ from refold.store.rows import RunPlace, SqlRow
 
 
 def erase(
-    connection: sqlite3.Connection,
-    path: str,
+    connection: PagedConnection,
     run: str,
     expected_seq: int,
     lease: Lease,
@@ -34,23 +32,23 @@ def erase(
 ) -> tuple[Head, list[bytes]]:
     """See `Store.erase`. The new head; and what marks each erased event in the file: see `residue`."""
     with transaction(connection):
-        place = find(connection, path, run)
+        place = find(connection, run)
         if refused := refusal(run, place, expected_seq, lease):
             raise refused
         assert place is not None
-        marks = [_erase(connection, path, run, place, seq) for seq in seqs]
+        marks = [_erase(connection, run, place, seq) for seq in seqs]
         new = rows.from_records(run, place, [notice])
-        insert(connection, path, new)
+        insert(connection, new)
         connection.execute(schema.DROP_SNAPSHOT, (place.number,))
-    empty_journal(connection, path)
+    empty_journal(connection)
     return Head(seq=expected_seq + 1, hash=new[0][3]), marks
 
 
-def _erase(connection: sqlite3.Connection, path: str, run: str, place: RunPlace, seq: int) -> bytes:
+def _erase(connection: PagedConnection, run: str, place: RunPlace, seq: int) -> bytes:
     key = (place.number << schema.SEQ_BITS) + seq
     there = 0 < seq <= place.head.seq
     row: SqlRow | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
-    if there and row is None and (owner := forks.owner(connection, path, run, seq)) != run:
+    if there and row is None and (owner := forks.owner(connection, run, seq)) != run:
         raise inherited(run, seq, owner)
     check_erase(run, place.head.seq, seq, row[1] if row else None)
     assert row is not None
@@ -58,25 +56,25 @@ def _erase(connection: sqlite3.Connection, path: str, run: str, place: RunPlace,
     return b"".join(row)
 
 
-def rewrite(connection: sqlite3.Connection, path: str) -> None:
+def rewrite(connection: PagedConnection) -> None:
     """Write the file anew, without gaps."""
     try:
         connection.execute("VACUUM")
     except FAILED as error:
         raise _unfinished(
-            path, f"in the gaps of the file, which could not be written anew ({error})"
+            connection.path, f"in the gaps of the file, which could not be written anew ({error})"
         ) from error
-    empty_journal(connection, path)
+    empty_journal(connection)
 
 
-def empty_journal(connection: sqlite3.Connection, path: str) -> None:
+def empty_journal(connection: PagedConnection) -> None:
     """Bring the write-ahead log into the file, and cut it to nothing: what was erased stands there too."""
     try:
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except FAILED as error:
-        raise _unfinished(path, f"in the -wal beside the file ({error})") from error
+        raise _unfinished(connection.path, f"in the -wal beside the file ({error})") from error
     if busy:
-        raise _unfinished(path, "in the -wal beside the file, which another program is reading")
+        raise _unfinished(connection.path, "in the -wal beside the file, which another program is reading")
 
 
 def _unfinished(path: str, where: str) -> StoreUnavailable:
@@ -84,12 +82,12 @@ def _unfinished(path: str, where: str) -> StoreUnavailable:
     return StoreUnavailable(path, problem, outcome_known=False)
 
 
-def save_snapshot(connection: sqlite3.Connection, run: str, snapshot: Snapshot) -> None:
+def save_snapshot(connection: PagedConnection, run: str, snapshot: Snapshot) -> None:
     """See `Store.save_snapshot`."""
     connection.execute(schema.SAVE_SNAPSHOT, (run, snapshot.seq, snapshot.version, snapshot.data))
 
 
-def add_seal(connection: sqlite3.Connection, heads: Sequence[SealedHead], seal: Seal) -> None:
+def add_seal(connection: PagedConnection, heads: Sequence[SealedHead], seal: Seal) -> None:
     """See `Store.add_seal`."""
     with transaction(connection):
         (size,) = connection.execute(schema.SEALED).fetchone()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from refold.reducers.errors import RefoldError
 from refold.store import forks, rows, schema
 from refold.store.claims import find
-from refold.store.connection import roll_back
+from refold.store.connection import PagedConnection, roll_back
 from refold.store.problems import FAILED, translate
 from refold.store.protocol import (
     Conflict,
@@ -54,7 +54,7 @@ class Known:
         self._version = 0
         self._after: tuple[int, int] | None = None  # of the file, and rows changed by us
 
-    def recall(self, connection: sqlite3.Connection) -> dict[str, RunPlace]:
+    def recall(self, connection: PagedConnection) -> dict[str, RunPlace]:
         """Inside a transaction: the places that hold. They are forgotten unless `keep` follows."""
         (self._version,) = connection.execute("PRAGMA data_version").fetchone()
         if self._after != (self._version, connection.total_changes) or len(self._places) > _MOST_KNOWN:
@@ -62,29 +62,27 @@ class Known:
         self._after = None
         return self._places
 
-    def keep(self, connection: sqlite3.Connection) -> None:
+    def keep(self, connection: PagedConnection) -> None:
         """What `recall` gave, and was changed since, is committed."""
         self._after = self._version, connection.total_changes
 
 
-def commit(
-    connection: sqlite3.Connection, path: str, group: Sequence[AppendRequest], known: Known
-) -> list[Outcome]:
+def commit(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
     """Write what can be written of the group, in one transaction. The outcome of each, in order."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except FAILED as error:
-        return [translate(path, error) for _ in group]
+        return [translate(connection.path, error) for _ in group]
     writing = False
     try:
-        outcomes, events = _prepare(connection, path, group, known.recall(connection))
-        insert(connection, path, events)
+        outcomes, events = _prepare(connection, group, known.recall(connection))
+        insert(connection, events)
         writing = True
         connection.execute("COMMIT")
         known.keep(connection)
     except (*FAILED, DamagedStore) as error:
         roll_back(connection)
-        return _failed(connection, path, group, error, known, writing=writing)
+        return _failed(connection, group, error, known, writing=writing)
     except BaseException:
         roll_back(connection)
         raise
@@ -92,8 +90,7 @@ def commit(
 
 
 def _failed(
-    connection: sqlite3.Connection,
-    path: str,
+    connection: PagedConnection,
     group: Sequence[AppendRequest],
     error: sqlite3.Error | UnicodeDecodeError | DamagedStore,
     known: Known,
@@ -101,23 +98,24 @@ def _failed(
     writing: bool,
 ) -> list[Outcome]:
     told = [
-        error if isinstance(error, DamagedStore) else translate(path, error, writing=writing) for _ in group
+        error if isinstance(error, DamagedStore) else translate(connection.path, error, writing=writing)
+        for _ in group
     ]
     in_doubt = isinstance(told[0], StoreUnavailable) and not told[0].outcome_known
     if in_doubt or len(group) == 1:
         return [*told]
-    return [outcome for append in group for outcome in commit(connection, path, [append], known)]
+    return [outcome for append in group for outcome in commit(connection, [append], known)]
 
 
 def _prepare(
-    connection: sqlite3.Connection, path: str, group: Sequence[AppendRequest], places: dict[str, RunPlace]
+    connection: PagedConnection, group: Sequence[AppendRequest], places: dict[str, RunPlace]
 ) -> tuple[list[Outcome], list[SqlRow]]:
     """What will have become of each append once the rows are written, and the rows. Moves the places on."""
     outcomes, events = list[Outcome](), list[SqlRow]()
     for append in group:
-        place: RunPlace | RefoldError | None = places.get(append.run) or _find(connection, path, append.run)
+        place: RunPlace | RefoldError | None = places.get(append.run) or _find(connection, append.run)
         if isinstance(place, RunPlace) and append.expected_seq and not place.head.seq:
-            place = _forked(connection, path, append, place)
+            place = _forked(connection, append, place)
         if isinstance(place, RefoldError):
             outcomes.append(place)
         elif refused := refusal(append.run, place, append.expected_seq, append.lease):
@@ -132,21 +130,19 @@ def _prepare(
     return outcomes, events
 
 
-def _find(connection: sqlite3.Connection, path: str, run: str) -> RunPlace | DamagedStore | None:
+def _find(connection: PagedConnection, run: str) -> RunPlace | DamagedStore | None:
     try:
-        return find(connection, path, run)
+        return find(connection, run)
     except DamagedStore as error:  # that of one run is no reason for another's to fail
         return error
 
 
-def _forked(
-    connection: sqlite3.Connection, path: str, append: AppendRequest, place: RunPlace
-) -> RunPlace | RefoldError:
+def _forked(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
     """The place of a run without events at which it is to begin as a fork; as it is, where that is not asked for."""
     if place.token != append.lease.token:
         return place
     try:
-        head = forks.begun(connection, path, append.run, append.records[0], append.expected_seq)
+        head = forks.begun(connection, append.run, append.records[0], append.expected_seq)
     except RefoldError as error:
         return error
     return place if head is None else place._replace(head=head)
@@ -161,7 +157,7 @@ def refusal(run: str, place: RunPlace | None, expected_seq: int, lease: Lease) -
     return None if seq == expected_seq else Conflict(run, expected_seq, seq)
 
 
-def insert(connection: sqlite3.Connection, path: str, events: Sequence[SqlRow]) -> None:
+def insert(connection: PagedConnection, events: Sequence[SqlRow]) -> None:
     """Insert the rows of events. Raises `DamagedStore` if the table does not take them all."""
     if events and connection.executemany(schema.INSERT, events).rowcount != len(events):
-        raise rows.changed_schema(path)
+        raise rows.changed_schema(connection.path)

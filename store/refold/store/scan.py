@@ -39,7 +39,7 @@ class Scan:
         Raises as `Store.read`.
         """
         with translated(self._path):
-            spans = forks.spans(self._connection, self._path, run)
+            spans = forks.spans(self._connection, run)
         for part, low in spans:
             yield from self._own(part.run, low + part.after, low + part.upto)
         if spans:
@@ -49,7 +49,7 @@ class Scan:
     def _own(self, run: str, after: int, last: int) -> Iterator[Stored]:
         while after < last:
             with translated(self._path):
-                page = event_page(self._connection, self._path, run, schema.EVENTS, (after, last))
+                page = event_page(self._connection, run, schema.EVENTS, (after, last))
             after = rows.reached(self._path, run, page, after, last)
             yield from rows.to_events(self._path, run, page)
 

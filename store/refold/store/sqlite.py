@@ -1,7 +1,6 @@
 """The store on disk: one SQLite file, through aiosqlite."""
 
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from os import PathLike
@@ -20,7 +19,7 @@ from refold.store.checks import (
     check_seal,
     milliseconds,
 )
-from refold.store.connection import event_page, row_page
+from refold.store.connection import PagedConnection, event_page, row_page
 from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
@@ -115,7 +114,7 @@ class SqliteStore:
             while left:
                 owner, low, last = left.pop(0)
                 if low < last:
-                    page = await self._read(event_page, self._path, owner, schema.EVENTS, (low, last))
+                    page = await self._read(event_page, owner, schema.EVENTS, (low, last))
                     left.insert(0, (owner, rows.reached(self._path, owner, page, low, last), last))
                     return rows.to_events(self._path, owner, page)
             if end:
@@ -129,7 +128,7 @@ class SqliteStore:
         """See `Store.read_some`."""
         check_run(run)
         events = list[Stored]()
-        for part, low in await self._read(forks.spans, self._path, run):
+        for part, low in await self._read(forks.spans, run):
             wanted = {seq for seq in seqs if max(part.after, 0) < seq <= part.upto}
             if wanted:
                 found = await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(sorted(wanted)))
@@ -150,7 +149,7 @@ class SqliteStore:
     async def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""
         check_run(run)
-        return await self._read(forks.origins, self._path, run)
+        return await self._read(forks.origins, run)
 
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
@@ -165,25 +164,25 @@ class SqliteStore:
         """See `Store.lease`."""
         check_run(run)
         check_holder(holder)
-        taken = await self._write(claims.lease, self._path, run, holder, milliseconds(seconds), over)
+        taken = await self._write(claims.lease, run, holder, milliseconds(seconds), over)
         if isinstance(taken, Held):
             raise taken
         return taken
 
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
         """See `Store.renew`."""
-        if lost := await self._write(claims.renew, self._path, lease, milliseconds(seconds)):
+        if lost := await self._write(claims.renew, lease, milliseconds(seconds)):
             raise lost
 
     async def release(self, lease: Lease, after: float | None = None) -> None:
         """See `Store.release`."""
         later = None if after is None else milliseconds(max(after, 0.0))
-        await self._write(claims.release, self._path, lease, later)
+        await self._write(claims.release, lease, later)
 
     async def wake(self, run: str) -> None:
         """See `Store.wake`."""
         check_run(run)
-        await self._write(claims.wake, self._path, run)
+        await self._write(claims.wake, run)
 
     async def due(self, most: int) -> Sequence[str]:
         """See `Store.due`."""
@@ -196,7 +195,7 @@ class SqliteStore:
     async def claim(self, run: str) -> Claim | None:
         """See `Store.claim`."""
         check_run(run)
-        return await self._read(claims.claim, self._path, run)
+        return await self._read(claims.claim, run)
 
     async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
         """See `Store.save_snapshot`."""
@@ -298,12 +297,12 @@ class SqliteStore:
 
     async def _find(self, run: str) -> RunPlace | None:
         check_run(run)
-        return await self._read(claims.find, self._path, run)
+        return await self._read(claims.find, run)
 
     async def _spans(self, run: str, after: int, upto: int | None) -> tuple[list[tuple[str, int, int]], int]:
         """Whose events to read, the key after which, and the last one; and the log's last key if it is read to its end."""
         found, end = list[tuple[str, int, int]](), 0
-        for part, low in await self._read(forks.spans, self._path, run):
+        for part, low in await self._read(forks.spans, run):
             start = min(max(after, part.after), part.upto) if after > 0 else part.after
             last = part.upto if upto is None else min(max(upto, 0), part.upto)
             found.append((part.run, low + start, low + last))
@@ -312,15 +311,15 @@ class SqliteStore:
 
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
-        while page := await self._read(event_page, self._path, run, sql, (after, *which)):
+        while page := await self._read(event_page, run, sql, (after, *which)):
             after = rows.reached(self._path, run, page, after, after)
             events += rows.to_events(self._path, run, page)
         return events
 
-    async def _write(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+    async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._database.write(function, *args))
 
-    async def _read(self, function: Callable[[sqlite3.Connection, *Args], T], *args: *Args) -> T:
+    async def _read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._database.read(function, *args))
 
     async def _call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:

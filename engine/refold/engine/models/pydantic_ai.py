@@ -28,6 +28,7 @@ from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
 from refold.engine.models.vendor_stream import VendorAnswer
 from refold.reducers.errors import WrongUse
+from refold.reducers.fields import shared
 from refold.reducers.vocabulary import FailureClass
 
 if TYPE_CHECKING:
@@ -358,8 +359,7 @@ def _parameters(request: ModelRequest) -> "ModelRequestParameters":
     tools = [
         # strict=False: the schema goes out as it is recorded, not rewritten for constrained decoding.
         ToolDefinition(
-            name=tool.name,
-            description=tool.description,
+            **shared(tool, "name", "description"),
             parameters_json_schema=msgspec.json.decode(tool.schema),
             strict=False,
         )

@@ -24,6 +24,7 @@ from typing import IO, Final
 import msgspec
 
 from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.fields import shared
 
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20
@@ -95,7 +96,7 @@ def available() -> list[Available]:
 
 def _available(entry: Weights) -> Available:
     path = path_of(entry.name)
-    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_whole(path, entry))
+    return Available(path=str(path), fetched=_whole(path, entry), **shared(entry, "name", "size"))
 
 
 def path_of(name: str) -> Path:
