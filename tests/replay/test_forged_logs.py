@@ -198,3 +198,20 @@ async def test_words_of_a_decision_that_are_gone_with_their_digest(name: str) ->
             bare = msgspec.structs.replace(record, content=None)
             said = edits.told(edits.chained([*log[: seq - 1], bare, *log[seq:]]))
             assert said.startswith("verify: "), (seq, said)
+
+
+@pytest.mark.parametrize("part", ["body", "content"])
+@pytest.mark.parametrize("name", golden.names())
+async def test_what_can_be_read_in_two_ways(name: str, part: str) -> None:
+    """A field that stands twice is told in every event: SQLite goes by the first of them, and a reader of JSON by the last."""
+    log = edits.log_of(golden.events(name))
+    for seq, record in enumerate(log[:40], 1):
+        text = getattr(record, part)
+        if (
+            text not in (None, b"{}") and record.kind != "run_forked"
+        ):  # whose body is written anew with the chain
+            first, value = next(iter(msgspec.json.decode(text).items()))
+            twice = b"{" + msgspec.json.encode({first: value})[1:-1] + b"," + text[1:]
+            other = msgspec.structs.replace(record, **{part: twice})
+            said = edits.told(edits.chained([*log[: seq - 1], other, *log[seq:]]))
+            assert "stands twice" in said, (seq, said)

@@ -205,7 +205,9 @@ class Editor:
         return Edit(record.kind, part, named(path))
 
     def _other(self, value: Any, fellows: Sequence[Any]) -> Any:
-        choices: list[Any] = [each for each in fellows if each != value]
+        # No list of other calls, or messages: they may differ in nothing but what only they say.
+        whole = isinstance(value, list) and any(isinstance(each, dict) for each in value)
+        choices: list[Any] = [] if whole else [each for each in fellows if each != value]
         match value:
             case bool():
                 choices = [not value]

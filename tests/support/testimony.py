@@ -77,7 +77,7 @@ BODY: Mapping[str, frozenset[str]] = MappingProxyType(
 
 WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "model_failed": frozenset({"message"}),
+        "model_failed": frozenset({"message", "partial_text"}),  # of what had arrived: white space alone
         "doubt_resolved": frozenset({"note"}),
         "cancel_requested": frozenset({"reason"}),
         "policy_amended": frozenset({"reason"}),
@@ -180,7 +180,7 @@ def goes_on_otherwise(log: tuple[Record, ...], made: Edited) -> bool:
 def main(count: int) -> int:
     """Edit, judge and count; 1 if an edit that is no testimony was told by nobody."""
     seed, began, counts = time.time_ns(), time.process_time(), Counter[str]()
-    untold = list[Edited]()
+    untold = list[tuple[tuple[Record, ...], Edited]]()
     for log, made in some(Random(seed), count, most=3):
         if edits.told(made.stored()):
             counts["told"] += 1
@@ -188,10 +188,12 @@ def main(count: int) -> int:
         counts["testimony"] += 1
         counts["of which what an engine does next is another"] += goes_on_otherwise(log, made)
         if not any(map(testimony, made.edits)):
-            untold.append(made)
+            untold.append((log, made))
     print(f"{count} edited logs from seed {seed}, {time.process_time() - began:.0f} s: {dict(counts)}")
-    for made in untold:
+    for log, made in untold:
         print("UNTOLD", made.edits)
+        differs = [pair for pair in zip(log, made.records, strict=False) if pair[0] != pair[1]]
+        print(*(f"  {one}\n  {other}" for one, other in differs), sep="\n")
     return 1 if untold else 0
 
 

@@ -1,8 +1,11 @@
 """`verify`: is the log whole and unedited? Chain, order, schema, legal moves, state digests."""
 
+import json
+
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import codec
 from refold.reducers.checkpoint import state_digest
 from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
@@ -22,6 +25,7 @@ from refold.reducers.events import (
     StateDigested,
     SummaryRequested,
     ToolReturned,
+    UnknownAnnotation,
     kind_of,
     named_in,
     sizes_of,
@@ -220,6 +224,8 @@ class Verifier:
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
+        if _read_otherwise(stored, event):
+            return "a field stands twice in it: one reader goes by the first, another by the last"
         if stored.content_digest is None and _says_something(event):
             return "what was said is gone, and so is the digest of it, which an erasure leaves"
         if not _are_digested(stored, event):
@@ -261,6 +267,31 @@ def _are_digested(stored: Stored, event: Event) -> bool:
     if isinstance(event, MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
         return True  # it is of the words in the frame, too, which stand elsewhere
     return all(size.digest == digest_named(words, named_in(event)) for size in sizes)
+
+
+def _read_otherwise(stored: Stored, event: Event) -> bool:
+    """Whether another reader of JSON could read something else: SQLite goes by the first of two fields of one name."""
+    parts = [stored.body, stored.content or b"null"]
+    if not isinstance(event, UnknownAnnotation):
+        written = codec.encode(
+            event
+        )  # what refold writes has no field twice, and most logs are as it wrote them
+        ours = (written.body, written.content or b"null")
+        parts = [part for part, mine in zip(parts, ours, strict=True) if part != mine]
+    return any(map(_doubles, parts))
+
+
+def _doubles(data: bytes) -> bool:
+    try:
+        json.loads(data, object_pairs_hook=_once)
+    except (KeyError, RecursionError):
+        return True
+    return False
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise KeyError
 
 
 def _says_something(event: Event) -> bool:
