@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import Damaged, NewerLog
-from refold.reducers.events import DECISIONS, Output, kind_of
+from refold.reducers.events import DECISIONS, ContentErased, GuardTripped, ModelResponded, Output, kind_of
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.vocabulary import Refusal
 from refold.replay import audit, verify
@@ -174,12 +174,38 @@ async def test_a_guard_that_is_not_installed_excuses_nothing_of_a_limit(name: st
 
 
 async def test_a_missing_guard_spoils_only_its_own_digest() -> None:
-    """A digest of the state still agrees, and still verifies, where one guard of several is not installed."""
+    """A digest of the state still agrees, and still verifies, where one guard of several is not installed; what that one would have said is not known."""
     store = MemoryStore()
     await runs.recorded_run(store, runs.LONG_SCRIPT, runs.LONG_POLICY)
     found, judged = await verify(store, runs.RUN, {}), await audit(store, runs.RUN, {})
     assert (True, 1) == (found.whole, found.digests)
-    assert (True, ("repetition: not installed",)) == (judged.clean, judged.blind)
+    assert (0, (), ("repetition: not installed",)) == (judged.differences, judged.unreplayable, judged.blind)
+    assert (False, judged.facts) == (judged.clean, judged.unasked)
+
+
+async def test_the_silence_of_a_guard_that_cannot_be_asked_is_no_verdict() -> None:
+    """Whoever cuts a guard's decisions out of a log, and erases what it read, or has it audited elsewhere, is told that it is not known."""
+    config = {"guards": [{"guard": "repetition", "repeats": 2}]}
+    uncut, cut = Scenario(config), Scenario(config, registry={})
+    for run in (uncut, cut):
+        while not run.state.ended and run.state.spent.calls < 5:
+            run.answer("", ("look", "{}"))
+            if run.state.batch is not None:
+                run.result(f"c{run.state.spent.calls}", "there")
+    assert any(isinstance(event, GuardTripped) for event in uncut.log)
+    log = edits.log_of(cut.log)
+    store = await forged(log, list)
+    assert (await verify(store, runs.RUN)).whole
+    assert not (await audit(store, runs.RUN)).clean
+    elsewhere = await audit(store, runs.RUN, registry={})
+    assert (0, (), False) == (elsewhere.differences, elsewhere.unreplayable, elsewhere.clean)
+    answers = [seq for seq, event in enumerate(cut.log, 1) if isinstance(event, ModelResponded)]
+    notice = ContentErased(at=cut.at, seqs=tuple(answers), by="ann", why="a name")
+    lease = await store.lease(runs.RUN, holder="ann")
+    await store.erase(runs.RUN, len(log), lease, answers, recorded(notice, notice.at))
+    assert (await verify(store, runs.RUN)).whole
+    found = await audit(store, runs.RUN)
+    assert (0, (), False) == (found.differences, found.unreplayable, found.clean)
 
 
 @pytest.mark.parametrize("judge", [verify, audit])

@@ -101,7 +101,7 @@ async def testcase_command(
     async with places.reading(place) as store:
         run = await addresses.run_of(store, run)
         found = await audit(store, run, installed_guards())
-        why = await _unplayable(store, run) if found.clean else "its audit differs"
+        why = await _unplayable(store, run) if found.clean else "its audit is not clean"
         head = await store.head(run)
         with written_beside(file) as partial:
             partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")

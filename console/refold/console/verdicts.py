@@ -68,7 +68,7 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
     screen.result(found, lambda: tell_audit(screen, place, found))
     if found.damaged:
         return Damaged.exit_code
-    return 1 if found.differences else CannotJudge.exit_code if found.unreplayable else 0
+    return 1 if found.differences else 0 if found.clean else CannotJudge.exit_code
 
 
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
@@ -138,12 +138,13 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
         verdict = "DAMAGED, cannot be followed to its end"
     elif found.differences:
         verdict = f"DIFFERS, {figures.count(found.differences)} times"
-    elif found.unreplayable:
+    elif not found.clean:
         verdict = "cannot be judged whole"
     screen.heading(f"run {found.run}: {verdict}")
     agreed = "all agreed" if found.clean else "not all agreed"
     derived = f"{figures.count(found.decisions)} decisions from {figures.count(found.facts)} facts"
     imported = "its decisions were derived at import: no agent was ever held to them"
+    unasked = f"after {figures.count(found.unasked)} facts, whether a guard that is blind would have spoken"
     screen.facts(
         {
             "derived": f"{derived}, {agreed}",
@@ -151,6 +152,7 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
             "imported": imported if found.imported else None,
             "damaged": found.damaged or None,
             "blind": list(found.blind),
+            "unasked": unasked if found.unasked else None,
         }
     )
     for finding in [*found.findings[:1], *found.unreplayable[:1]]:

@@ -33,6 +33,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.duty import unheard
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
@@ -87,7 +88,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a guard
     could not be asked again, `unjudged` counts all, `blind` names such
-    guards and why; `damaged` is set when the log itself could not be followed to its end. `imported`: its decisions
+    guards and why, `unasked` counts the groups without a word of theirs, which may lack one; `damaged` is set when the log itself could not be followed to its end. `imported`: its decisions
     were derived when a transcript was imported, and no agent was ever held to them.
     """
 
@@ -101,14 +102,15 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     unreplayable: tuple[Finding, ...]
     agent_state: str
     unjudged: int = 0
+    unasked: int = 0
     blind: tuple[str, ...] = ()
     damaged: str = ""
     imported: bool = False
 
     @property
     def clean(self) -> bool:
-        """Whether every recorded decision was derived again, and every derived one is recorded."""
-        return not self.differences and not self.unreplayable and not self.damaged
+        """Whether every recorded decision was derived again, every derived one is recorded, and each guard could be asked."""
+        return not (self.differences or self.unreplayable or self.unasked or self.damaged)
 
 
 async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
@@ -133,7 +135,7 @@ class Auditor:
         self._fact: Fact | None = None
         self._seq = self._fact_seq = 0
         self._group: list[Stored] = []
-        self._facts = self._decisions = self._differences = self._unjudged = 0
+        self._facts = self._decisions = self._differences = self._unjudged = self._unasked = 0
         self._room = _STATES
         self._imported = False
         self._findings: list[Finding] = []
@@ -171,6 +173,7 @@ class Auditor:
         agreed = _written_so(derived, group, before.at) or self._agreed(before, group, derived)
         self._decisions += len(group)
         if agreed:
+            self._unasked += not before.ended and any(map(unheard, before.guards))
             self._state = derived[-1][1] if derived else before
 
     @property
@@ -191,6 +194,7 @@ class Auditor:
             unreplayable=tuple(self._unreplayable),
             agent_state=str(self._state.agent_state),
             unjudged=self._unjudged,
+            unasked=self._unasked,
             blind=tuple(f"{watch.name}: {watch.blind}" for watch in self._state.guards if watch.blind),
             damaged=damaged,
             imported=self._imported,

@@ -68,7 +68,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             return "damaged"
         if self.audit is None:
             return "unjudged"
-        return "differs" if self.audit.differences else "unjudged" if self.audit.unreplayable else "clean"
+        return "differs" if self.audit.differences else "clean" if self.audit.clean else "unjudged"
 
 
 class Named(msgspec.Struct, frozen=True, order=True):

@@ -107,14 +107,19 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
     if watch.guard is None or place not in watch.guard.places:
         return ()
     if watch.blind:
-        # Who says whether calls may run must be able to: what it cannot judge does not run.
-        closed = watch.blind == FAILED or getattr(watch.guard, "guards_calls", False)
-        return (_failed(watch),) if closed else ()
+        return () if unheard(watch) else (_failed(watch),)
     try:
         said = tuple(watch.guard.judge(watch.own, state, place))
     except Exception:
         return (_failed(watch),)
     return said if not said or all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
+
+
+def unheard(watch: Watch) -> bool:
+    """Whether the guard is blind and passed over, so that nobody knows what it would have said."""
+    # Who says whether calls may run must be able to: what it cannot judge does not run.
+    closed = watch.blind == FAILED or getattr(watch.guard, "guards_calls", False)
+    return bool(watch.blind) and not closed
 
 
 def _possible(state: RunState, judgement: Judgement) -> bool:

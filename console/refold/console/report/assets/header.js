@@ -38,12 +38,13 @@
   }
 
   function auditSaid({ about, judged, refused }) {
-    const { differences, damaged, unjudged, decisions } = judged;
+    const { differences, damaged, unjudged, unasked, decisions } = judged;
     if (damaged) return ["bad", "not to its end", damaged];
     if (refused) return ["warn", "cannot be judged", refused];
     const first = judged.findings[0];
     if (differences) return ["bad", `differs ${R.count(differences)}×`, `first at event ${first.seq}: ${first.kind} is ${first.difference}`];
     if (unjudged) return ["warn", "not whole", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
+    if (unasked) return ["warn", "not whole", `after ${R.count(unasked)} facts a guard could not be asked: ${judged.blind.join("; ")}`];
     if (about.damaged) return ["warn", "agrees so far", `${R.count(decisions)} decisions derived again, up to where the log can be followed`];
     return ["good", "agrees", `${R.count(decisions)} decisions derived again, rules version ${judged.rules}`];
   }
