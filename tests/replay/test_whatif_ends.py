@@ -1,11 +1,13 @@
 """What a record does not say has two ends: a policy is judged by it where it comes to the same at both, and else not."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from refold.reducers.events import Diagnosed, Event, ModelResponded, RunStarted
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.errors import Errors
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
@@ -17,6 +19,9 @@ Plain = dict[str, Any]
 HALF: Plain = {"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"tokens": {"share": 0.5}}}]}
 READING: Plain = {"guards": [{"guard": "read_only", "batches": 2}]}
 ONE_STEP: Plain = {"limits": [{"type": "step", "value": 1}]}
+MANY_STEPS: Plain = {"limits": [{"type": "step", "value": 99}]}
+ONE_OF_A_TURN: Plain = {"limits": [{"type": "step", "value": 1, "scope": "turn"}]}
+ONE_BATCH: Plain = {"guards": [{"guard": "tool_cap", "tools": ["look"], "max": 1}]}
 
 
 def judged(log: list[Event], other: Plain) -> WhatIf:
@@ -104,22 +109,34 @@ def diagnosed(log: list[Event], code: str, answer: int) -> list[Event]:
     return log[: after + 1] + ([noted] if noted else [])
 
 
+STOPS, UNJUDGED = Verdict.STOPS, Verdict.UNJUDGED
+
+
 @pytest.mark.parametrize(
-    ("code", "answer", "verdict", "exact"),
+    ("code", "answer", "other", "verdict", "exact"),
     [
-        pytest.param("", 2, Verdict.STOPS, True, id="nothing was lost"),
-        pytest.param("result_without_call", 2, Verdict.STOPS, False, id="behind the end of the other run"),
-        pytest.param("result_without_call", 0, Verdict.UNJUDGED, True, id="before it"),
-        pytest.param("result_without_call", 1, Verdict.UNJUDGED, True, id="between it and the next answer"),
-        pytest.param("not_json", 2, Verdict.UNJUDGED, True, id="nobody knows where"),
+        pytest.param("", 2, ONE_BATCH, STOPS, True, id="nothing was lost"),
+        pytest.param("result_without_call", 3, ONE_BATCH, STOPS, False, id="behind the end of the other run"),
+        pytest.param("result_without_call", 0, ONE_BATCH, UNJUDGED, True, id="before it"),
+        pytest.param(
+            "result_without_call", 1, ONE_BATCH, UNJUDGED, True, id="between it and the next answer"
+        ),
+        pytest.param("not_json", 2, ONE_BATCH, UNJUDGED, True, id="nobody knows where"),
+        pytest.param("result_without_call", 1, ONE_STEP, STOPS, False, id="there: no fewer steps"),
+        pytest.param("not_json", 2, ONE_STEP, STOPS, False, id="nobody knows where: no fewer steps"),
+        pytest.param("not_json", 2, ONE_OF_A_TURN, UNJUDGED, True, id="fewer steps of a turn"),
+        pytest.param("not_json", 2, MANY_STEPS, UNJUDGED, True, id="more steps than are there"),
     ],
 )
 def test_what_was_lost_behind_the_end_is_not_missed(
-    code: str, answer: int, verdict: Verdict, exact: bool
+    code: str, answer: int, other: Plain, verdict: Verdict, exact: bool
 ) -> None:
-    """What stands of a source behind the place where the two part is no part of what is judged; it may have cost something."""
+    """What stands of a source behind the place where the two part is no part of what is judged; it may have cost something.
+
+    Before it only a limit of what adds up is judged: that was reached there, or before.
+    """
     log = diagnosed(lacking(calls("look", 4, 10), (Unknown.TOOLS, Unknown.CONTEXT)), code, answer)
-    found = judged(log, ONE_STEP)
+    found = judged(log, other)
     assert (verdict, exact) == (found.verdict, found.exact)
 
 
@@ -132,3 +149,68 @@ def test_a_run_agrees_with_its_own_policy_whatever_it_lacks() -> None:
     for seq, event in enumerate(driver.log, 1):
         comparison.take(seq, event)
     assert Verdict.AGREE is comparison.result().verdict
+
+
+def failing(rounds: int, **more: Any) -> Plain:
+    return {"guards": [{"guard": "errors", "rounds": rounds}], **more}
+
+
+class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
+    """A guard that nobody here knows: it may speak of a failure between two successes."""
+
+    kind: ClassVar[str] = "counting"
+
+
+@pytest.mark.parametrize(
+    ("other", "unknown", "verdict"),
+    [
+        pytest.param(failing(1), (), Verdict.AGREE, id="it is known that none failed"),
+        pytest.param(failing(1), (Unknown.ERRORS,), Verdict.UNJUDGED, id="each may have failed"),
+        pytest.param(failing(4), (Unknown.ERRORS,), Verdict.AGREE, id="too few, even if all of them failed"),
+        pytest.param(
+            {"guards": [{"guard": "counting", "rounds": 4}]},
+            (Unknown.ERRORS,),
+            Verdict.UNJUDGED,
+            id="a guard of which nobody knows what it makes of it",
+        ),
+        pytest.param(
+            {"guards": [{"guard": "stall", "same_tool": None}]},
+            (Unknown.ERRORS,),
+            Verdict.AGREE,
+            id="one that counts both",
+        ),
+        pytest.param(
+            {"texts": {"timeout": "Too late."}},
+            (Unknown.ERRORS,),
+            Verdict.UNJUDGED,
+            id="a failure would have been told in other words",
+        ),
+    ],
+)
+def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdict: Verdict) -> None:
+    """Where the record does not say which calls failed, none did, and all did."""
+    registry: Registry = {**BUILTIN, Counting.kind: Counting}
+    comparison = Comparison("r1", parse(other, registry), registry)
+    for seq, event in enumerate(lacking(calls("act", 3, 10), unknown), 1):
+        comparison.take(seq, event)
+    found = comparison.result()
+    assert verdict is found.verdict
+    assert all("which calls failed" in why for why in found.unknown)
+
+
+@pytest.mark.parametrize(
+    ("room", "used", "verdict"),
+    [
+        pytest.param(100_000, 900, Verdict.AGREE, id="they were part of a request that was small"),
+        pytest.param(3_000, 900, Verdict.UNJUDGED, id="there would be little room beside as much"),
+    ],
+)
+def test_tools_weigh_no_more_than_the_requests(room: int, used: int, verdict: Verdict) -> None:
+    """Tools that nobody lists leave the room that the largest request does not fill, as soon as one was counted."""
+    budget = {"context": room, "minus_tools": True}
+    other = {"history": [{"do": "token_tail", "budget": budget, "when": {"after_step": 1}}]}
+    log = [
+        replace(event, tools=()) if isinstance(event, RunStarted) else event
+        for event in lacking(calls("look", 3, used), (Unknown.TOOLS,))
+    ]
+    assert verdict is judged(log, other).verdict

@@ -9,13 +9,12 @@ from support.whatif_law import KINDS, Found, found, unjudged
 TOUCHING = [name for name in KINDS if any(each.must for each in found() if each.kind == name)]
 MOST_UNJUDGED = {
     "half of the tokens that its file has": 4,
-    "half of the time that it took": 2,
     "no batch of which every call failed": 36,
     "more tokens than any run has": 72,
     "more money than any run costs": 121,
-    "more time than any run takes": 52,
+    "more time than any run takes": 51,
     "half of the context": 93,
-    "what the tools leave of the context": 88,
+    "what the tools leave of the context": 62,
     "two batches that only read": 92,
 }
 """Of how many runs that are whole nobody can say under the policy of each kind; of kinds that are not here of none."""

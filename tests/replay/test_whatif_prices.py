@@ -11,7 +11,7 @@ from refold.reducers.events import Event, Fact, ModelResponded
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.prices import Answered, Prices, cost_of, priced
+from refold.replay.whatif.prices import Answered, Prices, priced
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf
 from support.scenario import Scenario
@@ -115,7 +115,7 @@ class Priced(Life):
     """A life in a world in which the table's prices are known as each answer comes."""
 
     def _feed(self, fact: Fact) -> None:
-        super()._feed(priced(fact, cost_of(fact, self.state, TABLE)))
+        super()._feed(priced(fact, self.state, TABLE))
 
 
 @settings(max_examples=each(20))

@@ -17,7 +17,7 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.verdict import Verdict, spend_of
-from support.any_policy import policies
+from support.any_policy import one_rule, policies
 from support.blotting import Blots, Blotted
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, others, seen, tempers, told
@@ -68,6 +68,7 @@ _BLOTS = st.builds(
     prices=_SHARE,
     times=_SHARE,
     context=st.sampled_from([0.0, 1.0]),
+    errors=st.sampled_from([0.0, 1.0]),
 )
 CONTEXTS = Contexts("the world's own", lambda model, address: 200)
 _TOOLS = (
@@ -82,7 +83,7 @@ _TOOLS = (
 
 @settings(max_examples=each(100))
 @given(
-    other=others(OBSERVED),
+    other=st.one_of(others(OBSERVED), one_rule({**OBSERVED, "history": [{"do": "observed"}]})),
     blots=_BLOTS,
     seed=st.integers(0, 2**32),
     contexts=st.sampled_from([None, CONTEXTS]),

@@ -267,6 +267,16 @@ def turned(base: dict[str, Any]) -> Plain:
     return knobs.map(lambda picked: laid_over(base, picked))
 
 
+def one_rule(base: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """The policy with one limit, one guard or one pass beside what it has."""
+    kinds = {"limits": st.one_of(*_LIMITS), "guards": st.one_of(*_GUARDS), "history": _PASSES}
+    drawn = [
+        rule.map(lambda each, key=key: laid_over(base, {key: [*base.get(key, []), each]}))  # type: ignore[misc]
+        for key, rule in kinds.items()
+    ]
+    return st.one_of(*drawn)
+
+
 def laid_over(base: dict[str, Any], knobs: dict[str, Any]) -> dict[str, Any]:
     """The policy with these knobs, less what cannot work."""
     return _workable({**base, **knobs})

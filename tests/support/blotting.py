@@ -1,4 +1,4 @@
-"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, blotted out by chance.
+"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, errors, blotted out by chance.
 
 What is left is derived anew, as an import does it: each fact stands where it stood, with what its source says of it
 right behind it, and what has no time of its own stands at the instant of what came before.
@@ -36,6 +36,7 @@ class Blots(NamedTuple):
     prices: float = 0
     times: float = 0
     context: float = 0
+    errors: float = 0
 
 
 class Blotted:
@@ -46,6 +47,7 @@ class Blotted:
         self.log: list[Event] = []
         self.facts: list[int] = []
         self._state: RunState = NEW
+        self._unmarked = self._lost(blots.errors)  # of no call it is said whether it failed
         for event in log:
             if isinstance(event, Fact):
                 self._tell(event)
@@ -79,8 +81,12 @@ class Blotted:
             case RunStarted(tools=tools, context=context):
                 tools = tuple(tool for tool in tools if not self._lost(self._blots.tools))
                 context = None if self._lost(self._blots.context) else context
-                unsaid = (Unknown.TOOLS, *((Unknown.CONTEXT,) if context is None else ()))
-                return replace(fact, tools=tools, context=context, unknown=unsaid)
+                lacks = (
+                    [Unknown.TOOLS]
+                    + [Unknown.CONTEXT] * (context is None)
+                    + [Unknown.ERRORS] * self._unmarked
+                )
+                return replace(fact, tools=tools, context=context, unknown=tuple(lacks))
             case ModelResponded() | SummaryReturned():
                 uncounted, unpriced = self._lost(self._blots.tokens), self._lost(self._blots.prices)
                 usage = self._least(fact.usage) if uncounted else fact.usage
@@ -91,7 +97,7 @@ class Blotted:
                 fact = replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None)
                 return replace(fact, unknown=(Unknown.USAGE, Unknown.COST))
             case ToolReturned():
-                return replace(fact, duration=0)
+                return replace(fact, duration=0, error=None if self._unmarked else fact.error)
             case _:
                 return fact
 

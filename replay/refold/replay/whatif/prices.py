@@ -13,7 +13,6 @@ from refold.reducers.events import Fact, ModelResponded, SummaryReturned
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
-from refold.replay.whatif.verdict import Spend
 
 _PER_TOKEN = 10
 """No token has more characters than that on average: where more was written than so many for each, not all were counted."""
@@ -55,37 +54,15 @@ def cost_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
     return prices.cost(answered) if answered.model and _counted(fact) else None
 
 
-def priced(fact: Fact, cost: int | None) -> Fact:
-    """The fact as it would be if this was known of it."""
+def priced(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
+    """The fact with its price, if only the table has one. `state` is the run's before it."""
+    cost = None if prices is None else cost_of(fact, state, prices)
     if cost is None or not isinstance(fact, ModelResponded | SummaryReturned):
         return fact
     part = (
         (Unknown.COST,) if Unknown.USAGE in fact.unknown else ()
     )  # a price of part of its tokens is a least
     return replace(fact, cost_nanousd=cost, unknown=(*fact.unknown, *part))
-
-
-class Bill:
-    """What the recorded run spent that has a price only in `prices`: for so many `answers`; `cost` is that of the fact at hand."""
-
-    def __init__(self, prices: Prices | None) -> None:
-        self._prices, self.name = prices, prices.name if prices else ""
-        self.cost: int | None = None
-        self.answers = self._sum = 0
-
-    def look(self, fact: Fact, state: RunState) -> None:
-        """Look up what the next fact costs; `state` is the recorded run's before it."""
-        self.cost = None if self._prices is None else cost_of(fact, state, self._prices)
-
-    def add(self) -> None:
-        """That fact happened."""
-        if self.cost is not None:
-            self.answers, self._sum = self.answers + 1, self._sum + self.cost
-
-    def charged(self, spent: Spend) -> Spend:
-        """What the recorded run spent, with that."""
-        cost, unpriced = spent.cost_nanousd + self._sum, spent.unpriced - self.answers
-        return replace(spent, cost_nanousd=cost, unpriced=unpriced)
 
 
 def _counted(fact: ModelResponded | SummaryReturned) -> bool:

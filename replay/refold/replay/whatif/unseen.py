@@ -14,6 +14,12 @@ class Unseen:
     def __init__(self) -> None:
         self._facts: dict[int, Parted] = {}
 
+    def copied(self) -> "Unseen":
+        """The same, to be followed in another way."""
+        other = Unseen()
+        other._facts = dict(self._facts)
+        return other
+
     def add(self, seq: int, apart: Parted) -> None:
         """One more, and in what it is another."""
         self._facts[seq] = apart

@@ -1,30 +1,31 @@
-"""What was found of two runs, and what of it stands where something was in doubt."""
+"""What is in doubt of two runs, and what of a finding does not rest on it."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.state import RunState
+from refold.replay.whatif.pair import Found
 from refold.replay.whatif.shown import Parted
-from refold.replay.whatif.unsaid import Doubt
-from refold.replay.whatif.verdict import Spend, Verdict
+from refold.replay.whatif.verdict import Verdict
+
+Effect = Literal["stops", "asks", "rests"]
+"""What may be otherwise: the run may have ended by then; or something else have been asked of the world; or else what was
+derived rests on it, and is no proof of anything."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict, as long as it is not known how the recorded run ends. `doubted`: it is none, for want of figures."""
+class Doubt(msgspec.Struct, frozen=True):
+    """Something that a rule needed after the fact at event `seq`, and that the record does not say.
 
-    verdict: Verdict
-    fact: int
+    `after` is the other run behind that fact, None: as it stands at last.
+    """
+
     seq: int
-    turn: int
-    parted: Parted
-    recorded: str | None
-    derived: str | None
-    other: RunState
-    counted: Spend  # of what the recorded run spent, what the other would have, too
-    exact: bool
-    doubted: bool = False
+    why: str
+    effect: Effect
+    after: RunState | None = None
 
 
 def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found | None:
@@ -46,10 +47,6 @@ def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found
         seq=first.seq,
         turn=other.spent.steps,
         parted=Parted("unknown", first.why),
-        recorded=None,
-        derived=None,
         other=other,
-        counted=Spend(),
-        exact=True,
         doubted=True,
     )

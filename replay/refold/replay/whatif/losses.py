@@ -1,0 +1,143 @@
+"""What a record lost of its source, and where the other policy would have needed it.
+
+What there was more or less of has two ends (`ends`). Here stands what has none. What is in no fact may have been anything:
+no most of it can be derived, and only limits of what adds up are known to come no later for it. A word for why an answer
+stopped is one of several, and none of them is more than another. How long another agent waited before it tried again is the
+time of nothing that is in the record: it tells of the failure, and of what came next.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from refold.reducers.events import Diagnosed, Event, Fact, ModelFailed, ModelResponded, SourceRecorded
+from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.limits import CostLimit, Limit, StepLimit, TimeLimit, TokenLimit, measure_of
+from refold.reducers.vocabulary import Unknown
+from refold.replay.source_words import HOSTED, UNCALLED
+from refold.replay.whatif.doubt import Doubt, Effect
+from refold.replay.whatif.most import reads, unlimited
+from refold.replay.whatif.pair import Pair
+from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED
+
+_SAID_ALL_THE_SAME = frozenset(
+    {
+        "result_missing",
+        "calls_inferred",
+        "half_pair",
+        "not_shown",
+        "paired_by_order",
+        "repeated",
+        "result_repeated",
+    }
+)
+"""Diagnoses after which all that the source says is in a fact all the same."""
+_PAUSES = "retries: the record does not say how long was waited before the next"
+_UNASKED = "the record has no request to the model that any policy could have judged"
+_BESIDE = {
+    UNCALLED: "the record has results of calls that it does not have",
+    HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
+}
+_IN_PLACE = frozenset({"no_place", "result_without_call", "too_many_calls", "unknown_part"})
+"""Diagnoses that stand where in a run something is missing. Of others, as of a line that is no JSON, nobody knows where."""
+
+
+class Losses:
+    """Follows two runs, and remembers what of the source was lost. `more`: behind the place where the two parted."""
+
+    def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
+        self._near, self._doubt = near, doubt
+        self._lost = ""  # what of the source is in no fact
+        self._behind = self.more = False
+
+    @property
+    def _imported(self) -> bool:
+        return bool(self._near.recorded.state.setup.unknown)
+
+    def hear(self, event: Event) -> None:
+        """What of the source is in no fact: said where it stood, or of all of it."""
+        lost, in_place = "", True
+        if isinstance(event, Diagnosed) and event.code not in _SAID_ALL_THE_SAME:
+            lost = f"the source was not wholly read, or has more than is told of it: {event.code}"
+            in_place = event.code in _IN_PLACE
+        elif isinstance(event, SourceRecorded):
+            lost = _BESIDE.get(event.what, "")
+        if lost and in_place and self._behind:
+            self.more = True
+        else:
+            self._lost = self._lost or lost
+
+    def judge(self, seq: int, fact: Fact, *, parted: bool) -> None:
+        """Both runs have taken a fact; `parted`: they had parted before it."""
+        near = self._near
+        if near.reached and isinstance(fact, ModelResponded) and self._minds_stop_of(fact):
+            why = f"the record does not say what it means that an answer stopped by {fact.stop_raw[:40]!r}"
+            self._say(seq, why, "rests")
+        # What stands between two answers is told in another order than it stood in.
+        self._behind = self._behind or (parted and isinstance(fact, ModelResponded | ModelFailed))
+        if self._lost and near.differs:
+            self._say(seq, self._lost, "stops" if self._adds_up() else "rests")
+        if near.reached and isinstance(fact, ModelFailed) and self._imported and self._hurries():
+            self._say(seq, _PAUSES, "asks")
+
+    def finish(self) -> None:
+        """The record ends: what is known only now, of runs that have not parted."""
+        near = self._near
+        if near.found is not None:
+            return
+        if self._imported and near.differs:
+            missing = [self._lost] if self._lost else []
+            missing += [] if near.recorded.state.spent.steps else [_UNASKED]
+            for why in missing:
+                self._say(near.fact, why, "rests")
+        self._look_at_nothing()
+
+    def _look_at_nothing(self) -> None:
+        """What was not counted once: what agrees by that agrees by nothing."""
+        state = self._near.recorded.state
+        if state.lineage.first_response is None:
+            return
+        kinds = (Unknown.USAGE, Unknown.TIME)
+        policy = unlimited(self._near.derived.state.policy, kinds, state.policy.limits)
+        usage = state.spent.usage
+        if not (usage.input or usage.output) and reads(replace(policy, stream=None), Unknown.USAGE):
+            self._doubt(Doubt(1, UNCOUNTED, "stops"))
+        if state.at == state.lineage.at and reads(policy, Unknown.TIME):
+            self._doubt(Doubt(1, UNTIMED, "stops"))
+
+    def _say(self, seq: int, why: str, effect: Effect) -> None:
+        found = self._near.found
+        self._doubt(Doubt(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state))
+
+    def _minds_stop_of(self, fact: ModelResponded) -> bool:
+        """Whether nobody knows why an answer stopped, and the other policy asks."""
+        if Unknown.STOP not in fact.unknown:
+            return False
+        one, other = self._near.recorded.state.policy, self._near.derived.state.policy
+        ends = any(isinstance(watch.guard, PrematureEnd) for watch in self._near.derived.state.guards)
+        return ends or one.truncation != other.truncation
+
+    def _adds_up(self) -> bool:
+        """Whether the other policy only adds limits of what is never less for there having been more."""
+        one, other = self._near.recorded.state.policy, self._near.derived.state.policy
+        same = replace(other, limits=one.limits, call_timeout=one.call_timeout) == one
+        plain = not (one.grace or one.near or one.pressure or one.fallback)
+        return same and plain and all(limit in one.limits or _grows(limit) for limit in other.limits)
+
+    def _hurries(self) -> bool:
+        """Whether other retries seem to come as soon as those that were recorded: how soon that was no source says."""
+        one, other = self._near.recorded.state, self._near.derived.state
+        at_once = other.backoff is not None and other.backoff.until == other.at
+        return at_once and one.policy.retry != other.policy.retry
+
+
+def _grows(limit: Limit) -> bool:
+    if limit.scope == "turn":  # what was lost may have begun one
+        return False
+    match limit:
+        case StepLimit() | CostLimit():
+            return True
+        case TimeLimit(credit=credit, clock=clock):  # so may a wait have been, or a first answer
+            return not credit.person and clock == "start"
+        case _:
+            return measure_of(limit) == "usage" and isinstance(limit, TokenLimit)

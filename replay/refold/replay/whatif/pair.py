@@ -1,0 +1,279 @@
+"""Two runs over the same facts, followed until they part: a recorded one, and one derived under another policy.
+
+As long as both ask the same of the world, the next recorded fact is what the world would have answered. Where the other
+run ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.doubts import underway
+from refold.reducers.errors import DamagedLog, RefoldError
+from refold.reducers.events import (
+    ClockRead,
+    Decision,
+    Event,
+    Fact,
+    HistoryPruned,
+    Manifest,
+    MessageTrimmed,
+    ModelResponded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+)
+from refold.reducers.folds import advance
+from refold.reducers.guards import Registry
+from refold.reducers.state import NEW, RunState
+from refold.reducers.vocabulary import Unknown
+from refold.replay.causes import spoken
+from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
+from refold.replay.whatif.facts import Change, carried_over
+from refold.replay.whatif.places import place_of
+from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, apart
+from refold.replay.whatif.unseen import Unseen
+from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, spend_of
+from refold.replay.whatif.words import Changed
+
+_UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
+_NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two runs part, by event number, in what, and how the other one stands there.
+
+    `counted`: of what the recorded run spent, what the other would have, too; `exact`: to the token. `doubted`: it is no
+    verdict, for want of what the record does not say.
+    """
+
+    verdict: Verdict
+    fact: int
+    seq: int
+    turn: int
+    parted: Parted
+    recorded: str | None = None
+    derived: str | None = None
+    other: RunState
+    code: str = ""
+    counted: Spend = Spend()
+    exact: bool = True
+    doubted: bool = False
+
+
+class Pair:
+    """Takes a recorded run's facts in order, each with its decisions, and derives the other run beside it."""
+
+    def __init__(self, run: str, change: Change, registry: Registry, shared: int = 0) -> None:
+        self.run, self._change, self._registry = run, change, registry
+        self._counted, self.before = shared, Spend()
+        """The prefix that another run counts, and what it cost."""
+        self.recorded, self.derived = Side(NEW), Side(NEW)
+        self._windows, self.unseen = Windows(), Unseen()
+        self._tools: tuple[Manifest, ...] = ()
+        self.events: Sequence[Event] = ()
+        """What the other run took last."""
+        self.found: Found | None = None
+        self.fact = self.shared = 0
+        """The last fact, and the last event that both runs have."""
+        self.reached = True
+        """Whether no clock parted the two before that fact."""
+        self.fired: list[Fired] = []
+        self.more = 0
+        self.origins: dict[int, int] = {}
+        """Facts whose event number in the other run is another, by that number."""
+        self.changes: list[tuple[int, HistoryPruned | MessageTrimmed]] = []
+        """Of the other run's window, by the fact."""
+
+    def take_over(self, other: "Pair") -> None:
+        """Stand where another pair stands."""
+        for side, theirs in ((self.recorded, other.recorded), (self.derived, other.derived)):
+            side.state, side.harness = theirs.state, dict(theirs.harness)
+        self.unseen, self._tools = other.unseen.copied(), other._tools
+
+    @property
+    def differs(self) -> bool:
+        """Whether the other policy is another: what is unknown makes no difference to the same one."""
+        return self.recorded.state.policy != self.derived.state.policy
+
+    def pass_by(self, seq: int, event: Event) -> None:
+        """Take an event that changes nothing but the place in the log. Raises `DamagedLog` where it cannot stand."""
+        self.follow(seq, event)
+        if self.found is None:
+            self.derived.fold(event, self._registry)
+            self.shared = seq
+
+    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+        """Take a fact, with what was decided of it. Raises as `pass_by`."""
+        self.fact = seq
+        self._offer_more(fact)
+        self.reached = self.found is None and self._reaches(fact)
+        if not self.reached:
+            parted_now = self.found is not None and self.found.fact == seq
+            self._follow_all(fact, group)
+            if parted_now:
+                self._charge(fact)
+            return
+        derived = self._derived(fact)
+        self._follow_all(fact, group)
+        if isinstance(derived, Parted):
+            self._part(derived, group, ())
+        else:
+            self.shared = seq
+            self._judge(group, derived)
+
+    def _follow_all(self, fact: Fact, group: Sequence[Decision]) -> None:
+        for place, event in enumerate((fact, *group)):
+            self.follow(self.fact + place, event)
+
+    def follow(self, seq: int, event: Event) -> None:
+        """Fold an event into the recorded run alone. Raises `DamagedLog` where it cannot stand."""
+        try:
+            self.recorded.fold(event, _NO_GUARDS)
+        except RefoldError as error:
+            raise DamagedLog(self.run, seq, str(error)) from error
+        # A fork takes back what was asked at its place: its own spending begins behind that.
+        if seq == self._counted or (seq == self._counted + 1 and isinstance(event, RunForked)):
+            self.before = spend_of(self.recorded.state)
+
+    def _offer_more(self, fact: Fact) -> None:
+        """A tool that was called existed, whether or not the source lists it: it is judged as one that was offered."""
+        if isinstance(fact, RunStarted):
+            self._tools = fact.tools
+        setup = self.derived.state.setup if self.derived.state.seq else None
+        if setup is None or Unknown.TOOLS not in setup.unknown:
+            return
+        if isinstance(fact, RunForked):  # what follows is of an engine of ours: it says what it offers
+            self.offer(self._tools)
+        elif isinstance(fact, ModelResponded):
+            names = {tool.name for tool in setup.tools}
+            new = dict.fromkeys(call.name for call in fact.calls if call.name not in names)
+            if new:
+                self.offer((*setup.tools, *(Manifest(name=name) for name in new)))
+
+    def offer(self, tools: tuple[Manifest, ...]) -> None:
+        """Both runs have these tools."""
+        for side in (self.recorded, self.derived):
+            side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
+
+    def _charge(self, fact: Fact) -> None:
+        """What was under way when a clock stopped the run counts as spent, to the end that the record knows."""
+        found = self.found
+        # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
+        if (
+            found is None
+            or found.verdict is not Verdict.STOPS
+            or (found.exact and not isinstance(fact, RunResumed))
+        ):
+            return
+        spent = _until(spend_of(self.recorded.state), found.counted)
+        self.found = replace(found, counted=spent, exact=False)
+
+    def _reaches(self, fact: Fact) -> bool:
+        """Let the time pass until the fact: a clock that only the other policy set rings first. False: they part there."""
+        before = None
+        while (instant := rings(self.recorded.state, self.derived.state, reached(fact))) is not None:
+            cut = cut_off(self.recorded.state, self.derived.state, instant)
+            if cut is None and (instant == before or not attended(self.derived.state, fact, instant)):
+                cut = Parted("unknown", _UNATTENDED)
+            if cut is not None:
+                self._part(cut, (), ())
+                return False
+            before = instant
+            if not self._judge((), self._advanced(_clock(self.derived.state, instant)), clock=True):
+                return False
+        return True
+
+    def _derived(self, fact: Fact) -> Sequence[Decision] | Parted:
+        """What the other run decides on the fact; or in what the fact itself would have been another."""
+        recorded, derived = self.recorded.state, self.derived.state
+        if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
+            return ()
+        cut = cut_off(recorded, derived, reached(fact), fact)
+        carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
+        if isinstance(carried, Parted):
+            return carried
+        if isinstance(carried, Changed):
+            self.unseen.add(derived.seq + 1, carried.parted)
+            carried = carried.fact
+        try:
+            return self._advanced(carried)
+        except RefoldError as error:
+            return Parted("fact", f"the other run has no place for it: {error}")
+
+    def _advanced(self, fact: Fact) -> Sequence[Decision]:
+        first = self.derived.state.seq + 1
+        state, self.events = advance(self.derived.state, fact, self._registry)
+        self.derived.take(self.events, state)
+        if first != self.fact and not isinstance(fact, ClockRead):
+            self.origins[first] = self.fact
+        for event in self.events:
+            self._note(event)
+            if isinstance(event, HistoryPruned | MessageTrimmed):
+                self.changes.append((self.fact, event))
+        return [event for event in self.events if isinstance(event, Decision)]
+
+    def _note(self, event: Event) -> None:
+        said = spoken(event)
+        if said is None:
+            return
+        fired = Fired(fact=self.fact, who=said.who, said=said.said, code=said.code)
+        if len(self.fired) < MOST:
+            self.fired.append(fired)
+        else:
+            self.more += 1
+
+    def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
+        """Whether the two are still one for the world."""
+        other = self.derived.state
+        found = apart(self.recorded, self.derived, self._windows)
+        if found is not None:
+            why = self.unseen.reason(other, found.parted)
+            if clock and not found.stops and why.kind != "unknown" and not self.recorded.state.ended:
+                why = Parted("clock", f"a deadline passed: {why.why}")
+            self._part(why, group, derived, stops=found.stops, code=found.code)
+        told = self.unseen.told(other)
+        if self.found is None and told is not None:
+            self._part(told, group, derived)
+        return self.found is None
+
+    def _part(
+        self,
+        apart: Parted,
+        group: Sequence[Decision],
+        derived: Sequence[Decision],
+        *,
+        stops: bool = False,
+        code: str = "",
+    ) -> None:
+        place, recorded, other = place_of(group, derived)
+        state = self.derived.state
+        verdict = (
+            Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
+        )
+        under_way = state.request or state.summary or any(underway(state))
+        exact = stops and not under_way
+        spent = spend_of(state if exact else self.recorded.state)
+        self.found = Found(
+            verdict=verdict,
+            fact=self.fact,
+            seq=self.fact + place,
+            turn=(state if stops or apart.kind in OF_THE_FACT else self.recorded.state).spent.steps,
+            parted=apart,
+            recorded=recorded,
+            derived=other,
+            other=state,
+            code=code,
+            counted=_until(spent, spend_of(state)) if stops else spent,
+            exact=exact,
+        )
+
+
+def _clock(state: RunState, instant: int) -> ClockRead:
+    return ClockRead(at=max(state.at, instant), due=instant)
+
+
+def _until(spent: Spend, other: Spend) -> Spend:
+    """What was spent, with the time that had passed in the other run."""
+    return replace(spent, duration=other.duration, waited=other.waited)
