@@ -134,9 +134,9 @@ class Run:
 
         Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not stop it.
         """
-        subscription = Subscription()
-        self._subscriptions.add(subscription)
-        return Updates(subscription, self._started)
+        updates = Updates(self._started)
+        self._subscriptions.add(updates)
+        return updates
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
@@ -372,11 +372,12 @@ class Run:
             self._live.follow(update.event.trigger, update.event.target)
 
 
-class Updates:
+class Updates(Subscription):
     """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
 
-    def __init__(self, subscription: Subscription, start: Callable[[], Background]) -> None:
-        self._subscription, self._start = subscription, start
+    def __init__(self, start: Callable[[], Background]) -> None:
+        super().__init__()
+        self._start = start
         self._background: Background | None = None
 
     def __aiter__(self) -> Self:
@@ -386,8 +387,8 @@ class Updates:
         if self._background is None:
             self._background = self._start()
             if self._background.over:
-                self._subscription.close()
-        update = await self._subscription.take()
+                self.close()
+        update = await self.take()
         if update is None:
             await self._background.join()
             raise StopAsyncIteration

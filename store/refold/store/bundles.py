@@ -17,7 +17,7 @@ from refold.store.atomic_files import written_beside
 from refold.store.pages import BYTES, ROWS
 from refold.store.protocol import FileProblem, Record, Store, Stored
 from refold.store.sqlite import SqliteStore
-from refold.store.verify_bundle import Bundle, EventLine, PackedRun
+from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
 OUR_VERIFIER = "this version's, to the byte"
 UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold tells"
@@ -76,7 +76,7 @@ def verifier_of(bundle: Bundle) -> str:
     return OUR_VERIFIER if bundle.verifier == ours else UNKNOWN_VERIFIER
 
 
-def stored_of(run: PackedRun, line: EventLine) -> Stored:
+def stored_of(run: PackedRun, line: BundleLine) -> Stored:
     """A line of a run as the store has its event."""
     return Stored(run=run.id, **line._asdict())
 
@@ -108,7 +108,7 @@ async def _unpack_run(store: Store, bundle: Bundle, run: PackedRun, path: Path) 
     await store.release(lease)
 
 
-def _batches(lines: Iterator[EventLine]) -> Iterator[list[Record]]:
+def _batches(lines: Iterator[BundleLine]) -> Iterator[list[Record]]:
     """The lines as records, as many as a chunk of a store holds."""
     batch, size = list[Record](), 0
     for line in lines:
@@ -121,6 +121,6 @@ def _batches(lines: Iterator[EventLine]) -> Iterator[list[Record]]:
         yield batch
 
 
-def _record(line: EventLine) -> Record:
+def _record(line: BundleLine) -> Record:
     said = {name: getattr(line, name) for name in ("at", "kind", "body", "content", "salt")}
     return Record(content_digest=line.content_digest if line.content is None else None, **said)

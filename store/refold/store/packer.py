@@ -77,7 +77,7 @@ class _Proofs(msgspec.Struct, frozen=True):
     runs: dict[str, _Proof]
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _PackedFile(msgspec.Struct, frozen=True):
     """A member of the zip, as the manifest lists it."""
 
     name: str
@@ -172,7 +172,7 @@ class _Writer:
     def __init__(self, file: BinaryIO) -> None:
         # No zip64: the reader knows one kind of zip.
         self._zip = ZipFile(file, "w", ZIP_DEFLATED, allowZip64=False)
-        self._members: list[_Written] = []
+        self._members: list[_PackedFile] = []
         self.ended: list[Stored] = []
 
     def add_first(self) -> None:
@@ -213,7 +213,7 @@ class _Writer:
             raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
         if bare.first is not None:
             raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
-        self._members.append(_Written(name, size, hashed.hexdigest()))
+        self._members.append(_PackedFile(name, size, hashed.hexdigest()))
         return head
 
     def add_rest(self, heads: dict[str, Head], proofs: _Proofs | None) -> None:
@@ -231,7 +231,7 @@ class _Writer:
         if len(data) > MOST_JSON.get(name, MOST_BYTES):
             raise WrongUse(f"{name} would have {len(data)} bytes, more than a bundle holds: pack fewer runs")
         self._zip.writestr(_info(name), data)
-        self._members.append(_Written(name, len(data), sha256(data).hexdigest()))
+        self._members.append(_PackedFile(name, len(data), sha256(data).hexdigest()))
 
 
 def _info(name: str) -> ZipInfo:

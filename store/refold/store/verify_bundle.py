@@ -88,7 +88,7 @@ class ForkOrigin(NamedTuple):
     hash: bytes
 
 
-class EventLine(NamedTuple):
+class BundleLine(NamedTuple):
     """One event. Content None beside a digest: it was erased. `at` is nanoseconds since 1970."""
 
     seq: int
@@ -175,7 +175,7 @@ def seal_message(size: int, at: int, root: bytes) -> bytes:
     return b"".join(map(framed, (SEAL.encode(), b"%d" % size, b"%d" % at, root)))
 
 
-def chained(run: str, previous: bytes, line: EventLine) -> bytes:
+def chained(run: str, previous: bytes, line: BundleLine) -> bytes:
     """The hash that an event has after `previous`."""
     fields = ("sha256", run, str(line.seq), str(line.at), line.kind)
     header = b"".join(framed(field.encode()) for field in fields)
@@ -474,9 +474,9 @@ def _flat(text: str) -> Iterator[object]:
         raise ValueError("something stands after its content")
 
 
-def _line(data: bytes) -> EventLine:
+def _line(data: bytes) -> BundleLine:
     seq, at, kind, hashed, digest, salt, body, content = _flat(data.decode())
-    line = EventLine(
+    line = BundleLine(
         seq=_int(seq, 1),
         at=_int(at, -(2**63)),
         kind=_text(kind),
@@ -539,7 +539,7 @@ def child_differs(run: str, seq: int) -> str:
     return f"run {run} ended at its event {seq}, it says, with a hash that is not in that run's log"
 
 
-def forked_from(line: EventLine) -> ForkOrigin | None:
+def forked_from(line: BundleLine) -> ForkOrigin | None:
     """Where a run goes on from whose first event this is; None for one that begins with event 1, or says nothing of it."""
     fields = _fields(line.body) if line.kind == "run_forked" and line.seq > 1 else {}
     try:
@@ -652,7 +652,7 @@ class Bundle:
         if keys:
             self._trust(keys)
 
-    def lines(self, run: PackedRun) -> Iterator[EventLine]:
+    def lines(self, run: PackedRun) -> Iterator[BundleLine]:
         """The events of a run in order, each checked, and at the end that these are all. Raises `BundleChanged`."""
         origin = self.origin(run)
         previous, seq = (origin.hash, origin.seq) if origin else (bytes(32), 0)
@@ -696,7 +696,7 @@ class Bundle:
             raise BundleChanged(f"run {run.id} goes on from run {origin.run}, which does not stand before it")
         return origin
 
-    def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, EventLine]]:
+    def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, BundleLine]]:
         """The events of the runs behind a fork, the oldest run first, and up to which event they are the fork's too.
 
         They are read, and not checked: `lines` of their own runs does that. Raises `BundleChanged`, and `Unjudged` where so
@@ -817,7 +817,7 @@ class Bundle:
             raise BundleChanged(f"{name} has a line without an end, or one of more than {MOST_LINE} bytes")
 
 
-def _problem(run: str, before: int, previous: bytes, line: EventLine) -> str | None:
+def _problem(run: str, before: int, previous: bytes, line: BundleLine) -> str | None:
     if line.seq != before + 1:
         return f"it stands after event {before}"
     if line.content is None and line.salt:

@@ -17,7 +17,7 @@ import msgspec
 from refold.engine.models import gguf, weights
 from refold.engine.models.local_dialect import answer_schema, offered, transcript
 from refold.engine.models.local_reader import AnswerReader
-from refold.engine.models.local_server import Chunk, LocalServer
+from refold.engine.models.local_server import LocalServer, Piece
 from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ReplyCall, Usage
@@ -71,7 +71,7 @@ class LocalModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or cancelled."""
         body = _body(request, optional=self._optional)
-        reading = _Reading(self._path.stem, constrained="response_format" in body)
+        reading = _Arrived(self._path.stem, constrained="response_format" in body)
         answer = self._server.ask(body)
         try:
             while (found := await answer.next()) is not None:
@@ -87,7 +87,7 @@ class LocalModel:
             await anyio.to_thread.run_sync(self._server.close)
 
 
-class _Reading:
+class _Arrived:
     """What has arrived of one answer, and what it comes to."""
 
     def __init__(self, model: str, *, constrained: bool) -> None:
@@ -96,7 +96,7 @@ class _Reading:
         self._texts: list[str] = []
         self._finish, self._id, self._usage = "", "", Usage()
 
-    def take(self, chunk: Chunk) -> list[Delta]:
+    def take(self, chunk: Piece) -> list[Delta]:
         """The deltas of a chunk. Raises `ModelError` if it says so, with the text so far."""
         if chunk.failure is not None:
             chunk.failure.partial_text = self._text()

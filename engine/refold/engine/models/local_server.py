@@ -35,7 +35,7 @@ _FAILURES: Final = {
 }
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True):
     """What a piece of the server's stream says: text, the finish reason, usage, an error, the answer's id."""
 
     text: str = ""
@@ -49,15 +49,15 @@ class LocalAnswer:
     """One request on its way: a thread that puts chunks, and a reader that takes them."""
 
     def __init__(self, ask: "Callable[[LocalAnswer], None]") -> None:
-        self._chunks: queue.SimpleQueue[Chunk | Exception | None] = queue.SimpleQueue()
+        self._chunks: queue.SimpleQueue[Piece | Exception | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self.thread = threading.Thread(target=ask, args=(self,), name="refold-local-model")
 
-    def put(self, chunk: Chunk | Exception | None) -> None:
+    def put(self, chunk: Piece | Exception | None) -> None:
         """Hand over a chunk, an exception, or None for the end."""
         self._chunks.put(chunk)
 
-    async def next(self) -> Chunk | None:
+    async def next(self) -> Piece | None:
         """The next chunk, or None at the end. Raises `ModelError` for what went wrong in the thread."""
         found = await anyio.to_thread.run_sync(self._chunks.get, abandon_on_cancel=True)
         if isinstance(found, ModelError):
@@ -150,13 +150,13 @@ def _taken(answer: LocalAnswer, chunk: Any) -> bool:
     return answer.unwanted
 
 
-def _chunk(found: dict[str, Any]) -> Chunk:
+def _chunk(found: dict[str, Any]) -> Piece:
     if "error" in found:
-        return Chunk(failure=_failure(found["error"]))
+        return Piece(failure=_failure(found["error"]))
     choices: list[dict[str, Any]] = found.get("choices") or [{}]
     choice = choices[0]
     delta: dict[str, Any] = choice.get("delta") or {}
-    return Chunk(
+    return Piece(
         text=delta.get("content") or "",
         finish=choice.get("finish_reason") or "",
         usage=_usage(found["usage"]) if found.get("usage") else None,
