@@ -101,16 +101,15 @@ def decode(
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         event = _upcast(kind, body, run, seq, upcasters, error)
     # Most decisions have no content at all, and asking an object for what it lacks is slow.
-    if kind in _CONTENTS and _holds_content(kind, event):
+    read_as: Any = event
+    if kind in _CONTENTS and (
+        read_as.content is not None or (kind == _LATE_RESULT and read_as.fact.content is not None)
+    ):
         raise DamagedLog(run, seq, f"the body of {kind} holds content")
     if content is not None:
         # It is not anybody's yet, and a copy would cost as much as reading its words.
         msgspec.structs.force_setattr(event, "content", _said(kind, event, content, run, seq))
     return event
-
-
-def _holds_content(kind: str, event: Any) -> bool:
-    return event.content is not None or (kind == _LATE_RESULT and event.fact.content is not None)
 
 
 def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Content:
