@@ -341,7 +341,7 @@ def _grow(chunks: Chunks, added: Sequence[MessageRef]) -> Chunks:
     if not chunks:
         return _chunked(added)
     last = chunks[-1].refs + tuple(added)
-    return (*chunks[:-1], *((Chunk(last),) if len(last) <= _CHUNK else _chunked(last)))
+    return chunks[:-1] + _chunked(last)
 
 
 def _chunked(messages: Sequence[MessageRef]) -> Chunks:
