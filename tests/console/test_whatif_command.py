@@ -51,6 +51,8 @@ def lines(text: str) -> list[dict[str, Any]]:
         ),
         pytest.param(["--all", "--set", "end_of_turn=wait"], 1, id="of all runs"),
         pytest.param(["long"], 2, id="no policy"),
+        pytest.param(["long", "--set", "limits=[{type: step, value: 2}]"], 1, id="a list as in a file"),
+        pytest.param(["long", "--set", "guards=[{guard: loop]"], 2, id="a list that is none"),
         pytest.param(["long", "--set", "limits.step"], 2, id="a setting without a value"),
         pytest.param(["long", "--set", "limits.stepp.value=2"], 2, id="a limit of no kind"),
         pytest.param(["long", "--set", "nudges=true"], 2, id="no such key"),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.overlay import laid_over, name_of_entry
+from refold.reducers.errors import PolicyError
+from refold.reducers.overlay import laid_over, name_of_entry, with_value
 
 STEP, TIME = {"type": "step", "value": 5}, {"type": "time", "value": 9, "op": ">"}
 GUARD, CAP = {"guard": "loop", "window": 3}, {"guard": "tool_cap", "name": "searches", "max": 2}
@@ -114,3 +115,38 @@ def test_nothing_over_it_changes_nothing_and_a_key_given_once_is_as_given(
     laid_over(base, over)
     assert base == laid_over(base, {})
     assert over == laid_over({}, over)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        pytest.param("retry.attempts", 2, {"retry": {"attempts": 2, "max": 3}}, id="one key stays beside another"),
+        pytest.param("retry", {"attempts": 2}, {"retry": {"attempts": 2, "max": 3}}, id="a mapping is laid over"),
+        pytest.param("near.fraction", 0.5, {"near": {"fraction": 0.5}}, id="what was not there"),
+        pytest.param("limits.step.value", 9, {"limits": [{"type": "step", "value": 9}]}, id="an entry by its name"),
+        pytest.param("limits.cost.value", 9, {"limits": [{"type": "step", "value": 5}, {"type": "cost", "value": 9}]}, id="an entry more"),
+        pytest.param("guards.loop", None, {"guards": []}, id="an entry less"),
+        pytest.param("guards.stall", None, {}, id="one that was not there"),
+        pytest.param("guards.stall.stop", True, {"guards": [{"guard": "loop"}, {"guard": "stall", "stop": True}]}, id="a guard more"),
+        pytest.param("history.tail.last", 7, {"history": [{"do": "tail", "last": 7}]}, id="a pass"),
+        pytest.param("approvals.preset", "ci", {"approvals": {"preset": "ci"}}, id="a key of what is one of two"),
+        pytest.param("approvals", {"preset": "ci"}, {"approvals": {"preset": "ci"}}, id="one of two for the other"),
+    ],
+)  # fmt: skip
+def test_one_value_at_a_path(path: str, value: Any, expected: dict[str, Any]) -> None:
+    """Files, the environment and settings come to the same data."""
+    base = {
+        "retry": {"max": 3},
+        "limits": [{"type": "step", "value": 5}],
+        "guards": [{"guard": "loop"}],
+        "history": [{"do": "tail", "last": 3}],
+        "approvals": {"chain": []},
+    }
+    assert {**base, **expected} == with_value(base, path.split("."), value)
+
+
+def test_a_pass_that_is_not_there_is_no_path() -> None:
+    """Its name does not say what it does."""
+    with pytest.raises(PolicyError) as raised:
+        with_value({"history": [{"do": "tail", "last": 3}]}, ["history", "trim", "cap"], 3)
+    assert "it has tail" in raised.value.problem

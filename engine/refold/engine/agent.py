@@ -43,7 +43,7 @@ from refold.engine.validation import (
 )
 from refold.engine.world import Work, World
 from refold.reducers import composition
-from refold.reducers.checks import Complaint, opening
+from refold.reducers.checks import opening
 from refold.reducers.children import bounded, child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import FORMAT, Manifest, RunStarted
@@ -53,6 +53,7 @@ from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message
 from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
+from refold.reducers.refusals import Complaint
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState

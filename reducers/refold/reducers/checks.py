@@ -30,24 +30,15 @@ from refold.reducers.limits import (
     measure_of,
     threshold,
 )
+from refold.reducers.named_tools import strangers, unfit
 from refold.reducers.patterns import problem_of
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import nearest, shown
+from refold.reducers.refusals import Complaint, nearest, shown
 from refold.reducers.vocabulary import Role
 
 # Of a shorter window no model makes sense: a call, its result and what was said before are two or three.
 _SHORT = 6
 _SCOPES = ("turn", "run", "lineage")
-
-
-class Complaint(msgspec.Struct, frozen=True):
-    """What is wrong at `path`, as in `limits[2].value`, in one sentence."""
-
-    path: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
 
 
 def refuse(policy: Policy) -> None:
@@ -66,6 +57,7 @@ def warnings(policy: Policy) -> tuple[Complaint, ...]:
         *_short(policy),
         *_endless(policy),
         *_unasked(policy),
+        *unfit(policy),
     )
 
 
@@ -77,7 +69,7 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     fault = next(_too_small(fact), None)
     if fault is not None:
         raise PolicyError(fault.path, fault.problem)
-    return warnings(fact.policy)
+    return (*warnings(fact.policy), *strangers(fact.policy, [tool.name for tool in fact.tools]))
 
 
 def _names(policy: Policy) -> Iterator[Complaint]:

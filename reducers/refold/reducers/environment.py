@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.overlay import name_of_entry
+from refold.reducers.overlay import name_of_entry, with_value
 from refold.reducers.policy import Policy
 
 Plain = dict[str, Any]
@@ -200,32 +200,11 @@ def _has(data: Any, path: list[str]) -> bool:
 
 def _set(policy: Plain, variable: _Variable, value: Any) -> Plain:
     path = variable.knob.split(".")
-    if path[0] in _LISTS:
-        entries: list[Any] = list(policy.get(path[0], _LISTS[path[0]]) or ())
-        names = [name_of_entry(entry) for entry in entries]
-        if path[1] not in names:
-            if path[0] == "history":
-                said = f"it has {', '.join(filter(None, names)) or 'none with a name'}"
-                raise PolicyError(
-                    variable.name, f"the policy has no pass {path[1]!r} that it could set; {said}"
-                )
-            entries.append({"type": path[1], "value": None} if path[0] == "limits" else {"guard": path[1]})
-        policy = {**policy, path[0]: entries}
-    changed: Plain = _put(policy, path, value)
-    return changed
-
-
-def _put(data: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    if isinstance(data, list):
-        entries = cast("Iterable[Any]", data)
-        changed = [
-            _put(entry, path[1:], value) if name_of_entry(entry) == path[0] else entry for entry in entries
-        ]
-        return [entry for entry in changed if entry is not None]
-    inner: Plain = data or {}
-    return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)}
+    whole = {**policy, path[0]: policy.get(path[0], _LISTS[path[0]])} if path[0] in _LISTS else policy
+    try:
+        return with_value(whole, path, value)
+    except PolicyError as error:
+        raise PolicyError(variable.name, error.problem) from error
 
 
 # Of a policy that does not say it: the language's default, which a limit more does not take away.

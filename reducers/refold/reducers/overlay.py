@@ -1,10 +1,16 @@
 """Laying one policy's plain data over another's: a file over a preset, an argument over a file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
+from refold.reducers.errors import PolicyError
+
 # Of these one key only can stand: another one takes the place of the first.
-_ONE_OF = frozenset({"jitter"})
+_ONE_OF = frozenset({"jitter", "approvals"})
+
+# Lists whose entries are named, and the key that says of which kind a new entry is; a pass cannot be made of its name alone.
+_KINDS: Mapping[str, str] = MappingProxyType({"limits": "type", "guards": "guard", "history": ""})
 
 
 def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,6 +24,44 @@ def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
         if isinstance(base.get(key), list | tuple) and isinstance(over[key], list | tuple):
             laid[key] = _by_name(list(base[key]), list(over[key]))
     return laid
+
+
+def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """`base` with `value` at `path`, laid over what stands there: `("retry", "attempts")`, `("limits", "step", "value")`.
+
+    In `limits`, `guards` and `history` the second step is an entry's name. An entry that is not there is added, of the kind
+    that its name says; one that becomes `null` goes. Raises `PolicyError` for a pass that is not there.
+    """
+    if len(path) > 1 and path[-2] in _ONE_OF:
+        path, value = path[:-1], {path[-1]: value}
+    what, data = path[0], dict(base)
+    if what in _KINDS and len(path) > 1:
+        entries = list(data.get(what) or ())
+        names = [name_of_entry(entry) for entry in entries]
+        if path[1] not in names and value is not None:
+            if not _KINDS[what]:
+                said = f"it has {', '.join(filter(None, names)) or 'none with a name'}"
+                raise PolicyError(
+                    ".".join(path), f"the policy has no pass {path[1]!r} that it could set; {said}"
+                )
+            entries.append({_KINDS[what]: path[1]})
+        data[what] = entries
+    changed: dict[str, Any] = _put(data, path, value)
+    return changed
+
+
+def _put(data: Any, path: Sequence[str], value: Any) -> Any:
+    if isinstance(data, list) and path:
+        entries: list[Any] = data
+        changed = [
+            _put(entry, path[1:], value) if name_of_entry(entry) == path[0] else entry for entry in entries
+        ]
+        return [entry for entry in changed if entry is not None]
+    if len(path) == 1:
+        over = {path[0]: value}
+        return laid_over(data, over) if isinstance(data, dict) else over
+    inner: dict[str, Any] = data if isinstance(data, dict) else {}
+    return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)} if path else value
 
 
 def name_of_entry(entry: object) -> str:

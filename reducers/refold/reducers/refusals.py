@@ -30,6 +30,16 @@ _PLAIN = {
 }
 
 
+class Complaint(msgspec.Struct, frozen=True):
+    """What is wrong at `path`, as in `limits[2].value`, in one sentence."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
 def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
     """The error of a conversion of `data` to `model`, said in the words of the policy language."""
     match = _MESSAGE.match(str(error))
@@ -52,7 +62,10 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
         way = "no tokenizer is built in; write 'chars4', which takes 4 characters for a token"
         return PolicyError(full, f"{way}, got {shown(value)}")
     if problem.startswith("invalid"):
-        return PolicyError(full, f"expected one of {', '.join(choices(model, path))}, got {shown(value)}")
+        words = choices(model, path)
+        near = difflib.get_close_matches(value, words, 1) if isinstance(value, str) else []
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return PolicyError(full, f"expected one of {', '.join(words)}, got {shown(value)}{meant}")
     return PolicyError(full, f"{_plainly(_GOT.sub('', problem))}, got {shown(value)}")
 
 

@@ -1,0 +1,78 @@
+"""Rules that can never fit: names that no tool has, and names of tools that a run does not have."""
+
+from typing import Any
+
+import pytest
+
+from refold.reducers import parse
+from refold.reducers.checks import opening, warnings
+from refold.reducers.events import Manifest, RunStarted
+
+
+def chain(approver: str, **keys: Any) -> dict[str, Any]:
+    return {"approvals": {"chain": [{"approver": approver, **keys}]}}
+
+
+def gate(*marks: str) -> dict[str, Any]:
+    return chain("gate", sensitive=list(marks), then="reject")
+
+
+def guard(kind: str, **keys: Any) -> dict[str, Any]:
+    return {"guards": [{"guard": kind, **keys}]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "path", "said"),
+    [
+        pytest.param(gate("Bash:git reset --hard"), "sensitive[0]", "whole command", id="part of a command"),
+        pytest.param(gate("Bash(git push:*)"), "sensitive[0]", "never fits", id="as another system writes it"),
+        pytest.param(gate("web_*"), "sensitive[0]", "no pattern", id="a glob where a name begins"),
+        pytest.param(chain("reject", tools=["Bash(rm:*)"]), "tools[0]", "never fits", id="a glob with arguments"),
+        pytest.param(
+            chain("rules", rules=[{"tool": "git push", "decision": "reject"}]), "rules[0].tool", "never fits", id="a command"
+        ),
+        pytest.param(guard("stop_on_tool", tools=["sub*"]), "tools[0]", "no pattern", id="a glob where a name stands"),
+        pytest.param(guard("arguments", tool="rm -rf", matches="x"), "tool", "never fits", id="a command as a tool"),
+    ],
+)  # fmt: skip
+def test_what_can_never_fit_is_warned_of(policy: dict[str, Any], path: str, said: str) -> None:
+    """By the place, and with what would do."""
+    (found,) = warnings(parse(policy))
+    assert found.path.endswith(path)
+    assert said in found.problem
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(gate("web_", "files:write"), id="beginnings, and one word for a command"),
+        pytest.param(chain("reject", tools=["mcp__*__write", "b?sh"]), id="globs"),
+        pytest.param({"approvals": {"preset": "dev"}}, id="what is sensitive by default"),
+        pytest.param(guard("tool_cap", tools=["mcp.server/tool-1"], max=1), id="a name"),
+    ],
+)
+def test_what_may_fit_is_not(policy: dict[str, Any]) -> None:
+    """Names with dots, dashes and slashes are names."""
+    assert () == warnings(parse(policy))
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        pytest.param(guard("stop_on_tool", tools=["sumbit"]), "did you mean 'submit'?", id="a slip"),
+        pytest.param(chain("reject", tools=["Bash"]), '"Bash" fits no tool', id="another case"),
+        pytest.param(gate("Bash:rm"), '"Bash:rm" fits no tool', id="a command of no tool"),
+        pytest.param(chain("reject", tools=["b*"]), "", id="a glob that fits"),
+        pytest.param(gate("bash:rm"), "", id="a command of a tool"),
+        pytest.param(gate("ba"), "", id="a beginning"),
+        pytest.param({"approvals": {"preset": "prod"}}, "", id="a list for any harness"),
+    ],
+)
+def test_a_run_without_such_a_tool(policy: dict[str, Any], problem: str) -> None:
+    """Known when a run starts, by its tools; of one without tools there is nothing to say."""
+    tools = (Manifest(name="bash"), Manifest(name="submit"))
+    fact = RunStarted(format=1, at=0, run="r", rules=1, policy=parse(policy), model="m", tools=tools)
+    said = [found.problem for found in opening(fact)]
+    assert [True] * bool(problem) == [problem in each for each in said]
+    bare = RunStarted(format=1, at=0, run="r", rules=1, policy=parse(policy), model="m")
+    assert () == opening(bare)
