@@ -33,7 +33,7 @@ from refold.reducers.events import (
 from refold.reducers.events.decisions import RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.messages import Size
+from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 from refold.replay import Audit, Difference, Finding, audit, verify
 from refold.store import MemoryStore, SqliteStore
@@ -176,7 +176,8 @@ BY_NAME = {
     "max_output": 12345,
     "of": "time",
     "outcome": "fallback",
-    "sources": ((1, 1),),
+    "gap": Gap(after=1, sources=((1, 1),)),
+    "purpose": "grace",
     "request_only": (RequestText(role=Role.USER, text="continue", cause=Cause.NUDGE, size=Size(tokens=1)),),
     "tools": ("look",),
     "where": "model",

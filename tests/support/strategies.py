@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refold.reducers import codec, composition
 from refold.reducers.composition_approvals import approved
 from refold.reducers.composition_observed import observed
-from refold.reducers.doubts import underway
+from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.effects import CallModel, Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     KINDS,
@@ -337,11 +337,13 @@ class Driver:
         return composition.returned(self.state, fact, _TEXTS[choice % 5], "look", "", self.salt)
 
     def _found_out(self, choice: int, tool: str = "") -> DoubtResolved:
-        doubted = [call.id for call in underway(self.state) if call.in_doubt]
+        doubted = [call for call in underway(self.state) if call.in_doubt]
+        call = doubted[choice % len(doubted)]
+        sayable = [doubt for doubt in Doubt if may_be_said(call, doubt)]
         fact = DoubtResolved(
             at=self.at,
-            call=doubted[choice % len(doubted)],
-            doubt=list(Doubt)[choice // 3 % 3],
+            call=call.id,
+            doubt=sayable[choice // 3 % len(sayable)],
             by=tool or "ann",
             reconciled=bool(tool),
         )
