@@ -44,9 +44,10 @@ def record(*facts: tuple[str, float | None]) -> list[Event]:
     return [untimed(event) for event in run.log]
 
 
-def judged(log: list[Event], **limit: Any) -> WhatIf:
-    """What is said of a log under a limit of ten seconds."""
-    comparison = Comparison("r1", parse({**WAIT, "limits": [{"type": "time", "value": 10, **limit}]}))
+def judged(log: list[Event], *, least: float = 0, **limit: Any) -> WhatIf:
+    """What is said of a log under a limit of ten seconds, of which a call is given `least` whatever is left."""
+    limits = [{"type": "time", "value": 10, **limit}]
+    comparison = Comparison("r1", parse({**WAIT, "limits": limits, "call_timeout": {"min": least}}))
     for seq, event in enumerate(log, 1):
         comparison.take(seq, event)
     return comparison.result()
@@ -79,6 +80,13 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
             Verdict.STOPS,
             False,
             id="out of time at the next known instant, or before",
+        ),
+        pytest.param(
+            [("calls", 1), ("returns", NEVER), ("calls", 20)],
+            {"least": 1},
+            Verdict.UNJUDGED,
+            True,
+            id="what was begun just before the end of the time may be tried again",
         ),
         pytest.param(WAITED, {}, Verdict.UNJUDGED, True, id="a person or the model took the time"),
         pytest.param(WAITED, ALL_AT_ONCE, Verdict.STOPS, False, id="whoever took it, it counts"),

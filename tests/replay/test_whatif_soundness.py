@@ -7,7 +7,7 @@ and then runs under that one.
 from itertools import islice
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from refold.reducers.events import Fact
@@ -88,6 +88,12 @@ _TOOLS = (
     seed=st.integers(0, 2**32),
     contexts=st.sampled_from([None, CONTEXTS]),
 )
+@example(
+    other={**OBSERVED, "limits": [{"type": "time", "value": 4}]},
+    blots=Blots(67, times=0.2),
+    seed=325,
+    contexts=None,
+)  # what was begun at no known instant has its least from then on
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:

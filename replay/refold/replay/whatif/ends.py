@@ -176,12 +176,12 @@ class Ends:
             if one.limit is not None and (one.limit.type, one.limit.measure) == kind:
                 # The record itself tells of the limits that were in force: the far end has none of them.
                 return None if one.ended else "rests"
-            return "stops" if found.verdict is Verdict.STOPS or _out_of_time(found) else "asks"
+            return _ended_by(found, far.unknown[0])
         assert near is not None
         if near.parted.kind == "unknown":
             return None
-        if found is not None and near.verdict is Verdict.STOPS and _out_of_time(found):
-            return "stops"
+        if near.verdict is Verdict.STOPS and found is not None and _out_of_time(found):
+            return _ended_by(found, Unknown.TIME)
         if found is None or (near.verdict is Verdict.STOPS) != (found.verdict is Verdict.STOPS):
             return "rests"
         if Unknown.ERRORS in far.unknown and any(
@@ -213,6 +213,15 @@ class Ends:
         near = {who for who in map(_speaker, self._near.events) if who}
         who = next((who for who in whose if who not in near), whose[0] if whose else "")
         return f"{who}{': ' if who else ''}the record does not say {' or '.join(missing)}"
+
+
+def _ended_by(found: Found, kind: Unknown) -> Effect:
+    """What may be otherwise where only the far end parts."""
+    if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _out_of_time(found)):
+        return "asks"
+    timeout = found.other.policy.call_timeout
+    # What was begun a little before its time was over is cut off, and tried again, a little later than at either end.
+    return "rests" if kind is Unknown.TIME and (timeout.nanoseconds or timeout.whole_seconds) else "stops"
 
 
 def _at_once(fact: Fact, state: RunState) -> bool:
