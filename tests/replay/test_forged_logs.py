@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.engine import say
 from refold.reducers.errors import Damaged, NewerLog
 from refold.reducers.events import DECISIONS, ContentErased, GuardTripped, ModelResponded, Output, kind_of
 from refold.reducers.machine import AgentState, Trigger
@@ -12,7 +13,7 @@ from refold.reducers.vocabulary import Refusal
 from refold.replay import audit, verify
 from refold.store import MemoryStore
 from refold.store.protocol import Record, UnknownRun
-from support import edits, golden, runs
+from support import edits, families, golden, runs
 from support.clocks import START
 from support.forging import Forgery, changed, dropped, recorded, records_of, swapped, write
 from support.scenario import SALT, Scenario
@@ -241,3 +242,22 @@ async def test_what_can_be_read_in_two_ways(name: str, part: str) -> None:
             other = msgspec.structs.replace(record, **{part: twice})
             said = edits.told(edits.chained([*log[: seq - 1], other, *log[seq:]]))
             assert "stands twice" in said, (seq, said)
+
+
+async def test_a_child_that_was_edited_is_told_by_its_parent() -> None:
+    """Whoever edits a child's log has edited what its parent says of it, too, or the parent's log is at odds with it."""
+    store, forged_store = MemoryStore(), MemoryStore()
+    agent = families.boss(
+        families.hand_on(), say("Done."), to=[families.writer(say("Written."))], store=store
+    )
+    await agent.start("Go.", run_id=families.PARENT).result()
+    assert (await verify(store, families.PARENT)).whole
+    parent, child = [await records_of(store, run) for run in (families.PARENT, families.CHILD)]
+    place = next(place for place, record in enumerate(child, 1) if record.kind == "model_responded")
+    await write(forged_store, families.PARENT, parent)
+    assert (await verify(forged_store, families.PARENT)).whole, "a child may be elsewhere"
+    await write(forged_store, families.CHILD, changed(place, cost_nanousd=7)(child))
+    assert (await verify(forged_store, families.CHILD)).whole, "of itself it says nothing else"
+    found = (await verify(forged_store, families.PARENT)).problem
+    assert found is not None
+    assert ("child_ended", True) == (found.kind, "with a hash that is not in that run's log" in found.problem)

@@ -34,13 +34,20 @@ class _Strict(yaml.SafeLoader):
         self.depth -= 1
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - the library's
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, TypeError) as error:  # of a value that is not what its tag says
+            kind = node.tag.rpartition(":")[2]
+            raise BadSyntax(f"is no YAML: not of the type {kind!r}{_place(node.start_mark)}") from error
+
     def construct_mapping(
         self,
         node: yaml.MappingNode,
         deep: bool = False,  # noqa: FBT001, FBT002 - the library's
     ) -> dict[Hashable, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # a tag may say so of a list
             name = str(key.value)
             if name in seen:
                 raise BadSyntax(f"the key {name!r} stands twice; keep one{_place(key.start_mark)}")

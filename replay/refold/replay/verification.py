@@ -13,6 +13,7 @@ from refold.reducers.events import (
     Annotation,
     ApprovalAnswered,
     CallRefused,
+    ChildEnded,
     ContextObserved,
     Event,
     Fact,
@@ -36,14 +37,16 @@ from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
 from refold.replay.reader import event_of
 from refold.store.chain import START, check
+from refold.store.checks import can_name
 from refold.store.lineage import FORKED
 from refold.store.protocol import Store, Stored, UnknownRun
-from refold.store.verify_bundle import UNNAMED, Bare
+from refold.store.verify_bundle import UNNAMED, Bare, child_differs, ended_child
 
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
 NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
 UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
 
+_CHILD_ENDED = kind_of(ChildEnded)
 _SIZED = frozenset(kind_of(each) for each in SIZED)
 
 
@@ -103,6 +106,7 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
     verifier = Verifier(run, registry, sealed=sealed)
     try:
         await _take_all(store, run, verifier)
+        await _hold_children(store, verifier)
         await store.check()
     except Damaged as error:
         verifier.cut_off(str(error))
@@ -124,6 +128,17 @@ async def _take_all(store: Store, run: str, verifier: "Verifier") -> None:
                 verifier.notice(stored, prefix.seq)
 
 
+async def _hold_children(store: Store, verifier: "Verifier") -> None:
+    """Each child of the run that is in the store has the event with which it ended, it says."""
+    for stored in verifier.ended:
+        child, seq, hashed = ended_child(stored.body)
+        if can_name(child) and (await store.head(child)).seq:
+            found = [each.hash.hex() for each in await store.read_some(child, [seq])]
+            if found != [hashed]:
+                verifier.differ(stored, child_differs(child, seq))
+                return
+
+
 class Verifier:
     """Takes a run's records in order; the first that is wrong ends it."""
 
@@ -131,6 +146,8 @@ class Verifier:
         self._run, self._registry = run, registry
         self._owner = ""  # of the event before: of a fork's prefix another run
         self._prefixes: list[Prefix] = []
+        self.ended: list[Stored] = []
+        """What it says of how its children ended, to be held against their logs."""
         self._state: RunState = NEW
         self._head = START
         self._at = 0
@@ -149,12 +166,18 @@ class Verifier:
             self._prefixes.append(Prefix(run=self._owner, seq=self._head.seq))
         self._owner = stored.run
         self._head = stored
+        if stored.kind == _CHILD_ENDED:
+            self.ended.append(stored)
         erased = stored.content is None and stored.content_digest is not None
         self._bare.take(stored.seq, stored.kind, stored.body, bare=erased)
         self._contents += stored.content is not None
         self._erased += erased
         self._unmeasured += erased and stored.kind in _SIZED
         return True
+
+    def differ(self, stored: Stored, problem: str) -> None:
+        """This record says something that stands otherwise elsewhere."""
+        self._problem = self._problem or Problem(seq=stored.seq, kind=stored.kind, problem=problem)
 
     def cut_off(self, problem: str) -> None:
         """What comes after the last record cannot be read, or it cannot be known whether anything does."""
