@@ -111,7 +111,12 @@ CLOCK = '{"kind":"clock_read","at":1,"due":2}'
             "clock_read", '{"kind":"clock_read","at":null,"due":2}', None, DamagedLog, "at", id="null"
         ),
         pytest.param(
-            "clock_read", '{"kind":"sealed","at":1,"due":2}', None, DamagedLog, "sealed", id="another tag"
+            "clock_read",
+            '{"kind":"diagnosed","at":1,"due":2}',
+            None,
+            DamagedLog,
+            "diagnosed",
+            id="another tag",
         ),
         pytest.param("clock_read", CLOCK + "{}", None, DamagedLog, "cannot be read", id="something after it"),
         pytest.param("clock_read", CLOCK, "{}", DamagedLog, "has no content", id="content where none can be"),

@@ -8,7 +8,6 @@ from refold.reducers.events.annotations import (
     NoteAdded,
     Remark,
     Result,
-    Sealed,
     SourceRecorded,
     UnknownAnnotation,
 )
@@ -133,7 +132,6 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "Said",
-    "Sealed",
     "SourceRecorded",
     "StateChanged",
     "StateDigested",

@@ -39,15 +39,6 @@ class ContentErased(Annotation, frozen=True, kw_only=True, tag="content_erased")
     why: str
 
 
-class Sealed(Annotation, frozen=True, kw_only=True, tag="sealed"):
-    """The head of the log was signed. `hash`, `key` (public) and `signature` are hex."""
-
-    seq: int
-    hash: str
-    key: str
-    signature: str
-
-
 class Diagnosed(Annotation, frozen=True, kw_only=True, tag="diagnosed"):
     """Something found wrong while reading: `code`, and where; what could not be used is the content."""
 
@@ -83,7 +74,6 @@ ANNOTATIONS: tuple[type[Annotation], ...] = (
     LateResult,
     NoteAdded,
     ContentErased,
-    Sealed,
     Diagnosed,
     SourceRecorded,
 )

@@ -103,7 +103,6 @@ TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "late_result",
             "note_added",
             "content_erased",
-            "sealed",
             "diagnosed",
             "source_recorded",
             "unknown_annotation",
