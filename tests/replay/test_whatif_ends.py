@@ -214,3 +214,21 @@ def test_tools_weigh_no_more_than_the_requests(room: int, used: int, verdict: Ve
         for event in lacking(calls("look", 3, used), (Unknown.TOOLS,))
     ]
     assert verdict is judged(log, other).verdict
+
+
+PIVOT: Plain = {
+    "guards": [{"guard": "pivot", "tool": "act", "to": "other", "failures": 1, "marks": ["seen"]}]
+}
+
+
+@pytest.mark.parametrize(
+    ("unknown", "verdict"),
+    [
+        pytest.param((Unknown.TOOLS,), Verdict.AGREE, id="no call failed"),
+        pytest.param((Unknown.ERRORS,), Verdict.AGREE, id="there is no tool to point to"),
+        pytest.param((Unknown.TOOLS, Unknown.ERRORS), Verdict.UNJUDGED, id="there may be, and one failed"),
+    ],
+)
+def test_two_things_may_have_been_together(unknown: tuple[Unknown, ...], verdict: Verdict) -> None:
+    """A guard that speaks only if two things were so that nobody knows is not judged."""
+    assert verdict is judged(lacking(calls("act", 3, 10), unknown), PIVOT).verdict

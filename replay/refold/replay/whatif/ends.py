@@ -52,7 +52,13 @@ _COUNTED = {
     Unknown.TIME: ("time", "usage"),
 }
 """The limits that count what grows, by type and measure."""
-_SETTING = ((Unknown.TOOLS,), (Unknown.CONTEXT,), (Unknown.TOOLS, Unknown.CONTEXT), (Unknown.ERRORS,))
+_SETTING = (
+    (Unknown.TOOLS,),
+    (Unknown.CONTEXT,),
+    (Unknown.ERRORS,),
+    (Unknown.TOOLS, Unknown.CONTEXT),
+    (Unknown.TOOLS, Unknown.ERRORS),  # a guard may ask for a tool once a call has failed
+)
 _MORE_FOR_MORE = (Errors, Pivot, PrematureEnd, Stall)
 """Guards that speak of more failures if they speak of fewer, and of fewer successes; of others nobody here knows that."""
 _SILENT = "an answer of nothing: the record does not say whether its stream broke"
