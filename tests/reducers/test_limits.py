@@ -2,13 +2,25 @@
 
 import decimal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
 from refold.reducers.events import LimitNeared, LimitReached, ToolsDispatched
-from refold.reducers.limits import code_of
+from refold.reducers.limits import (
+    BEFORE,
+    BUDGETS,
+    COUNTED,
+    ENDS,
+    OTHERS,
+    Limit,
+    TimeLimit,
+    TokenLimit,
+    code_of,
+    measure_of,
+    type_of,
+)
 from refold.reducers.numbers import nano
 from refold.reducers.usage import elapsed, used
 from refold.reducers.vocabulary import FailureClass
@@ -789,3 +801,14 @@ def test_a_batch_that_has_had_its_minimum_ends_with_the_run() -> None:
     scenario.answer("", ("look", "{}"), after=9.5)
     scenario.result("c1", after=1)
     assert "TIMED_OUT" == scenario.state.agent_state
+
+
+def test_every_type_is_looked_at_wherever_a_policy_may_ask() -> None:
+    """One that stands in no table would be taken from a policy, and then never trip."""
+    limits: list[Limit] = [kind(value=1) for kind in get_args(Limit)]
+    limits.append(TokenLimit(value=1, measure="estimate"))
+    whole = {(type(limit), measure_of(limit)) for limit in limits}
+    assert {(type_of(limit), measure_of(limit)) for limit in limits} == set(ENDS)
+    assert {*BUDGETS, *OTHERS} == whole
+    assert {*BEFORE, *COUNTED, (TimeLimit, "usage")} == whole  # those of time are `TimeLimits`'
+    assert set(COUNTED) <= set(BUDGETS)

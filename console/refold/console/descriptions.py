@@ -25,7 +25,7 @@ from refold.reducers.events import (
     ToolsDispatched,
     kind_of,
 )
-from refold.reducers.limits import UNITS, Limit, name_of, threshold, type_of
+from refold.reducers.limits import Limit, name_of, threshold, type_of
 from refold.reducers.policy import Policy
 from refold.replay import known
 from refold.replay.causes import by
@@ -131,7 +131,7 @@ def called(event: ModelResponded, most: int = _SHOWN) -> list[str]:
 def limits(policy: Policy) -> str:
     """A policy's limits in a few words."""
     told = [
-        _named(limit) + figures.amount(value, UNITS[type(limit)])
+        _named(limit) + figures.amount(value, limit.unit)
         for limit in policy.limits
         if (value := threshold(limit)) is not None
     ]

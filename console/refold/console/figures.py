@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from refold.reducers.limits import UNITS, Limit, LimitHit, LimitUnit, MessageLimit, name_of, threshold
+from refold.reducers.limits import Limit, LimitHit, LimitUnit, MessageLimit, name_of, threshold
 from refold.reducers.state import RunState
 from refold.reducers.usage import used
 from refold.replay import known
@@ -129,7 +129,7 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
     limits = [limit for limit in state.policy.limits if limit.value is not None]
     told: list[str] = []
     for unit, text in free.items():
-        limited = [_against(limit, state, running) for limit in limits if UNITS[type(limit)] is unit]
+        limited = [_against(limit, state, running) for limit in limits if limit.unit is unit]
         told += limited or ([text] if text else [])
     return told
 
@@ -146,7 +146,7 @@ def _rounded(number: int, unit: int) -> int:
 
 
 def _against(limit: Limit, state: RunState, running: int) -> str:
-    unit, most = UNITS[type(limit)], threshold(limit)
+    unit, most = limit.unit, threshold(limit)
     assert most is not None
     now = used(limit, state) + (running if unit is LimitUnit.NANOSECONDS else 0)
     match unit:

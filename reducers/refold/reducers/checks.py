@@ -25,8 +25,8 @@ from refold.reducers.limits import (
     Limit,
     MessageLimit,
     TimeLimit,
-    TokenLimit,
     check_of,
+    is_counted,
     measure_of,
     threshold,
 )
@@ -107,9 +107,7 @@ def _grace(policy: Policy) -> Iterator[Complaint]:
         path, limit = f"grace.on[{place}]", limits.get(name)
         if limit is None:
             yield Complaint(path, f"there is no limit {shown(name)}{nearest(name, limits)}")
-        elif isinstance(limit, TimeLimit | CostLimit) or (
-            isinstance(limit, TokenLimit) and limit.measure == "usage"
-        ):
+        elif isinstance(limit, TimeLimit) or is_counted(limit):
             said = f"{name!r} limits time or money, and one more request would take more of it; take it out"
             yield Complaint(path, said)
         elif check_of(limit) != "preflight":

@@ -8,7 +8,7 @@ and nano-dollars.
 from collections.abc import Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -39,12 +39,25 @@ class Credit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     downtime: bool = True
 
 
+@unique
+class LimitUnit(StrEnum):
+    """In what the numbers of a `LimitHit` are."""
+
+    STEPS = "steps"
+    NANOSECONDS = "nanoseconds"
+    MESSAGES = "messages"
+    TOKENS = "tokens"
+    NANO_USD = "nano_usd"
+
+
 class _Limit(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", gc=False
 ):
     name: str = ""
     op: Op = ">="
     scope: Scope = "run"
+
+    unit: ClassVar[LimitUnit]
 
 
 class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
@@ -56,6 +69,8 @@ class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
     value: Whole | None
     check: Check = "preflight"
     free_tools: tuple[str, ...] = ()
+
+    unit: ClassVar[LimitUnit] = LimitUnit.STEPS
 
 
 class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
@@ -69,12 +84,16 @@ class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
     clock: Literal["start", "first_response"] = "start"
     credit: Credit = Credit()
 
+    unit: ClassVar[LimitUnit] = LimitUnit.NANOSECONDS
+
 
 class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
     """Messages in the window, system messages included. The scope does not matter."""
 
     value: Whole | None
     check: Check = "preflight"
+
+    unit: ClassVar[LimitUnit] = LimitUnit.MESSAGES
 
 
 class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
@@ -83,6 +102,8 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
     value: Whole | None
     measure: Literal["usage", "estimate"] = "usage"
     check: Check | None = None
+
+    unit: ClassVar[LimitUnit] = LimitUnit.TOKENS
 
 
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
@@ -95,19 +116,10 @@ class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
     check: Check = "response"
     unpriced: Literal["refuse", "ignore"] = "refuse"
 
+    unit: ClassVar[LimitUnit] = LimitUnit.NANO_USD
+
 
 Limit = StepLimit | TimeLimit | MessageLimit | TokenLimit | CostLimit
-
-
-@unique
-class LimitUnit(StrEnum):
-    """In what the numbers of a `LimitHit` are."""
-
-    STEPS = "steps"
-    NANOSECONDS = "nanoseconds"
-    MESSAGES = "messages"
-    TOKENS = "tokens"
-    NANO_USD = "nano_usd"
 
 
 ENDS: Mapping[tuple[str, str], tuple[Trigger, str]] = MappingProxyType(
@@ -121,6 +133,14 @@ ENDS: Mapping[tuple[str, str], tuple[Trigger, str]] = MappingProxyType(
     }
 )
 """How a run ends by a limit of each type and measure: the trigger and the code."""
+
+
+BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
+COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
+BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
+OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
+"""In which order limits are looked at, by type and measure: before a request those of BEFORE, then COUNTED, what is used up
+by being spent; on a response BUDGETS, then OTHERS. One that stands in none is never looked at, and so refused by a test."""
 
 
 class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -147,18 +167,14 @@ def code_of(found: LimitHit) -> str:
     return end[1] if end else ""
 
 
-UNITS = {
-    StepLimit: LimitUnit.STEPS,
-    TimeLimit: LimitUnit.NANOSECONDS,
-    MessageLimit: LimitUnit.MESSAGES,
-    TokenLimit: LimitUnit.TOKENS,
-    CostLimit: LimitUnit.NANO_USD,
-}
-
-
 def measure_of(limit: Limit) -> str:
     """What the limit counts: `estimate` for tokens of the window, else `usage`."""
     return limit.measure if isinstance(limit, TokenLimit) else "usage"
+
+
+def is_counted(limit: Limit) -> bool:
+    """Whether it limits what is used up by being spent: tokens as the provider counted them, or money."""
+    return (type(limit), measure_of(limit)) in COUNTED
 
 
 def check_of(limit: Limit) -> str:

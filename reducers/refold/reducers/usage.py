@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from refold.reducers.doubts import doubted
 from refold.reducers.limits import (
-    UNITS,
     CostLimit,
     Limit,
     LimitHit,
@@ -146,7 +145,7 @@ def hit(limit: Limit, state: RunState) -> LimitHit:
         scope=limit.scope,
         check=check_of(limit),
         op=limit.op,
-        unit=UNITS[type(limit)],
+        unit=limit.unit,
         value=value,
         used=amount,
         exceeded_by=amount - value,

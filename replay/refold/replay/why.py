@@ -15,7 +15,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place
-from refold.reducers.limits import UNITS, Limit, name_of, threshold, trips
+from refold.reducers.limits import Limit, name_of, threshold, trips
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
@@ -115,7 +115,7 @@ def _opinions(entry: Entry, state: RunState, before: int) -> Iterator[Opinion]:
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:
     most, amount = threshold(limit), used(limit, state)
     said = "unlimited" if most is None else "reached" if trips(limit, amount) else ALLOWED
-    saw: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": UNITS[type(limit)]}
+    saw: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": limit.unit}
     return Opinion(
         who=f"limit:{name_of(limit)}",
         place=place,

@@ -6,13 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 from refold.reducers.events import LimitReached, StateChanged, StepFreed
 from refold.reducers.limits import (
+    COUNTED,
     ENDS,
-    CostLimit,
     Limit,
-    MessageLimit,
     StepLimit,
     TimeLimit,
-    TokenLimit,
     check_of,
     least_of,
     measure_of,
@@ -25,11 +23,6 @@ from refold.reducers.rules.requests import granted_by, request_grace
 from refold.reducers.state import RunState
 from refold.reducers.usage import Meter, hit, meter, promised, trips_at
 from refold.reducers.vocabulary import Cause
-
-BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
-BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
-COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
-OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
 
 
 class TimeLimits(Rule):

@@ -31,6 +31,7 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.guards.protocol import Place
+from refold.reducers.limits import BEFORE, BUDGETS, COUNTED, OTHERS
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.pending import is_fresh, waits
 from refold.reducers.rules.answers import (
@@ -50,10 +51,6 @@ from refold.reducers.rules.flow import Check, Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.history import history, observed_history, summarised
 from refold.reducers.rules.limits import (
-    BEFORE,
-    BUDGETS,
-    COUNTED,
-    OTHERS,
     SPENT,
     Limits,
     TimeLimits,

@@ -13,7 +13,7 @@ from refold.reducers.events import RequestText
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.knobs import Pressure, Progress, Tier, Without
-from refold.reducers.limits import UNITS, StepLimit, TimeLimit, name_of, threshold
+from refold.reducers.limits import StepLimit, TimeLimit, name_of, threshold
 from refold.reducers.policy import Policy
 from refold.reducers.rules.ends import Values, injected
 from refold.reducers.rules.flow import Flow, Switched, switched_by
@@ -124,7 +124,7 @@ def _pressure(knob: Pressure, state: RunState) -> Iterator[RequestText]:
     if shown.place == "tool_result" and _last_role(state) is not Role.TOOL:
         return
     values: Values = {"n": count, "max": most, "remaining": max(0, most - count)}
-    values["unit"] = str(UNITS[type(limit)])
+    values["unit"] = str(limit.unit)
     text = _text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
     yield replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated)

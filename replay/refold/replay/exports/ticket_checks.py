@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from refold.reducers.events import Event, PolicyAmended, RunForked, RunStarted, SourceRecorded
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.limits import UNITS, Limit, LimitUnit, name_of
+from refold.reducers.limits import Limit, LimitUnit, name_of
 from refold.reducers.policy import Policy
 from refold.replay.audit import Audit
 from refold.replay.partial_audit import PartialAudit
@@ -74,5 +74,5 @@ def _limits(policy: Policy, code: Callable[[str], str]) -> str:
 
 
 def _limit(limit: Limit, code: Callable[[str], str]) -> str:
-    unit = UNITS[type(limit)]
+    unit = limit.unit
     return f"{code(name_of(limit))} {limit.op} {limit.value:g} {_SAID.get(unit, str(unit))}"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Diagnosed, Event, Fact, ModelFailed, ModelResponded, SourceRecorded
 from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.limits import CostLimit, Limit, StepLimit, TimeLimit, TokenLimit, measure_of
+from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted
 from refold.reducers.vocabulary import Unknown
 from refold.replay.source_words import HOSTED, UNCALLED
 from refold.replay.whatif.doubt import Doubt, Effect
@@ -135,9 +135,9 @@ def _grows(limit: Limit) -> bool:
     if limit.scope == "turn":  # what was lost may have begun one
         return False
     match limit:
-        case StepLimit() | CostLimit():
+        case StepLimit():
             return True
         case TimeLimit(credit=credit, clock=clock):  # so may a wait have been, or a first answer
             return not credit.person and clock == "start"
         case _:
-            return measure_of(limit) == "usage" and isinstance(limit, TokenLimit)
+            return is_counted(limit)

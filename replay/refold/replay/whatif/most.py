@@ -11,7 +11,7 @@ from refold.reducers.history import Pass
 from refold.reducers.history.token_tail import Room, TokenTail
 from refold.reducers.history.when import Share
 from refold.reducers.knobs import Without
-from refold.reducers.limits import CostLimit, Limit, TimeLimit, TokenLimit, measure_of
+from refold.reducers.limits import CostLimit, Limit, TimeLimit, is_counted
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, ToolError, Unknown
@@ -94,14 +94,12 @@ def _counts(limit: Limit) -> Unknown | None:
     if limit.value is None:
         return None
     match limit:
-        case CostLimit(unpriced="refuse"):
-            return Unknown.COST
-        case TokenLimit() if measure_of(limit) == "usage":
-            return Unknown.USAGE
+        case CostLimit(unpriced=unpriced):
+            return Unknown.COST if unpriced == "refuse" else None
         case TimeLimit():
             return Unknown.TIME
         case _:
-            return None
+            return Unknown.USAGE if is_counted(limit) else None
 
 
 def unlimited(policy: Policy, unknown: Sequence[Unknown], in_force: Sequence[Limit]) -> Policy:
