@@ -133,15 +133,15 @@ def lacking(page: str, title: str, wanted: list[str]) -> list[str]:
 def values_in(events: tuple[type[Any], ...]) -> set[type[Any]]:
     """The Structs and enumerations that events are made of, however deep."""
     found: set[type[Any]] = set()
-    left: list[Any] = [
-        hint for event in events for hint in get_type_hints(event, include_extras=True).values()
-    ]
+    left: list[Any] = [field.type for event in events for field in msgspec.structs.fields(event)]
     while left:
         hint = left.pop()
         left += get_args(hint)
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct | StrEnum) and hint not in found:
             found.add(hint)
-            left += [] if issubclass(hint, StrEnum) else get_type_hints(hint, include_extras=True).values()
+            left += (
+                [] if issubclass(hint, StrEnum) else [field.type for field in msgspec.structs.fields(hint)]
+            )
     return found
 
 
