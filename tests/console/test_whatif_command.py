@@ -193,6 +193,17 @@ def test_money_where_prices_are_unknown(
     assert told in said
 
 
+def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: Path) -> None:
+    """A rule that can never speak agrees with everything: of one run, and of many, it is said that it cannot."""
+    rule = {"guard": "arguments", "tool": "lok", "matches": "a"}
+    policy = tmp_path / "lok.json"
+    policy.write_text(json.dumps({"schema": "refold/v1", "preset": "observed", "guards": [rule]}))
+    one = refold("whatif", "@last", "--policy", policy, "--store", runs).out
+    assert 'guards[0].tool: "lok" fits no tool of this run' in one
+    many = refold("whatif", "--all", "--policy", policy, "--policy", "guardrails", "--store", runs).out
+    assert 1 == many.count("guards[0].tool fits no tool of any of these runs")
+
+
 def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
     """What a fork shares with its run is saved once, and its stop in there is the run's."""
     words = ("whatif", "--all", "--set", "limits.step=1", "--store", runs)

@@ -87,6 +87,12 @@ def test_many_endless_repetitions_side_by_side_are_refused(pattern: str) -> None
     assert problem_of(pattern, side_by_side=None) == ""
 
 
+def test_an_escape_that_a_file_took_for_itself() -> None:
+    r"""`"\brm"` is a backspace to YAML, JSON and TOML, and would never be found: it is refused, with the way out."""
+    assert "'\\b' in single quotes" in problem_of("\brm -r")
+    assert problem_of(r"\brm -r") == ""
+
+
 def test_no_expression_at_all() -> None:
     """What is no regular expression is said to be none."""
     assert problem_of("(").startswith("no regular expression: ")

@@ -131,6 +131,7 @@ class _Table:
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in names]
+        self._unfit: list[set[str]] = []  # where each policy names a tool that no run has
         self.codes: list[int] = []
 
     def take(self, run: str, found: Sequence[WhatIf] | CannotJudge | Damaged) -> None:
@@ -139,6 +140,8 @@ class _Table:
             return
         self.codes += [code_of(each) for each in found]
         self._totals = [totals + totals_of(each) for totals, each in zip(self._totals, found, strict=True)]
+        unfit = [{complaint.path for complaint in each.unfit} for each in found]
+        self._unfit = [one & other for one, other in zip(self._unfit or unfit, unfit, strict=True)]
         if all(each.verdict is Verdict.AGREE for each in found):
             self._agree.append(len(self._rows))
         self._rows.append([run, *map(cell, found)])
@@ -160,9 +163,10 @@ class _Table:
                 tell(self._screen, name, each)
         elif self._rows:
             self._tell_rows()
-            for name, totals in zip(self._names, self._totals, strict=True):
+            none = [set[str]() for _ in self._names]
+            for name, totals, unfit in zip(self._names, self._totals, self._unfit or none, strict=True):
                 self._screen.say()
-                tell_totals(self._screen, name, totals)
+                tell_totals(self._screen, name, totals, sorted(unfit))
             if self._prices:
                 self._screen.say(f"what the record has no price of is priced by {self._prices}")
             if self._contexts:
@@ -235,6 +239,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
                 f"event {seq}: {why}; it was not shown before the record ends"
                 for seq, why in found.unseen[:10]
             ),
+            "unfit": tuple(str(complaint) for complaint in found.unfit),
             "priced": priced if found.prices else None,
             "context": _context(found) if found.contexts else None,
             "not judged": [each for each in found.unknown if each != found.why],
@@ -242,7 +247,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     )
 
 
-def tell_totals(screen: Screen, name: str, totals: Totals) -> None:
+def tell_totals(screen: Screen, name: str, totals: Totals, unfit: Sequence[str] = ()) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
     screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
@@ -261,6 +266,7 @@ def tell_totals(screen: Screen, name: str, totals: Totals) -> None:
             "fired": fired or "none",
             "diverge in": _counts(totals.parted),
             "in turn": _counts(_in_order(totals.in_turn)),
+            "unfit": tuple(f"{path} fits no tool of any of these runs" for path in unfit),
             "forks": forks if totals.before else None,
             "not judged": f"something of {totals.unknown} runs" if totals.unknown else None,
         }

@@ -83,6 +83,10 @@ def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str
 
     `side_by_side`: so many repetitions without an end may follow each other with nothing fixed between; None: any.
     """
+    if "\b" in pattern:
+        return (
+            r"it holds a backspace; for the edge of a word write '\b' in single quotes, or \\b in double ones"
+        )
     problem, weight = _weighed(pattern)
     if not problem and side_by_side is not None and weight > side_by_side * _ENDLESS + _SLACK:
         problem = f"more than {side_by_side} repetitions without an end side by side: give some an end, like {{0,20}}"

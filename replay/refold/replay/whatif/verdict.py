@@ -5,6 +5,7 @@ from enum import StrEnum, unique
 import msgspec
 
 from refold.reducers.machine import AgentState
+from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
 from refold.replay.whatif.shown import Parting
 
@@ -73,6 +74,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     and `priced` counts the answers that it had one for; `contexts` names that of context lengths, and `context` is what it
     says where the record does not. `unseen` are facts of a run that agrees, by their event and
     in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
+    `unfit` are names of tools in the other policy that fit none of the run's: such a rule says nothing, whatever was called.
     """
 
     run: str
@@ -102,6 +104,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     contexts: str = ""
     context: int | None = None
     unseen: tuple[tuple[int, str], ...] = ()
+    unfit: tuple[Complaint, ...] = ()
     state: str = ""
 
     @property
