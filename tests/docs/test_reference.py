@@ -29,7 +29,8 @@ from refold.reducers.guards.protocol import Place
 from refold.reducers.history import Pass, Share, When
 from refold.reducers.history.age_results import Hard, Soft
 from refold.reducers.history.token_tail import Room
-from refold.reducers.knobs import (
+from refold.reducers.limits import ENDS, CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
+from refold.reducers.policy import (
     At,
     CallTimeout,
     Empty,
@@ -44,7 +45,6 @@ from refold.reducers.knobs import (
     Truncation,
     Without,
 )
-from refold.reducers.limits import ENDS, CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
 from refold.reducers.retry import ClassRetry, Fallback, FallbackWhen, Jitter, Retry
 from refold.reducers.rules.order import ORDER
 from refold.reducers.texts import TEXTS

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.knobs import Empty, Stream, Truncation
 from refold.reducers.parser import checked, parse
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Empty, Policy, Stream, Truncation
 from refold.reducers.texts import TEXTS
 
 INF = float("inf")

@@ -7,10 +7,9 @@ import pytest
 
 from refold.reducers.checks import warnings
 from refold.reducers.errors import PolicyError
-from refold.reducers.knobs import ToolOutput
 from refold.reducers.limits import name_of
 from refold.reducers.parser import checked, parse, parse_with
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, ToolOutput
 from refold.reducers.presets import PRESETS, preset_data
 from refold.reducers.retry import Retry
 from refold.reducers.texts import TEXTS

@@ -17,8 +17,7 @@ from refold.reducers.events import (
     ModelResponded,
 )
 from refold.reducers.history.summarise import Summarise
-from refold.reducers.knobs import Pressure, Tier
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, Pressure, Tier
 from refold.reducers.presets import PRESETS, preset_data
 from refold.reducers.refusals import nearest
 

@@ -19,7 +19,6 @@ from refold.reducers.history.digest import Digest
 from refold.reducers.history.summarise import Summarise
 from refold.reducers.history.token_tail import Room
 from refold.reducers.history.when import When
-from refold.reducers.knobs import At
 from refold.reducers.limits import (
     CostLimit,
     Limit,
@@ -32,7 +31,7 @@ from refold.reducers.limits import (
 )
 from refold.reducers.named_tools import strangers, unfit
 from refold.reducers.patterns import problem_of
-from refold.reducers.policy import Policy
+from refold.reducers.policy import At, Policy
 from refold.reducers.refusals import Complaint, nearest, shown
 from refold.reducers.vocabulary import Role
 

@@ -14,10 +14,9 @@ from refold.reducers import events
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.failures import overflows
-from refold.reducers.knobs import Overflow, ToolOutput
 from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.numbers import NANO
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.sizes import sized, units
 from refold.reducers.state import RunState

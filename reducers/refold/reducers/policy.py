@@ -4,28 +4,169 @@ Everything here is a value. Guards stay as they were written until a registry th
 resolves them (`refold.reducers.guards.resolve`), because a policy may name guards that are not installed.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from refold.reducers.approvals import Approvals
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.history import Pass
-from refold.reducers.knobs import (
-    CallTimeout,
-    Empty,
-    Grace,
-    Near,
-    Overflow,
-    Pressure,
-    Progress,
-    Stream,
-    ToolOutput,
-    Truncation,
-)
-from refold.reducers.limits import Limit, StepLimit
+from refold.reducers.limits import Amount, Limit, Scope, StepLimit, Whole
+from refold.reducers.numbers import nano
 from refold.reducers.retry import Retry
 from refold.reducers.texts import TEXTS
+
+Times = Annotated[int, Meta(ge=0, le=1_000_000)]
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class _Knob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Base of the knobs."""
+
+
+class CallTimeout(_Knob, frozen=True, kw_only=True):
+    """Each model call and each batch of tools gets the time that is left of the tightest limit, at least `min` s.
+
+    `whole_seconds` first rounds what is left toward zero.
+    """
+
+    min: Amount = 1
+    whole_seconds: bool = False
+
+    @property
+    def nanoseconds(self) -> int:
+        """The minimum in nanoseconds."""
+        return nano(self.min)
+
+
+class Near(_Knob, frozen=True, kw_only=True):
+    """When people are warned that a limit is near; the model is not told.
+
+    `fraction`: once a run, when so much of the smallest time limit has elapsed. `reserve_tokens` and
+    `reserve_cost_fraction` (of the limit): once a scope, when no more than that is left of a budget.
+    """
+
+    fraction: Fraction | None = None
+    reserve_tokens: Whole | None = None
+    reserve_cost_fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    scope: Scope = "run"
+
+
+class Grace(_Knob, frozen=True, kw_only=True):
+    """Limits, by name, at which one more request is made, without tools; repeated while its answer is empty."""
+
+    on: tuple[str, ...] = ()
+    again_if_empty: Times = 0
+
+
+class Overflow(_Knob, frozen=True, kw_only=True):
+    """What is done when the context was too long: `do` these passes, by name or inline, and ask again.
+
+    `patterns` in a failure's text (any case) and `stops`, words of the provider for why it stopped, say that it
+    was; `single_patterns` that one message was. `do: null` treats it as any failure. `max` reactions in `scope`,
+    each of which costs a step with `counts_step`; `hint` tells the model.
+    """
+
+    patterns: tuple[str, ...] | None = None
+    single_patterns: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    do: tuple[str | Pass, ...] | None = None
+    max: Times | None = None
+    scope: Scope = "run"
+    counts_step: bool = True
+    hint: bool = False
+
+
+class ToolOutput(_Knob, frozen=True, kw_only=True):
+    """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut. `max: null` is no cap."""
+
+    max: Annotated[int, Meta(ge=1)] | None = 16384
+    unit: Literal["bytes", "chars"] = "bytes"
+    keep: Literal["head_tail", "head"] = "head_tail"
+
+
+class Truncation(_Knob, frozen=True, kw_only=True):
+    """An answer cut at the output limit is kept, and the model asked to go on, `max` times in `scope`.
+
+    `when` it has no complete call, or an incomplete one, or either. `stitch` joins the texts in the outcome.
+    `exhausted`: what a cut answer means once no recovery is left.
+    """
+
+    when: Literal["no_calls", "broken_calls", "either"] = "no_calls"
+    max: Times = 2
+    scope: Scope = "run"
+    needs_text: bool = False
+    stitch: bool = True
+    exhausted: Literal["complete", "fail", "fail_if_broken"] = "complete"
+
+
+class Stream(_Knob, frozen=True, kw_only=True):
+    """A stream that broke, or ended without text, call and usage, is asked for again, `max` times in `scope`."""
+
+    max: Times = 2
+    scope: Scope = "run"
+
+
+class Empty(_Knob, frozen=True, kw_only=True):
+    """An answer of no text and no calls is not kept; the model is asked `again` so often (null: always), `then`."""
+
+    again: Times | None = 0
+    then: Literal["complete", "fail"] = "complete"
+
+
+class Progress(_Knob, frozen=True, kw_only=True):
+    """Every so many steps the model is told how much time it used: kept, or in that request only.
+
+    `clock: productive` leaves out credited retries; `show_limit` says of how much.
+    """
+
+    every: Annotated[int, Meta(ge=1)]
+    kept: bool = True
+    clock: Literal["wall", "productive"] = "wall"
+    show_limit: bool = False
+    before_history: bool = False
+
+
+class At(_Knob, frozen=True, kw_only=True):
+    """Where a tier begins: at a `fraction` of the limit, or when so much is `remaining`, whichever holds first."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    remaining: Whole | None = None
+
+
+class Without(_Knob, frozen=True, kw_only=True):
+    """All tools but these."""
+
+    without: tuple[str, ...]
+
+
+class Tier(_Knob, frozen=True, kw_only=True):
+    """A degree of pressure: the text `pressure:<name>` in each request from `at` on, or `once` a turn.
+
+    `place`: last in the request, as a system message, or beside the newest result (and only there). `tools` is
+    what is still offered.
+    """
+
+    name: Annotated[str, Meta(min_length=1)]
+    at: At
+    place: Literal["user", "system", "tool_result"] = "user"
+    repeat: Literal["every", "once"] = "every"
+    tools: Literal["all", "none"] | Without = "all"
+
+
+class Pressure(_Knob, frozen=True, kw_only=True):
+    """The model is told when the limit named `of` is near. Never kept. The last tier that holds is shown.
+
+    `counts`: the step about to be made (`next`), or those made (`used`). `acknowledge: escalate`: after an answer
+    to a tier that has calls and no text, the next tier is shown in the last one's words, as the user.
+    """
+
+    of: str = "step"
+    counts: Literal["next", "used"] = "next"
+    tiers: tuple[Tier, ...]
+    acknowledge: Literal["escalate"] | None = None
+
 
 GuardConfig = dict[str, Any]
 EstimatorName = Literal["chars4", "chars4_total", "chars4_joined", "cjk", "bytes4"]

@@ -45,10 +45,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
-from refold.reducers.knobs import Overflow
 from refold.reducers.measure import measured, measured_message
 from refold.reducers.messages import Message, Size
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Overflow, Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow
 from refold.reducers.texts import render

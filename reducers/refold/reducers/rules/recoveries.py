@@ -4,9 +4,8 @@ Each is counted in its own scope, by what it says or does, and none is tried onc
 """
 
 from refold.reducers.events import AnswerDiscarded, ContextOverflowed, RetryScheduled
-from refold.reducers.knobs import Empty, Overflow, Stream, Truncation
 from refold.reducers.machine import Trigger
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Empty, Overflow, Policy, Stream, Truncation
 from refold.reducers.retry import chance, delay
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.failures import model_after_break

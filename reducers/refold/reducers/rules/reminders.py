@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from refold.reducers.events import RequestText
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
-from refold.reducers.knobs import Pressure, Progress, Tier, Without
 from refold.reducers.limits import StepLimit, TimeLimit, name_of, threshold
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, Pressure, Progress, Tier, Without
 from refold.reducers.rules.ends import Values, injected
 from refold.reducers.rules.flow import Flow, Switched, switched_by
 from refold.reducers.state import RunState

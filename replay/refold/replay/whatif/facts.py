@@ -35,8 +35,7 @@ from refold.reducers.failures import overflows
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.history.preview_results import PreviewResults
-from refold.reducers.knobs import Overflow, ToolOutput
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import Redactor
 from refold.reducers.sizes import sized

@@ -10,9 +10,8 @@ from refold.reducers.guards.pivot import Pivot
 from refold.reducers.history import Pass
 from refold.reducers.history.token_tail import Room, TokenTail
 from refold.reducers.history.when import Share
-from refold.reducers.knobs import Without
 from refold.reducers.limits import CostLimit, Limit, TimeLimit, is_counted
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Policy, Without, text_of
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, ToolError, Unknown
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from refold.reducers import composition
 from refold.reducers.events import Answer, Fact, ModelResponded, ToolReturned
-from refold.reducers.knobs import ToolOutput
-from refold.reducers.policy import Policy, text_of
+from refold.reducers.policy import Policy, ToolOutput, text_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
