@@ -204,6 +204,15 @@ def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: 
     assert 1 == many.count("guards[0].tool fits no tool of any of these runs")
 
 
+def test_a_guard_by_one_setting(refold: Refold, runs: Path) -> None:
+    """A guard is set whole, or key by key; a name that nobody has is refused, with the nearest."""
+    whole = "guards.arguments={tool: look, matches: a, then: stop}"
+    assert "STOPS e4 arguments" in refold("whatif", "--all", "--set", whole, "--store", runs).out
+    found = refold("whatif", "@last", "--set", "guards.argument.matches=a", "--store", runs)
+    assert found.code == 2
+    assert "did you mean 'arguments'?" in found.err
+
+
 def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
     """What a fork shares with its run is saved once, and its stop in there is the run's."""
     words = ("whatif", "--all", "--set", "limits.step=1", "--store", runs)

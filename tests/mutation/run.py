@@ -44,7 +44,7 @@ HEADS = ("+++", "---")
 
 ABOUT = {
     "limits.py": "limits checking parsing stopping presets mutants_bounds",
-    "usage.py": "limits mutants_limits stopping grace retry recoveries",
+    "meters.py": "limits mutants_limits stopping grace retry recoveries",
     "retry.py": "retry retry_rules mutants_bounds recoveries parsing",
     "history/when.py": "history summaries",
     "rules/limits.py": "limits mutants_limits grace stopping failures",

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.reducers.checks import opening, warnings
+from refold.reducers.complaints import opening, warnings
 from refold.reducers.composition import started
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import RunStarted

@@ -21,8 +21,8 @@ from refold.reducers.limits import (
     measure_of,
     type_of,
 )
+from refold.reducers.meters import elapsed, used
 from refold.reducers.numbers import nano
-from refold.reducers.usage import elapsed, used
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, START, Scenario
 

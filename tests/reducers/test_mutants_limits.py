@@ -10,7 +10,7 @@ import pytest
 from refold.reducers.effects import WaitUntil, next_effects
 from refold.reducers.events import ModelFailed, ModelRequested
 from refold.reducers.messages import Usage
-from refold.reducers.usage import used
+from refold.reducers.meters import used
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, START, Scenario
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.reducers import parse
-from refold.reducers.checks import opening, warnings
+from refold.reducers.complaints import opening, warnings
 from refold.reducers.events import Manifest, RunStarted
 
 

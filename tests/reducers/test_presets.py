@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.reducers.checks import warnings
+from refold.reducers.complaints import warnings
 from refold.reducers.errors import PolicyError
 from refold.reducers.limits import name_of
 from refold.reducers.parser import checked, parse, parse_with

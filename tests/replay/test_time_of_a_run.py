@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from refold.reducers.events import ContentErased, SourceRecorded
 from refold.reducers.folds import fold
 from refold.reducers.limits import TimeLimit
-from refold.reducers.usage import elapsed
+from refold.reducers.meters import elapsed
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.scenario import Scenario

@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from refold.reducers.limits import Limit, LimitHit, LimitUnit, MessageLimit, name_of, threshold
+from refold.reducers.meters import used
 from refold.reducers.state import RunState
-from refold.reducers.usage import used
 from refold.replay import known
 
 _SECOND = _DOLLAR = 1_000_000_000

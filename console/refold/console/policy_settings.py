@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,9 +10,10 @@ import msgspec
 from refold.console.syntax import BadSyntax
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import Registry
-from refold.reducers.overlay import with_value
+from refold.reducers.overlay import name_of_entry, with_value
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
+from refold.reducers.refusals import nearest
 
 _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTALL)
 
@@ -29,11 +30,23 @@ def setting(typed: Sequence[str], registry: Registry) -> Callable[[Policy], Poli
     def change(policy: Policy) -> Policy:
         data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(policy))
         for path, value in settings:
+            _refuse_unknown(data, path, value, registry)
             data = with_value(data, path, value)
         # A guard that is not installed here stays as it was recorded: what it would have said cannot be judged.
         return parse(data, registry, strict_guards=False)
 
     return change
+
+
+def _refuse_unknown(data: Mapping[str, Any], path: Sequence[str], value: Any, registry: Registry) -> None:
+    """Raise `PolicyError` for a guard that the policy does not have, and that nobody could put on duty."""
+    if path[0] == "guards" and len(path) > 1 and value is not None:
+        known = {*registry, *map(name_of_entry, data["guards"])}
+        if path[1] not in known:
+            said = (
+                f"the policy has no such guard, and none of that kind is installed{nearest(path[1], known)}"
+            )
+            raise PolicyError(".".join(path), said)
 
 
 def _parted(typed: str) -> tuple[list[str], Any]:

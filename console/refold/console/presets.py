@@ -11,7 +11,7 @@ from refold.console.policies import chosen_policy
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
-from refold.reducers.checks import warnings
+from refold.reducers.complaints import warnings
 from refold.reducers.presets import PRESETS
 
 SENTENCES = {

@@ -43,8 +43,8 @@ from refold.engine.validation import (
 )
 from refold.engine.world import Work, World
 from refold.reducers import composition
-from refold.reducers.checks import opening
 from refold.reducers.children import bounded, child_seed
+from refold.reducers.complaints import opening
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import FORMAT, Manifest, RunStarted
 from refold.reducers.fields import shared

@@ -8,10 +8,10 @@ import hashlib
 from msgspec.structs import replace
 
 from refold.reducers.limits import Check, CostLimit, Limit, TimeLimit, TokenLimit, measure_of, threshold
+from refold.reducers.meters import used
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.usage import used
 
 
 def child_run_id(run: str, call: str) -> str:

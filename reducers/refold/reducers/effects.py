@@ -9,8 +9,8 @@ import hashlib
 import msgspec
 
 from refold.reducers.doubts import course, repeatable, underway
+from refold.reducers.meters import next_deadline
 from refold.reducers.state import Batch, RunState
-from refold.reducers.usage import next_deadline
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):

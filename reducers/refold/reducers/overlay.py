@@ -61,7 +61,7 @@ def _put(data: Any, path: Sequence[str], value: Any) -> Any:
         over = {path[0]: value}
         return laid_over(data, over) if isinstance(data, dict) else over
     inner: dict[str, Any] = data if isinstance(data, dict) else {}
-    return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)} if path else value
+    return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)} if path else _merged(data, value, "")
 
 
 def name_of_entry(entry: object) -> str:

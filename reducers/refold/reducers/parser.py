@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from refold.reducers.approvals import WITH_HANDOFF, resolved
-from refold.reducers.checks import refuse
+from refold.reducers.complaints import refuse
 from refold.reducers.environment import from_environment
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry

@@ -16,12 +16,12 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import Limit, name_of, threshold, trips
+from refold.reducers.meters import used
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
-from refold.reducers.usage import used
 from refold.replay.reader import events, folded
 from refold.store.protocol import Store
 

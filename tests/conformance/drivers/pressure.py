@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.replayer import TOOL, Replayer, Reply
 from refold.reducers.limits import StepLimit
-from refold.reducers.usage import used
+from refold.reducers.meters import used
 
 
 def pressure(preset: str, made: int, most: int, **limit: Any) -> Replayer:

@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from refold.reducers.events import ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.meters import call_deadline
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.flow import Flow, in_flight, switched_by
 from refold.reducers.rules.limits import SPENT, limit_move
 from refold.reducers.rules.requests import request_grace
 from refold.reducers.state import Batch, RunState
-from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Refusal, StopReason
 
 

@@ -13,11 +13,11 @@ from refold.reducers.limits import ENDS, StepLimit, trips
 from refold.reducers.machine import Trigger, target
 from refold.reducers.measure import measured
 from refold.reducers.messages import Size
+from refold.reducers.meters import used
 from refold.reducers.policy import text_of
 from refold.reducers.rules.flow import Flow, busy
 from refold.reducers.state import RunState, Stopping
 from refold.reducers.texts import render
-from refold.reducers.usage import used
 from refold.reducers.vocabulary import Cause, Refusal, Role
 
 Values = dict[str, str | int]

@@ -23,13 +23,13 @@ from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.measure import measured
 from refold.reducers.messages import Gap, Size
+from refold.reducers.meters import call_deadline
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.ends import Values, injected, move, said
 from refold.reducers.rules.flow import Flow, settled, switched_by
 from refold.reducers.rules.requests import model_next
 from refold.reducers.state import RunState
 from refold.reducers.texts import framed
-from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, Window, quoted, refs, within, without
 

@@ -16,12 +16,12 @@ from refold.reducers.limits import (
     measure_of,
     name_of,
 )
+from refold.reducers.meters import Meter, hit, meter, promised, trips_at
 from refold.reducers.policy import Policy
 from refold.reducers.rules.ends import asked_to_stop, move, refuse_open, stopped_by
 from refold.reducers.rules.flow import Check, Flow, Rule, switched_by
 from refold.reducers.rules.requests import granted_by, request_grace
 from refold.reducers.state import RunState
-from refold.reducers.usage import Meter, hit, meter, promised, trips_at
 from refold.reducers.vocabulary import Cause
 
 

@@ -5,10 +5,10 @@ Source: the nearing threshold of inspect_agents (IA) for time, the reserves of a
 
 from refold.reducers.events import LimitNeared
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, measure_of, threshold
+from refold.reducers.meters import hit, smallest_time, used
 from refold.reducers.numbers import share_of
 from refold.reducers.policy import Near
 from refold.reducers.rules.flow import Flow, switched_by
-from refold.reducers.usage import hit, smallest_time, used
 from refold.reducers.vocabulary import Cause
 
 

@@ -13,12 +13,12 @@ from refold.reducers.events import RequestText
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.limits import StepLimit, TimeLimit, name_of, threshold
+from refold.reducers.meters import elapsed, smallest_time, used
 from refold.reducers.policy import Policy, Pressure, Progress, Tier, Without
 from refold.reducers.rules.ends import Values, injected
 from refold.reducers.rules.flow import Flow, Switched, switched_by
 from refold.reducers.state import RunState
 from refold.reducers.text import hours_minutes_seconds
-from refold.reducers.usage import elapsed, smallest_time, used
 from refold.reducers.vocabulary import Cause, Role
 
 

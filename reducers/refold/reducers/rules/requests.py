@@ -11,13 +11,13 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ModelRequested, Purpose, RequestText, Said
 from refold.reducers.limits import LimitHit
+from refold.reducers.meters import call_deadline
 from refold.reducers.offers import offer_digest
 from refold.reducers.policy import Policy, has_text
 from refold.reducers.rules.ends import Values, said
 from refold.reducers.rules.flow import Check, Flow, Rule
 from refold.reducers.rules.reminders import Reminder, offered, reminders
 from refold.reducers.state import RunState
-from refold.reducers.usage import call_deadline
 from refold.reducers.vocabulary import Cause, Role
 
 
