@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -79,7 +79,7 @@ def _collect(value: Any, texts: list[str]) -> None:
         for inner in cast("dict[str, Any]", value).values():
             _collect(inner, texts)
     elif isinstance(value, list):
-        begun, inner = len(texts), value
+        begun, inner = len(texts), cast("Sequence[Any]", value)
         for each in inner:
             _collect(each, texts)
         if len(inner) > 1 and all(isinstance(each, str) for each in inner):

@@ -1,9 +1,9 @@
 """The tools that a policy names: names that no tool can have, and such as none of a run has. A rule with one never fits."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -80,5 +80,5 @@ def _listed(path: str, given: Any, kind: _Kind) -> Iterator[_Named]:
     if isinstance(given, str):
         yield _Named(path, given, kind)
     elif isinstance(given, list | tuple):
-        for place, text in enumerate(given):
-            yield _Named(f"{path}[{place}]", str(text), kind)
+        for place, text in enumerate(cast("Iterable[str]", given)):
+            yield _Named(f"{path}[{place}]", text, kind)

@@ -1,6 +1,6 @@
 """Laying one policy's plain data over another's: a file over a preset, an argument over a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -36,7 +36,7 @@ def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict
         path, value = path[:-1], {path[-1]: value}
     what, data = path[0], dict(base)
     if what in _KINDS and len(path) > 1:
-        entries = list(data.get(what) or ())
+        entries: list[Any] = list(data.get(what) or ())
         names = [name_of_entry(entry) for entry in entries]
         if path[1] not in names and value is not None:
             if not _KINDS[what]:
@@ -52,15 +52,14 @@ def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict
 
 def _put(data: Any, path: Sequence[str], value: Any) -> Any:
     if isinstance(data, list) and path:
-        entries: list[Any] = data
+        entries = cast("Iterable[Any]", data)
         changed = [
             _put(entry, path[1:], value) if name_of_entry(entry) == path[0] else entry for entry in entries
         ]
         return [entry for entry in changed if entry is not None]
+    inner = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if len(path) == 1:
-        over = {path[0]: value}
-        return laid_over(data, over) if isinstance(data, dict) else over
-    inner: dict[str, Any] = data if isinstance(data, dict) else {}
+        return laid_over(inner, {path[0]: value})
     return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)} if path else _merged(data, value, "")
 
 
