@@ -122,9 +122,7 @@ class WithoutCalls(Rule):
 
 def settled(state: RunState) -> bool:
     """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
-    if state.agent_state in TERMINAL or state.asked_at is not None:
-        return True
-    return busy(state) or waits(state)
+    return state.agent_state in TERMINAL or state.asked_at is not None or busy(state) or waits(state)
 
 
 def busy(state: RunState) -> bool:

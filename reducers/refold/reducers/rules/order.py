@@ -188,19 +188,6 @@ ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
     }
 )
 
-_ENTRY: Mapping[type[Event], Phase] = MappingProxyType(
-    {
-        RunStarted: Phase.REQUEST,
-        RunForked: Phase.REQUEST,
-        InputReceived: Phase.REQUEST,
-        ApprovalAnswered: Phase.APPROVAL,
-        ModelResponded: Phase.RESPONSE,
-        SummaryReturned: Phase.SUMMARY,
-        CancelRequested: Phase.ASIDE,
-    }
-)
-
-
 Look = Callable[[Entry, Flow], None]
 """Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before."""
 
@@ -222,15 +209,16 @@ def decide(state: RunState, fact: Fact, look: Look | None = None) -> list[tuple[
 def _derive(flow: Flow, look: Look | None) -> None:
     phase = _entry(flow.state, flow.fact)
     while phase is not None:
-        done = _over(phase, flow.state)
+        over = _OVER.get(phase, settled)
+        done = over(flow.state)
         for entry, check in _bound(phase, flow.state) if look else _checks(phase, flow.state):
             if look is not None:
                 look(entry, flow)
             if check is not None and check(flow):
-                done = _over(phase, flow.state)
+                done = over(flow.state)
             if done:
                 break
-        if done and (settled(flow.state) or not flow.state.overflowed):
+        if done and (not flow.state.overflowed or settled(flow.state)):
             return
         phase = _next(phase, flow.state)
 
@@ -242,7 +230,7 @@ def _checks(phase: Phase, state: RunState) -> Bound:
     """What the policy has on of a phase, in order; bound once for a policy and the guards that it is run with."""
     # The memo hangs on the value that it follows from, so a run under another policy, or with other guards, has its own.
     kept = state.setup.checks
-    guards = [watch.guard for watch in state.guards]
+    guards = [watch.guard for watch in state.guards] if state.guards else []
     found = kept.get(phase)
     if found is None or found[0] != guards:
         on = tuple([pair for pair in _bound(phase, state) if pair[1] is not None])
@@ -256,27 +244,24 @@ def _bound(phase: Phase, state: RunState) -> Bound:
     return tuple([(entry, bound(entry, state.policy, guards)) for entry in ORDER[phase]])
 
 
-def _over(phase: Phase, state: RunState) -> bool:
-    if state.overflowed and phase is Phase.FAILURE:
-        return True  # what follows is the next request, and no other recovery
-    # Here something is mostly in flight: that must not hide a deadline that has passed.
-    return state.ended if phase in (Phase.PARTIAL, Phase.DOUBT, Phase.ASIDE) else settled(state)
+def _ended(state: RunState) -> bool:
+    return state.ended
+
+
+_OVER: Mapping[Phase, Callable[[RunState], bool]] = MappingProxyType(
+    {
+        # Here something is mostly in flight: that must not hide a deadline that has passed.
+        **dict.fromkeys((Phase.PARTIAL, Phase.DOUBT, Phase.ASIDE), _ended),
+        # What follows an overflow is the next request, and no other recovery.
+        Phase.FAILURE: lambda state: state.overflowed or settled(state),
+    }
+)
+"""When a phase is over: once the run is settled, but for these."""
 
 
 def _entry(state: RunState, fact: Fact) -> Phase | None:
-    match fact:
-        case RunResumed() | DoubtResolved() | PolicyAmended() | RunForked() if doubted(state):
-            return Phase.DOUBT
-        case ToolReturned():
-            return Phase.PARTIAL if state.batch else Phase.RESULTS
-        case ClockRead():
-            return _after_a_wait(state)
-        case ContextObserved():
-            return Phase.REQUEST if fact.goes_on else Phase.ASIDE
-        case ModelFailed():
-            return Phase.SUMMARY if state.summary else Phase.FAILURE
-        case _:
-            return _ENTRY.get(type(fact))
+    entry = _ENTRY.get(type(fact))
+    return entry if entry is None or isinstance(entry, Phase) else entry(state, fact)
 
 
 def _after_a_wait(state: RunState) -> Phase:
@@ -295,3 +280,29 @@ def _next(phase: Phase, state: RunState) -> Phase | None:
         return Phase.RESULTS
     goes_on = (Phase.RESPONSE, Phase.ANSWER, Phase.RESULTS, Phase.FAILURE, Phase.SUMMARY)
     return Phase.REQUEST if phase in goes_on else None
+
+
+def _after_context(_: RunState, fact: Fact) -> Phase:
+    return Phase.REQUEST if isinstance(fact, ContextObserved) and fact.goes_on else Phase.ASIDE
+
+
+_ENTRY: Mapping[type[Event], Phase | Callable[[RunState, Fact], Phase | None]] = MappingProxyType(
+    {
+        RunStarted: Phase.REQUEST,
+        RunForked: lambda state, _: Phase.DOUBT if doubted(state) else Phase.REQUEST,
+        InputReceived: Phase.REQUEST,
+        ApprovalAnswered: Phase.APPROVAL,
+        ModelResponded: Phase.RESPONSE,
+        ModelFailed: lambda state, _: Phase.SUMMARY if state.summary else Phase.FAILURE,
+        ToolReturned: lambda state, _: Phase.PARTIAL if state.batch else Phase.RESULTS,
+        SummaryReturned: Phase.SUMMARY,
+        ClockRead: lambda state, _: _after_a_wait(state),
+        CancelRequested: Phase.ASIDE,
+        ContextObserved: _after_context,
+        **dict.fromkeys(
+            (RunResumed, DoubtResolved, PolicyAmended),
+            lambda state, _: Phase.DOUBT if doubted(state) else None,
+        ),
+    }
+)
+"""The phase that a fact begins; of another fact nothing follows."""
