@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec, composition
 from refold.reducers.composition_approvals import approved
+from refold.reducers.composition_forks import forked
 from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.effects import Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
@@ -345,7 +346,7 @@ class World:
         fact = RunForked(
             at=self.at, run="r2", rules=RULES, parent="r1", parent_seq=seq, parent_hash="00", policy=policy
         )
-        self.feed(fact)
+        self.feed(forked(self.state, fact, "", SALT))
 
     def _cancel(self, data: Any) -> None:
         fact = CancelRequested(at=self.at, by="ann")
