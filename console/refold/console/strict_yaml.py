@@ -36,18 +36,21 @@ class _Strict(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - the library's
         try:
-            return super().construct_object(node, deep)
+            made: Any = super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
+            return made
         except (AttributeError, LookupError, TypeError) as error:  # of a value that is not what its tag says
             kind = node.tag.rpartition(":")[2]
             raise BadSyntax(f"is no YAML: not of the type {kind!r}{_place(node.start_mark)}") from error
 
     def construct_mapping(
         self,
-        node: yaml.MappingNode,
+        node: yaml.Node,  # a tag may say so of a list
         deep: bool = False,  # noqa: FBT001, FBT002 - the library's
     ) -> dict[Hashable, Any]:
         seen: set[str] = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # a tag may say so of a list
+        if not isinstance(node, yaml.MappingNode):
+            raise BadSyntax(f"is no YAML: what its tag calls a mapping is none{_place(node.start_mark)}")
+        for key, _ in node.value:
             name = str(key.value)
             if name in seen:
                 raise BadSyntax(f"the key {name!r} stands twice; keep one{_place(key.start_mark)}")
