@@ -1,9 +1,12 @@
 """What every test may use."""
 
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from refold.reducers import tokenizers
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,6 +24,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine whose store fails tries again at once: no test waits for a disk to recover."""
     monkeypatch.setattr("refold.engine.loop.AGAIN", (0.0, 0.0, 0.0))
+
+
+@pytest.fixture
+def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the extra `tokens` were not installed, and none of its tokenizers loaded before."""
+    monkeypatch.setitem(sys.modules, "splintr", None)
+    monkeypatch.setattr(tokenizers, "_encoder", tokenizers._encoder.__wrapped__)
 
 
 # One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.

@@ -55,6 +55,7 @@ EXTRAS = {
     "local": {"pip", "platformdirs", "xllamacpp"},
     "cli": {"rich", "typer", "yaml"},
     "seal": {"cryptography"},
+    "tokens": {"splintr"},
     "dev": {"_pytest", "hypothesis", "pytest", "trio"},
 }
 
@@ -105,6 +106,7 @@ PURE_MODULES = frozenset(
         "operator",
         "re",
         "refold",
+        "splintr",
         "string",
         "textwrap",
         "types",

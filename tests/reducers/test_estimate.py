@@ -1,6 +1,7 @@
 """The named estimators: a row a rule, then what holds between one message, its part and its list."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.measure import measured_message
 from refold.reducers.messages import Message, MessageCall
+from refold.reducers.policy import EstimatorName
 from refold.reducers.vocabulary import Role
 
-NAMES = ("chars4", "chars4_total", "chars4_joined", "cjk", "bytes4")
+O200K, CL100K = TOKENIZED = ("bpe:o200k_base", "bpe:cl100k_base")
+NAMES = ("chars4", "chars4_total", "chars4_joined", "cjk", "bytes4", *TOKENIZED)
 
 
 def user(text: str) -> Message:
@@ -60,6 +63,14 @@ MESSAGES = [
     pytest.param("bytes4", user("abcd"), 5, id="bytes4, four"),
     pytest.param("bytes4", user("😀"), 5, id="bytes4, bytes"),
     pytest.param("bytes4", reply("abcd", ("look", '{"a":1}'), reasoning="abcd"), 5, id="bytes4, text only"),
+    pytest.param(O200K, user(""), 0, id="o200k, nothing"),
+    pytest.param(O200K, user("hello world"), 2, id="o200k, two words"),
+    pytest.param(O200K, user("日本語"), 2, id="o200k, Japanese"),
+    pytest.param(O200K, reply("ab", reasoning="cde"), 3, id="o200k, text and reasoning apart"),
+    pytest.param(O200K, reply("ab", ("look", '{"a":1}'), reasoning="cde"), 3 + 1 + 5, id="o200k, a call"),
+    pytest.param(CL100K, user("hello world"), 2, id="cl100k, two words"),
+    pytest.param(CL100K, user("日本語"), 4, id="cl100k, Japanese"),
+    pytest.param(CL100K, reply("ab", ("look", '{"a":1}'), reasoning="cde"), 3 + 1 + 5, id="cl100k, a call"),
 ]  # fmt: skip
 
 
@@ -114,6 +125,8 @@ def test_a_list(estimator: str, messages: list[Message], tokens: int) -> None:
         ("chars4_joined", 3),
         ("cjk", 1 + 1 + 2 + 20),
         ("bytes4", 1 + 2 + 1 + 10),
+        (O200K, 1 + 1 + 5),
+        (CL100K, 1 + 1 + 5),
     ],
 )
 def test_a_tool(estimator: str, tokens: int) -> None:
@@ -128,8 +141,8 @@ def test_a_tool_of_bytes() -> None:
 
 
 def test_no_estimator_is_missing() -> None:
-    """The estimators are those of the policy language that need no tokenizer."""
-    assert set(NAMES) == set(ESTIMATORS)
+    """The estimators are those of the policy language."""
+    assert set(NAMES) == set(ESTIMATORS) == set(get_args(EstimatorName))
 
 
 TEXTS = st.text(st.sampled_from("ab日é \n😀"), max_size=12)

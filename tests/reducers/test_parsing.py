@@ -349,12 +349,16 @@ REFUSED = [
     pytest.param(
         {"history": [{"do": "trim_messages", "cap": 9, "codec": "bpe:o200k_base"}]},
         "history[0].codec",
-        "write 'chars4'",
+        "expected one of char, chars4",
         '"bpe:o200k_base"',
         id="a tokenizer as codec",
     ),
     pytest.param(
-        {"estimator": "bpe:x"}, "estimator", "write 'chars4'", '"bpe:x"', id="a tokenizer as estimator"
+        {"estimator": "bpe:o200k"},
+        "estimator",
+        "did you mean 'bpe:o200k_base'?",
+        '"bpe:o200k"',
+        id="no tokenizer",
     ),
     pytest.param(
         {"guards": [{"guard": "keywords", "words": [""]}]}, "guards[0].words[0]", ">= 1", '""', id="no word"

@@ -90,7 +90,7 @@ async def test_what_cannot_stand_is_damaged(log: list[Record], forgery: Forgery,
     """A log with a chain that holds fails at the event that cannot stand there, and is called damaged."""
     found = await verify(await forged(log, forgery), runs.RUN)
     assert found.problem is not None
-    assert (seq, False) == (found.problem.seq, found.newer)
+    assert (seq, False) == (found.problem.seq, found.unjudged)
     assert said in found.problem.problem
 
 
@@ -106,7 +106,7 @@ async def test_what_is_unknown_is_newer(log: list[Record], forgery: Forgery, seq
     store = await forged(log, forgery)
     found = await verify(store, runs.RUN)
     assert found.problem is not None
-    assert (seq, True) == (found.problem.seq, found.newer)
+    assert (seq, True) == (found.problem.seq, found.unjudged)
     assert said in found.problem.problem
     with pytest.raises(NewerLog, match=said) as caught:
         await audit(store, runs.RUN)

@@ -13,6 +13,7 @@ from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.complaints import warnings
 from refold.reducers.presets import PRESETS
+from refold.reducers.tokenizers import refuse_without_tokenizer
 
 SENTENCES = {
     "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",
@@ -62,6 +63,7 @@ def policy_show_command(
 def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     """Check that a policy can work, and say what in it is surely not meant so. With -o json: one document."""
     found, _ = chosen_policy(policy, installed_guards(), {})
+    refuse_without_tokenizer(found.estimator)
     complaints = warnings(found)
     lines = [*(f"warning: {complaint}" for complaint in complaints), f"{policy} can be used"]
     document = {"policy": str(policy), "warnings": complaints}

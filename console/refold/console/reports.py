@@ -38,7 +38,7 @@ async def report_command(
 ) -> int:
     """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw.
 
-    Exit code 3 if its log is damaged, 125 if a newer refold wrote it: the page says where.
+    Exit code 3 if its log is damaged, 125 if it cannot be judged, as one of a newer refold: the page says where.
     """
     check_free(file, force=force)  # before the log is read: that may take a while
     async with places.reading(place) as store:
@@ -58,6 +58,6 @@ async def report_command(
         note(
             f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
         )
-    if report.checked.newer:
+    if report.checked.unjudged:
         return CannotJudge.exit_code
     return Damaged.exit_code if damaged else 0

@@ -59,7 +59,7 @@ async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) 
 def tell_verification(screen: Screen, place: StorePlace, found: Verification) -> int:
     """Say what was found. The exit code."""
     screen.result(found, lambda: _tell_verification(screen, place, found))
-    return 0 if found.whole else CannotJudge.exit_code if found.newer else Damaged.exit_code
+    return 0 if found.whole else CannotJudge.exit_code if found.unjudged else Damaged.exit_code
 
 
 async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
@@ -96,7 +96,7 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 
 
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
-    verdict = "whole" if found.whole else "written by a newer refold" if found.newer else "DAMAGED"
+    verdict = "whole" if found.whole else "cannot be judged" if found.unjudged else "DAMAGED"
     screen.heading(f"run {found.run}: {verdict}")
     counts = (
         f"{figures.count(found.events)} events, {figures.count(found.contents + found.erased)} with content"

@@ -248,7 +248,7 @@ def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
     for run in runs:
         if run.problem is not None:
             problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
-            raise (UnjudgedBundle if run.newer else DamagedBundle)(str(path), problem)
+            raise (UnjudgedBundle if run.unjudged else DamagedBundle)(str(path), problem)
 
 
 def _run_of(bundle: Bundle, run: PackedRun) -> Verification:

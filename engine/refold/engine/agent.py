@@ -57,6 +57,7 @@ from refold.reducers.refusals import Complaint
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
+from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.reducers.vocabulary import Replay, Role
 from refold.store import MemoryStore
 from refold.store.protocol import LEASE_SECONDS, Store
@@ -123,6 +124,7 @@ class Agent:
         }
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
+        refuse_without_tokenizer(self.policy.estimator)
         self.add_handoffs(*handoffs)
 
     def _refuse_secrets(self) -> None:

@@ -9,6 +9,7 @@ from refold.reducers.history.when import Share
 from refold.reducers.limits import CostLimit
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
+from refold.reducers.tokenizers import refuse_without_tokenizer
 
 
 def context_of(model: Model) -> int | None:
@@ -77,8 +78,11 @@ def refuse_other_tools(state: RunState, offered: Mapping[str, Manifest]) -> None
 
 
 def refuse_blind(state: RunState) -> None:
-    """Raise `WrongUse` where a guard of the run's cannot do its work: what it would have said is unknown."""
-    for watch in () if state.ended else state.guards:
+    """Raise `WrongUse` where a guard of the run's, or its tokenizer, is missing: what follows from it is unknown."""
+    if state.ended:
+        return
+    refuse_without_tokenizer(state.policy.estimator)
+    for watch in state.guards:
         if watch.guard is None:
             raise WrongUse(
                 f"run {state.setup.run}: its guard {watch.name} is {watch.blind}; install it as it was"

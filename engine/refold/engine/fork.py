@@ -18,6 +18,7 @@ from refold.reducers.guards.duty import versions_of
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
+from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.store.protocol import UnknownRun
 
 MADE_UP = "a person"
@@ -63,6 +64,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         policy = self.policy or state.policy
         refuse_unpriced(policy, [self.runtime.world.model])
         refuse_unmeasured(policy, self.runtime.world.model)
+        refuse_without_tokenizer(policy.estimator)
         if state.seq != self.at:
             raise DamagedLog(self.parent, state.seq + 1, "it is missing")
         self._check(state, around[1].kind if len(around) > 1 else None)

@@ -1,7 +1,8 @@
 """Named estimators of tokens, for messages that no provider has counted yet.
 
 An estimator is pure and recorded in the policy by its name. It weighs one message by its texts; of a list it
-adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again.
+adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again. Those that
+weigh a text by a tokenizer raise `MissingTokenizer` where it is not installed; what follows from sizes they always know.
 """
 
 import re
@@ -12,7 +13,11 @@ from types import MappingProxyType
 from refold.reducers.arguments import canonical
 from refold.reducers.messages import Size
 from refold.reducers.text import size_of
+from refold.reducers.tokenizers import count
 from refold.reducers.vocabulary import Role
+
+LONGEST = 1 << 24
+"""Characters: no text of a model is longer, and a forged log must not make us build what it only claims."""
 
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
@@ -41,6 +46,21 @@ class Estimator(ABC):
     def tool(self, name: str, description: str, schema: str) -> int:
         """Tokens of an offered tool; `schema` is JSON text."""
         return _up(len(name) + len(description) + len(schema), 4)
+
+    def shortened(self, whole: Size, chars: int, reasoning: int) -> int:
+        """Tokens of a message of that size when so many characters of its text and reasoning are shown.
+
+        What its calls weigh stays.
+        """
+        beside = whole.tokens - self._unread(whole.chars, whole.reasoning)
+        return max(0, beside + self._unread(chars, reasoning))
+
+    def quoting(self, frame: Sequence[str], chars: int, sources: Sequence[Size]) -> int:  # noqa: ARG002
+        """Tokens of a message in which so many characters, of messages of these sizes, stand between the texts of `frame`."""
+        return self._unread(sum(map(len, frame)) + chars, 0)
+
+    def _unread(self, chars: int, reasoning: int) -> int:
+        return self.weigh("x" * min(chars, LONGEST), "x" * min(reasoning, LONGEST), ())
 
 
 class _Chars4(Estimator):
@@ -103,6 +123,33 @@ class _Bytes4(Estimator):
         return 10 + size_of(name) + size_of(description) + size_of(schema) // 4
 
 
+class _Bpe(Estimator):
+    """What a tokenizer says of text, reasoning, call names and argument texts, each by itself; of a tool likewise.
+
+    A message that is shown shorter, or quoted, was counted whole, and no words of it are read again: it keeps its
+    tokens in proportion to the characters that stay, rounded up. The names of calls, which no size counts, shrink with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def weigh(self, text: str, reasoning: str, calls: Calls) -> int:
+        called = sum([self._count(name, arguments) for name, arguments in calls])
+        return self._count(text, reasoning) + called
+
+    def tool(self, name: str, description: str, schema: str) -> int:
+        return self._count(name, description, schema)
+
+    def shortened(self, whole: Size, chars: int, reasoning: int) -> int:
+        return _share([whole], chars + reasoning + whole.arguments)
+
+    def quoting(self, frame: Sequence[str], chars: int, sources: Sequence[Size]) -> int:
+        return self._count(*frame) + _share(sources, chars)
+
+    def _count(self, *texts: str) -> int:
+        return sum([count(self._name, text) for text in texts])
+
+
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
         "chars4": _Chars4(),
@@ -110,12 +157,21 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "chars4_joined": _Chars4Joined(),
         "cjk": _Cjk(),
         "bytes4": _Bytes4(),
+        "bpe:o200k_base": _Bpe("bpe:o200k_base"),
+        "bpe:cl100k_base": _Bpe("bpe:cl100k_base"),
     }
 )
 
 
 def _up(count: int, each: int) -> int:
     return -(-count // each)
+
+
+def _share(sizes: Sequence[Size], chars: int) -> int:
+    """So many characters at the tokens that those of these messages weigh; where they have none, a token each."""
+    whole = sum([size.chars + size.reasoning + size.arguments for size in sizes])
+    tokens = _up(chars * sum([size.tokens for size in sizes]), whole) if whole else chars
+    return max(0, min(tokens, LONGEST))
 
 
 def _mixed(text: str) -> int:

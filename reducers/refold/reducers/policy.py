@@ -169,7 +169,9 @@ class Pressure(_Knob, frozen=True, kw_only=True):
 
 
 GuardConfig = dict[str, Any]
-EstimatorName = Literal["chars4", "chars4_total", "chars4_joined", "cjk", "bytes4"]
+EstimatorName = Literal[
+    "chars4", "chars4_total", "chars4_joined", "cjk", "bytes4", "bpe:o200k_base", "bpe:cl100k_base"
+]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

@@ -58,9 +58,6 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
     if match["key"]:
         return PolicyError(full, f"it has a key that means nothing there: {problem.split()[-1]}")
     value = _at(data, path)
-    if isinstance(value, str) and value.startswith("bpe:"):
-        way = "no tokenizer is built in; write 'chars4', which takes 4 characters for a token"
-        return PolicyError(full, f"{way}, got {shown(value)}")
     if problem.startswith("invalid"):
         words = choices(model, path)
         near = difflib.get_close_matches(value, words, 1) if isinstance(value, str) else []

@@ -37,6 +37,7 @@ from refold.reducers.guards.duty import unheard
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import Cause
 from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
@@ -210,6 +211,8 @@ class Auditor:
         decide = rules_of(state)
         try:
             return decide(state, fact)
+        except MissingTokenizer:
+            raise
         except RefoldError as error:
             raise DamagedLog(
                 self._run, self._fact_seq, f"nothing can be decided after it: {error}"

@@ -69,8 +69,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What was checked, what was found, and what checking cannot prove.
 
     `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests that
-    were derived again. `hash` is the head's, hex. `newer`: the log was written by a newer refold, and cannot be
-    judged from `problem.seq` on. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
+    were derived again. `hash` is the head's, hex. `unjudged`: the log cannot be judged from
+    `problem.seq` on: a newer refold wrote it, or it was weighed by a tokenizer that is not installed here. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
     no seal was asked for. Of the `erased`, `loose` have their notice after it. `prefixes` are the runs that a fork goes
     on from, the oldest first: their events were checked with it.
     """
@@ -83,7 +83,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     agent_state: str
     problem: Problem | None = None
-    newer: bool = False
+    unjudged: bool = False
     sealed: int | None = None
     heads: int = 0
     loose: int = 0
@@ -154,7 +154,7 @@ class Verifier:
         self._contents = self._erased = self._digests = self._unmeasured = self._cut = 0
         self._bare = Bare(sealed)
         self._problem: Problem | None = None
-        self._newer = False
+        self._unjudged = False
 
     def take(self, stored: Stored) -> bool:
         """Check one record. False: it is wrong, and nothing after it can be believed."""
@@ -203,7 +203,7 @@ class Verifier:
             hash=self._head.hash.hex(),
             agent_state=str(self._state.agent_state),
             problem=self._problem or self._stranger() or self._unnamed(),
-            newer=self._newer,
+            unjudged=self._unjudged,
             loose=self._bare.loose,
             prefixes=self.prefixes,
             unmeasured=self._unmeasured,
@@ -233,7 +233,7 @@ class Verifier:
         try:
             return self._misread(stored, event_of(stored))
         except CannotJudge as error:
-            self._newer = True
+            self._unjudged = True
             return str(error)
         except RefoldError as error:
             return str(error)

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from refold.reducers.checkpoint import encoded
+from refold.reducers.estimate import ESTIMATORS, LONGEST
 from refold.reducers.events import (
     HistoryPruned,
     MessageInjected,
@@ -21,7 +22,6 @@ from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, pla
 from refold.reducers.history.observed import Observed
 from refold.reducers.history.summarise import Summarise
 from refold.reducers.machine import Trigger
-from refold.reducers.measure import measured
 from refold.reducers.messages import Gap, Size
 from refold.reducers.meters import call_deadline
 from refold.reducers.policy import Policy, text_of
@@ -32,9 +32,6 @@ from refold.reducers.state import RunState
 from refold.reducers.texts import framed
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, Window, quoted, refs, within, without
-
-# Characters: no text of a model is longer, and a forged log must not make us build what it only claims.
-_LONGEST = 1 << 24
 
 
 @switched_by(lambda policy: policy if policy.history or policy.overflow else None)
@@ -166,18 +163,16 @@ def _marked(state: RunState, step: Pass, gap: Gap) -> MessageInjected:
     # A digest holds words of the model: only what stands around them is said here.
     values |= {"per_message": gap.per_message, "total": gap.total}
     sources = [(ref.role, ref.size) for ref in quoted(state.window, gap.sources)]
+    sizes = [size for _, size in sources]
     lines = sum(len(role) + 3 + min(size.chars or 9, gap.per_message) for role, size in sources) - 1
     frame = framed(text_of(state.policy, step.marks), "digest", values)
-    chars = sum(map(len, frame)) + (len(frame) - 1) * min(lines, gap.total)
-    digest = _sha256((frame, [size.digest for _, size in sources], gap.per_message, gap.total))
-    return _framing(
-        Role.USER,
-        step.marks,
-        step.name,
-        gap,
-        frame,
-        measured(state.policy.estimator, "x" * min(chars, _LONGEST), digest=digest),
+    quote = (len(frame) - 1) * min(lines, gap.total)
+    size = Size(
+        chars=min(sum(map(len, frame)) + quote, LONGEST),
+        tokens=ESTIMATORS[state.policy.estimator].quoting(frame, quote, sizes),
+        digest=_sha256((frame, [size.digest for size in sizes], gap.per_message, gap.total)),
     )
+    return _framing(Role.USER, step.marks, step.name, gap, frame, size)
 
 
 def _framing(
@@ -202,9 +197,6 @@ def trimming(
     sizes = {"text": whole.chars, "reasoning": whole.reasoning}
     for cut, text in zip(shorter.cuts, shorter.texts, strict=True):
         sizes[cut.part] = cut.head + cut.tail + len(text)
-    # Beside its text and reasoning a message weighs what its calls do: that stays.
-    beside = whole.tokens - _weight(state, whole.chars, whole.reasoning)
-    tokens = max(0, beside + _weight(state, sizes["text"], sizes["reasoning"]))
     cuts = [(cut.part, cut.head, cut.tail) for cut in shorter.cuts]
     return MessageTrimmed(
         message=ref.number,
@@ -216,17 +208,12 @@ def trimming(
             ref.size,
             chars=sizes["text"],
             reasoning=sizes["reasoning"],
-            tokens=tokens,
+            tokens=ESTIMATORS[state.policy.estimator].shortened(whole, sizes["text"], sizes["reasoning"]),
             digest=_sha256((whole.digest, cuts, shorter.texts)),
         ),
         cuts=shorter.cuts,
         content=Said(texts=shorter.texts),
     )
-
-
-def _weight(state: RunState, chars: int, reasoning: int) -> int:
-    text, thought = "x" * min(chars, _LONGEST), "x" * min(reasoning, _LONGEST)
-    return measured(state.policy.estimator, text, thought).tokens
 
 
 def _sha256(shown: Any) -> str:

@@ -32,6 +32,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, RunState
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.window import ranges_of
 
 
@@ -107,6 +108,8 @@ def rederived(
         twisted = twist if twist is not None and twist.place == each.place else None
         try:
             steps, stands = _decided(state, fact, registry, twisted)
+        except MissingTokenizer:
+            raise
         except RefoldError:
             continue
         kept.append(each)

@@ -12,6 +12,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.replay.audit import Difference, parting, same, unjudged
 from refold.replay.shrink.rederivation import Log
 
@@ -93,6 +94,8 @@ def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log],
     def shows(log: Log) -> bool:
         try:
             first = first_parting([each.event for each in log.events], registry)
+        except MissingTokenizer:
+            raise
         except RefoldError:
             return False
         return first is not None and _marks(first) == marks

@@ -28,7 +28,9 @@ _HEAVIEST: Mapping[str, float] = MappingProxyType(
     {
         "cjk": 20 + _CHARS / 1.5,
         "bytes4": 10 + _CHARS,
-    }  # so much for each tool, and each has one token at least
+        "bpe:o200k_base": _CHARS,
+        "bpe:cl100k_base": _CHARS,
+    }  # so much for each tool, and each has one token at least; a tokenizer of bytes makes no more tokens than bytes
 )
 """What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded up."""
 _Charged = ModelResponded | SummaryReturned | ModelFailed | ChildEnded

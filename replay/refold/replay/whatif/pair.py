@@ -27,6 +27,7 @@ from refold.reducers.events import (
 from refold.reducers.folds import advance
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import Unknown
 from refold.replay.causes import spoken
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
@@ -199,6 +200,8 @@ class Pair:
             carried = carried.fact
         try:
             return self._advanced(carried)
+        except MissingTokenizer:
+            raise
         except RefoldError as error:
             return Parted("fact", f"the other run has no place for it: {error}")
 

@@ -21,6 +21,7 @@ from refold.reducers.folds import advance
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.text import clean
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 from refold.replay.importers.derivation.plan import Standing
@@ -95,6 +96,8 @@ class Writer:
             if item is None or item.at is None:
                 fact = msgspec.structs.replace(fact, unknown=(Unknown.TIME, *fact.unknown))
             self.state, events = advance(self.state, fact)
+        except MissingTokenizer:
+            raise
         except RefoldError as error:
             content = getattr(fact, "content", None)
             text = "" if content is None else json_text(msgspec.to_builtins(content))

@@ -1,0 +1,105 @@
+"""Runs weighed by a tokenizer: what commands say where it is there, and where it is not."""
+
+import re
+from pathlib import Path
+
+import anyio
+import pytest
+
+from console.conftest import Refold, act, look, record
+from refold.engine import Agent, ScriptedModel, call, say
+from refold.reducers.errors import PolicyError
+
+WAY_OUT = "pip install 'refold[tokens]'"
+POLICY = {
+    "estimator": "bpe:o200k_base",
+    "nudge": True,
+    "history": [
+        {"do": "trim_messages", "when": {"always": True}, "cap": 9, "roles": ["tool"]},
+        {"do": "token_tail", "when": {"always": True}, "budget": {"context": 600, "minus_tools": True}},
+        {"do": "digest", "when": {"messages": 4}, "keep_last": 2, "per_message": 50, "total": 200},
+    ],
+}
+SCRIPT = (call("look", path="a"), call("look", path="b"), call("look", path="c"), say("Done."))
+
+
+@pytest.fixture
+def run(store: Path) -> Path:
+    """A store with a run that was trimmed and digested."""
+    record(store, SCRIPT, run_id="r", policy=POLICY)
+    return store
+
+
+JUDGING = [
+    pytest.param(("audit", "r"), 0, id="audit"),
+    pytest.param(("verify", "r"), 0, id="verify"),
+    pytest.param(("audit", "--all"), 0, id="audit, all"),
+    pytest.param(("whatif", "r", "--set", "limits.step=2"), 1, id="what if"),
+    pytest.param(("whatif", "r", "--set", "estimator=bpe:cl100k_base"), 0, id="what if, by the other table"),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), JUDGING)
+def test_with_the_tokenizer(refold: Refold, run: Path, words: tuple[str, ...], code: int) -> None:
+    """A run that was weighed by a tokenizer is judged like any other."""
+    assert code == refold(*words, "--store", run).code
+
+
+@pytest.mark.parametrize("words", [param.values[0] for param in JUDGING])
+def test_without_it_nothing_is_judged(
+    refold: Refold, run: Path, words: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    """What has to weigh a text cannot be judged, and says how it can: exit code 125, and no word of damage."""
+    request.getfixturevalue("without_tokenizer")
+    ran = refold(*words, "--store", run)
+    assert (125, True) == (ran.code, WAY_OUT in ran.out + ran.err)
+    assert "DAMAGED" not in ran.out
+
+
+def test_nor_where_the_words_are_gone(refold: Refold, run: Path, request: pytest.FixtureRequest) -> None:
+    """Without a word of the model's to measure, the harness's own are left: a missing tokenizer is no damage."""
+    for seq in (1, 3, 6, 10, 13, 19, 22, 28):  # every fact
+        assert 0 == refold("erase", f"r@e{seq}", "--why", "asked", "--yes", "--store", run).code
+    there = refold("audit", "r", "--store", run)
+    request.getfixturevalue("without_tokenizer")
+    ran = refold("audit", "r", "--store", run)
+    assert (0, 125, True) == (there.code, ran.code, WAY_OUT in ran.out)
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "r"), ("ls",), ("stats",), ("whatif", "r", "--set", "estimator=chars4")]
+)
+def test_what_needs_no_tokenizer(
+    refold: Refold, run: Path, words: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    """A log is read the same with and without it."""
+    there = refold(*words, "--store", run)
+    request.getfixturevalue("without_tokenizer")
+    assert (0, there) == (there.code, refold(*words, "--store", run))
+
+
+@pytest.mark.usefixtures("without_tokenizer")
+def test_a_policy_is_checked(refold: Refold, tmp_path: Path) -> None:
+    """`policy check` says what is missing; what the policy says can be printed anywhere."""
+    file = tmp_path / "p.yaml"
+    file.write_text("schema: refold/v1\nestimator: bpe:o200k_base\n")
+    ran = refold("policy", "check", file)
+    assert (2, True) == (ran.code, WAY_OUT in ran.err)
+    assert "bpe:o200k_base" in refold("policy", "show", file).out
+
+
+def test_no_run_begins_or_goes_on_without_it(run: Path, request: pytest.FixtureRequest) -> None:
+    """An agent under such a policy is refused before there is a run; so is one that would go on with a run."""
+    record(run, SCRIPT[-1:], run_id="open", policy=POLICY | {"end_of_turn": "wait"})
+    request.getfixturevalue("without_tokenizer")
+    with pytest.raises(PolicyError, match=re.escape(WAY_OUT)):
+        Agent(model=ScriptedModel([say("one")]), policy=POLICY)
+    agent = Agent(model=ScriptedModel([say("one")]), tools=[look, act], store=run)
+
+    async def answered() -> None:
+        async with agent.resume("open") as resumed:
+            resumed.send("Go on.")
+            await resumed.result()
+
+    with pytest.raises(PolicyError, match=re.escape(WAY_OUT)):
+        anyio.run(answered)
