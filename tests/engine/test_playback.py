@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from refold.engine import Agent, Recorded, Recording, ScriptedModel, Tool, call, calls, fail, say, tool
+from refold.engine import Agent, Recorded, Recording, Run, ScriptedModel, Tool, call, calls, fail, say, tool
 from refold.engine.playback import Diverged
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ToolReturned
@@ -125,13 +125,21 @@ async def test_a_conversation_and_a_cancellation_are_played() -> None:
     assert await plays_to_the_same_log(store, run.id) is AgentState.CANCELLED
 
 
+async def leave_at_its_call(store: MemoryStore, run: Run) -> None:
+    """Drive a run until its first call has begun, and no further."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.result)
+        while (await store.head(run.id)).seq < 5:  # noqa: ASYNC110 - a store tells nobody of what is appended
+            await anyio.sleep(0.005)
+        group.cancel_scope.cancel()
+
+
 async def test_a_crash_and_a_resumption_are_played() -> None:
     """A log with a resumption in it, and a call in doubt, is played as it was."""
     store = MemoryStore()
     script = [call("act", seconds=100), say("never mind")]
     first = Agent(model=ScriptedModel(script[:1]), tools=[act], policy=QUICK, store=store).start("do it")
-    with anyio.move_on_after(0.05):
-        await first.result()
+    await leave_at_its_call(store, first)
     second = Agent(model=ScriptedModel(script[1:]), tools=[act], policy=QUICK, store=store).resume(first.id)
     assert (await second.result()).state is AgentState.COMPLETED
     assert await plays_to_the_same_log(store, first.id) is AgentState.COMPLETED
@@ -143,8 +151,7 @@ async def test_a_log_that_ends_before_its_run_is_a_missing_fact() -> None:
     run = Agent(
         model=ScriptedModel([call("act", seconds=100)]), tools=[act], policy=QUICK, store=store
     ).start("do it")
-    with anyio.move_on_after(0.05):
-        await run.result()
+    await leave_at_its_call(store, run)
     recording = await Recording.read(store, run.id)
     with anyio.fail_after(10), pytest.raises(MissingFact, match="no recorded result of call c1"):
         await recording.play(MemoryStore())

@@ -195,7 +195,7 @@ _KNOBS: dict[str, st.SearchStrategy[Any]] = {
         again_if_empty=st.integers(0, 2),
     ),
     "fallback": st.just("Nothing came of it."),
-    "estimator": st.sampled_from(sorted(name for name in ESTIMATORS if not name.startswith("bpe:"))),
+    "estimator": st.sampled_from(sorted(ESTIMATORS)),
     "history": st.lists(_PASSES, min_size=1, max_size=3).map(
         lambda passes: [{**step, "name": f"p{place}"} for place, step in enumerate(passes)]
     ),
