@@ -94,6 +94,15 @@ _TOOLS = (
     seed=325,
     contexts=None,
 )  # what was begun at no known instant has its least from then on
+@example(
+    other={
+        **OBSERVED,
+        "limits": [{"type": "time", "value": 4, "scope": "turn", "credit": {"retry": "planned"}}],
+    },
+    blots=Blots(0),
+    seed=0,
+    contexts=None,
+)  # how long the provider had it wait before another attempt
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:

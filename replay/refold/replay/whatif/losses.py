@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Diagnosed, Event, Fact, ModelFailed, ModelResponded, SourceRecorded
 from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted
+from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, name_of
 from refold.reducers.vocabulary import Unknown
 from refold.replay.source_words import HOSTED, UNCALLED
 from refold.replay.whatif.doubt import Doubt, Effect
@@ -48,7 +48,7 @@ class Losses:
     def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
         self._near, self._doubt = near, doubt
         self._lost = ""  # what of the source is in no fact
-        self._behind = self.more = False
+        self._behind = self.more = self._failed = False
 
     @property
     def _imported(self) -> bool:
@@ -79,6 +79,9 @@ class Losses:
             self._say(seq, self._lost, "stops" if self._adds_up() else "rests")
         if near.reached and isinstance(fact, ModelFailed) and self._imported and self._hurries():
             self._say(seq, _PAUSES, "asks")
+        if self._failed and near.found is not None and not parted and self._credited():
+            self._say(seq, _PAUSES, "rests")
+        self._failed = self._failed or (self._imported and isinstance(fact, ModelFailed))
 
     def finish(self) -> None:
         """The record ends: what is known only now, of runs that have not parted."""
@@ -129,6 +132,15 @@ class Losses:
         one, other = self._near.recorded.state, self._near.derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
+
+    def _credited(self) -> bool:
+        """Whether the other run ended by a time limit that leaves out waits between attempts: it may have had longer."""
+        state = self._near.derived.state
+        hit = state.limit
+        return hit is not None and any(
+            isinstance(limit, TimeLimit) and limit.credit.retry != "none" and name_of(limit) == hit.name
+            for limit in state.policy.limits
+        )
 
 
 def _grows(limit: Limit) -> bool:
