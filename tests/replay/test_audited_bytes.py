@@ -9,8 +9,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, NewerLog
-from refold.reducers.events import DECISIONS, FACTS, kind_of
+from refold.reducers.events import DECISIONS, FACTS, SourceRecorded, kind_of
 from refold.reducers.numbers import MOST_DIGITS
 from refold.replay.audit import Audit, Auditor, Difference
 from refold.store import MemoryStore
@@ -166,3 +167,13 @@ def test_an_event_that_is_not_there_is_missed(log: list[Record]) -> None:
 def test_every_kind_is_a_fact_a_decision_or_is_passed_by() -> None:
     """No kind is both: what is compared is never believed, and what is believed never compared."""
     assert set() == DECIDED & set(map(kind_of, FACTS))
+
+
+def test_who_says_that_a_run_was_imported(log: list[Record]) -> None:
+    """Its first event does; a note that claims so behind a run of our own makes no import of it."""
+    note = SourceRecorded(at=log[-1].at, format="claude_code", source="x", position="1", seq=1)
+    said = codec.encode(note)
+    forged = Record(at=note.at, kind=said.kind, body=said.body, content=said.content)
+    found = audited([*log, forged])
+    assert found.clean
+    assert not found.imported

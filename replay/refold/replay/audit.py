@@ -27,7 +27,6 @@ from refold.reducers.events import (
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
-    SourceRecorded,
     StateDigested,
     kind_of,
 )
@@ -38,7 +37,7 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.tokenizers import MissingTokenizer
-from refold.reducers.vocabulary import Cause
+from refold.reducers.vocabulary import SOURCE_LABEL, Cause
 from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -138,7 +137,6 @@ class Auditor:
         self._group: list[Stored] = []
         self._facts = self._decisions = self._differences = self._unjudged = self._unasked = 0
         self._room = _STATES
-        self._imported = False
         self._findings: list[Finding] = []
         self._unreplayable: list[Finding] = []
 
@@ -161,8 +159,6 @@ class Auditor:
         if isinstance(event, Fact):
             self._fact, self._fact_seq = event, stored.seq
             self._facts += 1
-        elif isinstance(event, SourceRecorded):
-            self._imported = True
 
     def finish(self) -> None:
         """The log ends here: compare what follows the last fact. Raises as `take`."""
@@ -198,7 +194,7 @@ class Auditor:
             unasked=self._unasked,
             blind=tuple(f"{watch.name}: {watch.blind}" for watch in self._state.guards if watch.blind),
             damaged=damaged,
-            imported=self._imported,
+            imported=SOURCE_LABEL in self._state.setup.labels,
         )
 
     def _evolved(self, state: RunState, seq: int, event: Event) -> RunState:
