@@ -9,7 +9,17 @@ from refold.reducers.history import Pass, Plan, Scene, planned, previewed
 from refold.reducers.history.trim_messages import head_and_tail, shares
 from refold.reducers.messages import Gap, Message, MessageCall, Size, TextCut
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, append, insert, ranges_of, refs, resized, without
+from refold.reducers.window import (
+    MessageRef,
+    Window,
+    append,
+    insert,
+    numbers,
+    ranges_of,
+    refs,
+    resized,
+    without,
+)
 from support.plans import TEXTS, applied, only, staying, window
 from support.scenario import Scenario
 
@@ -173,7 +183,9 @@ def test_over_budget_is_said(spec: str, weights: dict[int, int], step: dict[str,
     plan = plan_of(step, before)
     assert plan is not None
     assert plan.drop is not None
-    fits = msgspec.convert(step, Pass).fits(without(before, plan.drop), Scene(window=before, texts=TEXTS))
+    fits = msgspec.convert(step, Pass).fits(
+        without(before, numbers(plan.drop)), Scene(window=before, texts=TEXTS)
+    )
     assert over == (not fits)
 
 

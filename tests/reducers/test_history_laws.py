@@ -12,7 +12,7 @@ from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
 from refold.reducers.history.trim_messages import head_and_tail, shares
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, append, refs
+from refold.reducers.window import MessageRef, Window, append, numbers, refs
 from support.plans import TEXTS, applied, lengths
 
 FRESH = 1000  # what is put in gets numbers from here on
@@ -195,7 +195,7 @@ def test_a_budget_that_is_kept_plans_nothing(scene: Scene, plain: dict[str, Any]
     plan = planned(scene, step)
     if plan is None and scene.window.count:
         wish = step.plan(scene)
-        drop = wish.drop if wish is not None and wish.drop else frozenset[int]()
+        drop = numbers((wish and wish.drop) or ())
         stays = {ref.number for ref in refs(scene.window) if ref.pinned or ref.gap}
         assert step.pair_cut == "extend" or drop <= stays
 

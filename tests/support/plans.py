@@ -13,6 +13,7 @@ from refold.reducers.window import (
     Window,
     append,
     insert,
+    numbers,
     quoted,
     refs,
     resized,
@@ -56,11 +57,11 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
         return scene.window
     if plan.summary is not None:
         gone = within(scene.window, plan.summary.messages)
-        kept = without(scene.window, {ref.number for ref in gone})
+        kept = without(scene.window, numbers(gone))
         covers = sum(ref.gap.covers if ref.gap else 1 for ref in gone)
         gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.input_tokens, source=1)
         return insert(kept, _made(number, plan.summary.role, gap, ()), gap.after)
-    after = scene.window if plan.drop is None else without(scene.window, plan.drop)
+    after = scene.window if plan.drop is None else without(scene.window, numbers(plan.drop))
     for shorter in plan.shorter:
         after = _shortened(after, shorter)
     if plan.gap is None:
@@ -104,16 +105,16 @@ def prune(window: Window, step: Pass) -> Window | None:
     plan = planned(Scene(window=window), step)
     if plan is None or plan.drop is None:
         return None
-    return without(window, plan.drop)
+    return without(window, numbers(plan.drop))
 
 
 def staying(plan: Plan | None, window: Window) -> list[int] | None:
     """The numbers of the messages that a plan leaves in the window; None: it drops none."""
     if plan is None or plan.drop is None:
         return None
-    return [ref.number for ref in refs(window) if ref.number not in plan.drop]
+    return [ref.number for ref in refs(window) if ref not in plan.drop]
 
 
-def only(window: Window, numbers: Set[int]) -> Window:
+def only(window: Window, stay: Set[int]) -> Window:
     """The window of the messages with these numbers, in the same order."""
-    return without(window, {ref.number for ref in refs(window) if ref.number not in numbers})
+    return without(window, {ref.number for ref in refs(window) if ref.number not in stay})

@@ -13,7 +13,7 @@ from refold.reducers.events import Call
 from refold.reducers.messages import Size
 from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, extend, insert_all, without
+from refold.reducers.window import MessageRef, answered, extend, insert_all, without
 
 
 def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
@@ -58,7 +58,7 @@ def ended(state: RunState, call: CallState, size: Size, preview: int = 0) -> Run
             return replace(state, batch=replace(batch, calls=calls))
         if not each.hidden:
             results.append(each.result)
-    window = extend(state.window, results)
+    window = answered(state.window, batch.number, results)
     if not results and state.answer is not None and state.answer.blank:
         # Nothing of the answer is left to show: a message without text and calls is refused by providers.
         window = without(window, {batch.number})

@@ -1,7 +1,7 @@
 """The window: which messages the next request would show, as numbers and sizes, never as texts.
 
 A message is known by its number in the run. A reply with tool calls and all their results are one *unit*,
-kept or dropped whole: providers refuse half of a pair. Appending costs the same however long the window is:
+in one piece, kept or dropped whole: providers refuse half of a pair. Appending costs the same however long the window is:
 the references lie in chunks, and the totals, the ranges and the digest are carried along.
 
 The digest is a sum of the messages' digests, each times an odd number of its own, modulo 2**256 (after the
@@ -127,6 +127,11 @@ def bound(window: Window) -> bytes:
     return sha256(b"".join([chunk.digest for chunk in window.chunks])).digest()
 
 
+def numbers(messages: Iterable[MessageRef]) -> frozenset[int]:
+    """Their numbers."""
+    return frozenset([ref.number for ref in messages])
+
+
 def within(window: Window, ranges: Ranges) -> list[MessageRef]:
     """The references in order whose numbers lie in these ranges."""
     return [ref for ref in refs(window) if any(first <= ref.number <= last for first, last in ranges)]
@@ -172,10 +177,19 @@ def extend(window: Window, added: Sequence[MessageRef]) -> Window:
 
 
 def insert(window: Window, ref: MessageRef, after: int) -> Window:
-    """The window with a message that stands right after the message numbered `after` (0, or none: in front)."""
+    """The window with a message that stands right after the unit of the message numbered `after` (0, or none: in front)."""
     messages = refs(window)
     place = next((place for place, found in enumerate(messages, 1) if found.number == after), 0)
+    while 0 < place < len(messages) and messages[place].unit == messages[place - 1].unit:
+        place += 1
     return _changed(window, [*messages[:place], ref, *messages[place:]], (), (ref,))
+
+
+def answered(window: Window, reply: int, results: Sequence[MessageRef]) -> Window:
+    """The window with the results of the calls of message `reply`, right behind it, whatever was said meanwhile."""
+    if not window.count or window.chunks[-1].refs[-1].number == reply:
+        return extend(window, results)
+    return insert_all(window, [(ref, reply) for ref in results])
 
 
 def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Window:

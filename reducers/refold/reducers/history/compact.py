@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, older_than, stays
+from refold.reducers.history.strategy import Strategy, older_than, stays
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import Window, refs
 
@@ -34,4 +34,4 @@ class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
         if self.fits(scene.window, scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
             return None
         others = [ref for ref in messages if not stays(ref)]
-        return Plan(drop=numbers(older_than(others, int(self.tail_fraction * self.budget), 1)))
+        return Plan(drop=older_than(others, int(self.tail_fraction * self.budget), 1))

@@ -7,7 +7,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, older, stays
+from refold.reducers.history.strategy import Strategy, older, stays
 from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, ranges_of, refs
@@ -31,7 +31,7 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
         """Drop what is older than the tail."""
         messages = refs(scene.window)
         head = older([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
-        return Plan(drop=numbers([ref for ref in head if not stays(ref)]))
+        return Plan(drop=[ref for ref in head if not stays(ref)])
 
     def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:
         """The gap with the messages that are quoted in it, oldest first."""

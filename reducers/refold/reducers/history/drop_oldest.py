@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, stays
+from refold.reducers.history.strategy import Strategy, stays
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import refs
 
@@ -25,4 +25,4 @@ class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
         messages = refs(scene.window)
         others = [ref for ref in messages if ref.role is not Role.SYSTEM]
         oldest = others[: max(1, int(self.fraction * len(others)))]
-        return Plan(drop=numbers([ref for ref in oldest if not stays(ref)]))
+        return Plan(drop=[ref for ref in oldest if not stays(ref)])

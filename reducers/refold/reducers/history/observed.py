@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers
-from refold.reducers.window import refs, within
+from refold.reducers.history.strategy import Strategy
+from refold.reducers.window import numbers, refs, within
 
 
 class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
@@ -23,5 +23,5 @@ class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
         if scene.kept is None:
             return None
         stayed = numbers(within(scene.window, scene.kept))
-        gone = [ref for ref in refs(scene.window) if ref.number <= scene.upto and ref.number not in stayed]
-        return Plan(drop=numbers(gone))
+        messages = refs(scene.window)
+        return Plan(drop=[ref for ref in messages if ref.number <= scene.upto and ref.number not in stayed])

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from refold.reducers.history.registry import Pass
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import numbers, weight, whole_units
+from refold.reducers.history.strategy import weight, whole_units
 from refold.reducers.messages import Gap
-from refold.reducers.window import MessageRef, Window, refs
+from refold.reducers.window import MessageRef, Window, numbers, refs
 
 
 def planned(scene: Scene, step: Pass) -> Plan | None:
@@ -21,19 +21,19 @@ def planned(scene: Scene, step: Pass) -> Plan | None:
     return wish if wish is None or wish.drop is None else _lawful(scene, step, wish.drop)
 
 
-def _lawful(scene: Scene, step: Pass, wanted: frozenset[int]) -> Plan | None:
+def _lawful(scene: Scene, step: Pass, wanted: Sequence[MessageRef]) -> Plan | None:
     messages = refs(scene.window)
-    going = [ref for ref in messages if ref.number in wanted and not (step.pins and ref.pinned)]
+    going = [ref for ref in wanted if not (step.pins and ref.pinned)]
     dropped = whole_units(messages, going, extend=step.pair_cut == "extend")
     # To replace markers by another is no progress, and two passes could do it in turns for ever.
     if all(step.marks and ref.gap for ref in dropped):
         return None
-    drop = numbers(dropped)
     if not step.marks:
-        return Plan(drop=drop)
-    before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number not in drop]
+        return Plan(drop=dropped)
+    gone = numbers(dropped)
+    before = [ref.number for ref in messages[: messages.index(dropped[-1])] if ref.number not in gone]
     gap = _gap(scene.window, dropped, before[-1] if before else 0)
-    return Plan(drop=drop, gap=step.mark(gap, dropped))
+    return Plan(drop=dropped, gap=step.mark(gap, dropped))
 
 
 def _gap(window: Window, dropped: Sequence[MessageRef], after: int) -> Gap:

@@ -1,6 +1,6 @@
 """What a history pass is given, and what it answers: a plan, made of numbers, sizes and the harness's own words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,7 +8,7 @@ from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.numbers import Ranges
 from refold.reducers.texts import TEXTS, render
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import Window
+from refold.reducers.window import MessageRef, Window
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +62,12 @@ class Covering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass wants. `drop`: the numbers that leave, whole units and nothing that is pinned; None: it is none that drops.
+    """What a pass wants. `drop`: what leaves, in order, whole units and nothing that is pinned; None: it is none that drops.
 
     `gap` is what one message stands for that tells of all that was dropped.
     """
 
-    drop: frozenset[int] | None = None
+    drop: Sequence[MessageRef] | None = None
     shorter: tuple[Shortening, ...] = ()
     gap: Gap | None = None
     summary: Covering | None = None

@@ -1,6 +1,6 @@
 """What every strategy of a history pass shares, so that each of them is its rule and no more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -10,7 +10,7 @@ from refold.reducers.history.scene import Scene
 from refold.reducers.history.when import When
 from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window
+from refold.reducers.window import MessageRef, Window, numbers
 
 
 class Strategy(
@@ -49,11 +49,6 @@ def stays(ref: MessageRef) -> bool:
     return ref.pinned or ref.role is Role.SYSTEM
 
 
-def numbers(messages: Iterable[MessageRef]) -> frozenset[int]:
-    """Their numbers."""
-    return frozenset([ref.number for ref in messages])
-
-
 def newest(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
     """The last so many."""
     return messages[max(0, len(messages) - count) :]
@@ -88,5 +83,12 @@ def whole_units(
         going = numbers(dropped)
         cut = {ref.unit for ref in messages if ref.number not in going}
         return [ref for ref in dropped if ref.unit not in cut]
-    units = {ref.unit for ref in dropped}
-    return [ref for ref in messages if ref.unit in units]
+    units, last = {ref.unit for ref in dropped}, dropped[-1].unit if dropped else 0
+    whole: list[MessageRef] = []
+    # What goes stands mostly in front, and a unit in one piece: what stands behind the last of them is not looked at.
+    for ref in messages:
+        if ref.unit in units:
+            whole.append(ref)
+        elif whole and whole[-1].unit == last:
+            break
+    return whole

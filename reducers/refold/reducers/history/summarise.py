@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from refold.reducers.history.scene import Covering, Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, stays, weight
+from refold.reducers.history.strategy import Strategy, stays, weight
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, ranges_of, refs
+from refold.reducers.window import MessageRef, numbers, ranges_of, refs
 
 _Count = Annotated[int, Meta(ge=0)]
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, older, whole_units
+from refold.reducers.history.strategy import Strategy, older, whole_units
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, refs
+from refold.reducers.window import MessageRef, Window, numbers, refs
 
 
 class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
@@ -37,7 +37,7 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
         if self.systems == "all":
             others = [ref for ref in others if ref.role is not Role.SYSTEM]
         gone = older(others, max(1, self.last))
-        return Plan(drop=numbers(self._without_salvage(messages, gone) if self.salvage else gone))
+        return Plan(drop=self._without_salvage(messages, gone) if self.salvage else gone)
 
     def _without_salvage(
         self, messages: Sequence[MessageRef], gone: Sequence[MessageRef]

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import Strategy, numbers, older_than, stays, weight
+from refold.reducers.history.strategy import Strategy, older_than, stays, weight
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, refs
 
@@ -50,7 +50,7 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
             ref.size.tokens for ref in messages if stays(ref) and self._counts(ref)
         )
         others = [ref for ref in messages if not stays(ref)]
-        return Plan(drop=numbers(older_than(others, max(0, left), max(1, self.min_last))))
+        return Plan(drop=older_than(others, max(0, left), max(1, self.min_last)))
 
     def _tokens(self, scene: Scene) -> int:
         if isinstance(self.budget, int):

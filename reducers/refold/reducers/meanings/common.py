@@ -44,20 +44,23 @@ def reference(state: RunState, role: Role, size: Size) -> MessageRef:
 
 
 def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
-    """The messages that an event brings with it, the next in number. A forged log may name a unit that comes later."""
-    first = state.messages + 1
-    return [
-        MessageRef(
-            number=first + part,
-            role=head.role,
-            seq=state.seq,
-            part=part,
-            unit=first + min(head.unit, part),
-            size=head.size,
-            call=head.call,
+    """The messages that an event brings with it, the next in number. A forged log may name a unit that is no reply before them."""
+    first, reply = state.messages + 1, 0
+    made: list[MessageRef] = []
+    for part, head in enumerate(heads):
+        reply = reply if head.unit == reply else part
+        made.append(
+            MessageRef(
+                number=first + part,
+                role=head.role,
+                seq=state.seq,
+                part=part,
+                unit=first + reply,
+                size=head.size,
+                call=head.call,
+            )
         )
-        for part, head in enumerate(heads)
-    ]
+    return made
 
 
 def check_ranges(kind: str, ranges: Ranges, messages: int) -> None:

@@ -31,7 +31,7 @@ from refold.reducers.rules.requests import model_next
 from refold.reducers.state import RunState
 from refold.reducers.texts import framed
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, quoted, refs, within, without
+from refold.reducers.window import MessageRef, Window, numbers, quoted, refs, within, without
 
 
 @switched_by(lambda policy: policy if policy.history or policy.overflow else None)
@@ -125,7 +125,7 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
     if plan.gap is not None:
         flow.say(_marked(flow.state, step, plan.gap))
     if plan.drop is not None:
-        after = without(flow.state.window, plan.drop)
+        after = without(flow.state.window, numbers(plan.drop))
         over = not step.fits(after, scene_of(flow.state, forced=forced))
         flow.say(_pruned(step.name, _reason(step, forced=forced), before, after, over=over))
 
@@ -244,7 +244,7 @@ def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> No
     frame = framed(text_of(flow.state.policy, "summary"), "summary", {})
     size = replace(size, digest=_sha256((frame, size.digest)))
     flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
-    after = without(flow.state.window, {ref.number for ref in covered})
+    after = without(flow.state.window, numbers(covered))
     flow.say(_pruned(asked.name, "summary", before, after, over=False))
 
 
