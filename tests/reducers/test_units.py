@@ -28,7 +28,7 @@ class Talker(Config, frozen=True, kw_only=True, tag="talker"):
     fresh: ClassVar[Own] = Own()
     texts: ClassVar[Mapping[str, str]] = {"talker": "mind the step"}
 
-    def judge(self, own: Own, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+    def judge(self, own: Own, state: RunState, place: Place) -> Iterable[Judgement]:
         """The same, always."""
         yield Inject(code="talker", text="talker")
 
