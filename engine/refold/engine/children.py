@@ -152,7 +152,7 @@ class Delegation:
     async def _driven(self, task: str | None, *, take_over: bool = False) -> RunResult:
         live = self._work.children
         child = live[self._run] = self._tool.child(self._work, task, take_over)
-        self._work.tell(Delegated(self._work.call.call, self._run))
+        self._work.audience.tell(Delegated(self._work.call.call, self._run))
         if self._cut.is_set():
             self._cancel()
         try:

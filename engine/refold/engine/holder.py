@@ -17,8 +17,7 @@ _PROC = Path("/proc")
 
 def this_process() -> str:
     """A name for this process: `host:pid:birth`. `birth` is "" where a process has none."""
-    pid = os.getpid()
-    return f"{_host()}:{pid}:{_birth(pid) or ''}"
+    return _name(os.getpid())
 
 
 def new_holder() -> str:
@@ -49,6 +48,11 @@ def _runs(pid: int) -> bool:
     except OSError:
         return True  # another user's
     return True
+
+
+@cache  # by the id: a process that was forked has another
+def _name(pid: int) -> str:
+    return f"{_host()}:{pid}:{_birth(pid) or ''}"
 
 
 @cache

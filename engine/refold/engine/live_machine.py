@@ -10,6 +10,8 @@ from typing import Any
 from transitions import Machine
 from transitions.extensions import GraphMachine
 
+from refold.engine.updates import Recorded, Update
+from refold.reducers.events import StateChanged
 from refold.reducers.machine import MOVES, AgentState
 
 
@@ -25,6 +27,15 @@ class LiveAgent:
     def __init__(self) -> None:
         self.came_from: str | None = None
         self.machine = Machine(model=self, **_definition(self))
+
+    def put(self, update: Update) -> None:
+        """Follow the run: see `Listener`."""
+        if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
+            # A person's answer leads back to where the agent asked: the table's two targets need to know.
+            self.follow(update.event.trigger, update.event.target)
+
+    def close(self) -> None:
+        """It stays where the run stands, which may go on."""
 
     def follow(self, trigger: str, came_from: str | None) -> None:
         """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table has none such."""

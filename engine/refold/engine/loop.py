@@ -18,7 +18,7 @@ from refold.engine.outcomes import abandoned, in_doubt
 from refold.engine.runtime import Runtime
 from refold.engine.schedule import rings_in
 from refold.engine.service import long_tool
-from refold.engine.updates import Recorded, Update
+from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Work
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
@@ -67,13 +67,13 @@ class Driver:
         state: RunState,
         journal: Journal,
         runtime: Runtime,
-        tell: Callable[[Update], None],
+        audience: Audience,
         afterwards: Callable[[LateMaker], None],
         resumed: Maker | None,
     ) -> None:
         self.state = state
         self.journal, self._runtime, self._world = journal, runtime, runtime.world
-        self._tell, self._afterwards, self._resumed = tell, afterwards, resumed
+        self._audience, self._afterwards, self._resumed = audience, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
         self._in_flight: dict[Effect, anyio.CancelScope] = {}
@@ -245,8 +245,9 @@ class Driver:
             self.introduced = True
             await self._record(Queued(self._resumed))
         before, events = await self._written(queued)
-        for place, event in enumerate(events):
-            self._tell(Recorded(before.seq + 1 + place, event))
+        if self._audience:
+            for seq, event in enumerate(events, before.seq + 1):
+                self._audience.tell(Recorded(seq, event))
 
     async def _written(self, queued: Queued) -> tuple[RunState, Sequence[Event]]:
         """Bring a fact into the log. Where it is unknown whether that went well, the log is read again, never guessed."""
@@ -320,7 +321,7 @@ class Driver:
             stopwatch=self._world.clock.stopwatch(effect),
             scope=self._in_flight[held],
             epoch=lease.token,
-            tell=self._tell,
+            audience=self._audience,
             late=self.late,
             aside=aside,
             children=self.children,

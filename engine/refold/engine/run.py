@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal, Self
-from weakref import WeakSet
 
 import anyio
 from transitions import Machine
@@ -24,7 +23,7 @@ from refold.engine.runtime import Runtime, versions
 from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
-from refold.engine.updates import Recorded, Subscription, Update
+from refold.engine.updates import Audience, Subscription, Update
 from refold.reducers import composition, doubts
 from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import doubtful
@@ -36,7 +35,6 @@ from refold.reducers.events import (
     Fact,
     InputReceived,
     RunResumed,
-    StateChanged,
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.secrets import Redactor
@@ -83,9 +81,9 @@ class Run:
         self.id = run
         self._take_over = take_over
         self._runtime, self._opening = runtime, opening
-        self._live = LiveAgent()
+        self._live: LiveAgent | None = None  # as long as nothing hangs on it there is none
         self._inbox: list[Maker] = []
-        self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._audience = Audience()
         self._background: Background | None = None
         self._loop: Driver | None = None
         self._state = NEW
@@ -100,6 +98,10 @@ class Run:
     @property
     def machine(self) -> Machine:
         """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
+        if self._live is None:
+            self._live = LiveAgent()
+            self._live.machine.set_state(str(self.state.agent_state))
+            self._audience.add(self._live)
         return self._live.machine
 
     @property
@@ -135,7 +137,7 @@ class Run:
         Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not stop it.
         """
         updates = Updates(self._started)
-        self._subscriptions.add(updates)
+        self._audience.add(updates)
         return updates
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
@@ -273,8 +275,7 @@ class Run:
             self._state, self._loop, self._answered, self._result = self.state, None, None, None
             raise
         finally:
-            for subscription in tuple(self._subscriptions):
-                subscription.close()
+            self._audience.close()
 
     async def _leave(self) -> None:
         async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
@@ -313,10 +314,10 @@ class Run:
         else:
             state = await self._read(journal)
             runtime.check(state)
-        self._live.machine.set_state(str(state.agent_state))
+        self._set_machine(state)
         runtime.world.clock.start(state.at)
         resumes = resumed if runtime.resumes else None
-        loop = self._loop = Driver(state, journal, runtime, self._told, self._late, resumes)
+        loop = self._loop = Driver(state, journal, runtime, self._audience, self._late, resumes)
         loop.introduced = self._opening is not None  # by the fact with which it begins
         goes_on = not state.ended and (state.asked_at is None or self._inbox)
         if self._opening is None and goes_on:
@@ -341,7 +342,7 @@ class Run:
         await tenure.hold()
         if (await store.head(self.id)).seq != loop.state.seq:
             loop.state = await loop.journal.load(self._runtime.registry)
-            self._live.machine.set_state(str(loop.state.agent_state))
+            self._set_machine(loop.state)
             loop.resume()  # what was begun there, no handle is held here
         return loop
 
@@ -364,12 +365,9 @@ class Run:
     def _late(self, make: LateMaker) -> None:
         aside(partial(keep_late, self._runtime, self.id, make))
 
-    def _told(self, update: Update) -> None:
-        for subscription in tuple(self._subscriptions):
-            subscription.put(update)
-        if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
-            # A person's answer leads back to where the agent asked: the table's two targets need to know.
-            self._live.follow(update.event.trigger, update.event.target)
+    def _set_machine(self, state: RunState) -> None:
+        if self._live is not None:
+            self._live.machine.set_state(str(state.agent_state))
 
 
 class Updates(Subscription):

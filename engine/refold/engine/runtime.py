@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 from collections.abc import Awaitable, Callable
+from functools import cache
 
 import msgspec
 
@@ -41,4 +42,9 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 def versions() -> dict[str, str]:
     """What runs here: recorded whenever an engine comes to a run."""
-    return {"refold": importlib.metadata.version("refold"), "python": platform.python_version()}
+    return {"refold": _own_version(), "python": platform.python_version()}
+
+
+@cache  # what is loaded stays what it is, whatever is installed over it
+def _own_version() -> str:
+    return importlib.metadata.version("refold")

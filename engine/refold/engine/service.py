@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing, closing
 from functools import partial
 
-import anyio
 import msgspec
 
 from refold.engine.background import inlet
@@ -79,7 +78,7 @@ async def _requested(work: Work, effect: CallModel) -> Maker:
         made = await _answered(work, effect)
         cancelled = work.scope.cancel_called
     finally:
-        work.tell(Finished(effect.seq, cancelled))
+        work.audience.tell(Finished(effect.seq, cancelled))
     return made
 
 
@@ -90,15 +89,14 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
     if isinstance(wanted, ModelRequested):
         model = world.models.get(wanted.model, model)
     arrived: list[Delta] = []
-    shown = RedactedStream(work.redactor, lambda delta: work.tell(Streamed(effect.seq, delta)))
+    shown = RedactedStream(work.redactor, lambda delta: work.audience.tell(Streamed(effect.seq, delta)))
 
     def seen(delta: Delta) -> None:
         arrived.append(delta)
         if isinstance(wanted, ModelRequested):  # a summary is not streamed
             shown.put(delta)
 
-    with closing(shown), work.scope, anyio.CancelScope() as bound:
-        bound.deadline = work.deadline()
+    with closing(shown), work.scope, work.bound():
         try:
             reply = redacted_reply(await _reply(model, request, seen), work.redactor)
         except ModelError as error:
@@ -146,8 +144,7 @@ async def _called(work: Work) -> Maker:
         return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=problem)
     RUN.set(work.state.setup.run)
     LISTENER.set(_listener(work, tool))
-    with work.scope, anyio.CancelScope() as bound:
-        bound.deadline = work.deadline(tool.manifest.timeout)
+    with work.scope, work.bound(tool.manifest.timeout):
         return await _outcome(work, tool, arguments or "{}")
     if not work.scope.cancelled_caught:
         return tool_failed(work, ToolError.TIMEOUT)
@@ -196,8 +193,7 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
     elif not is_object(work.arguments):
         found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
     else:
-        with work.scope, anyio.CancelScope() as bound:
-            bound.deadline = work.deadline(tool.manifest.timeout)
+        with work.scope, work.bound(tool.manifest.timeout):
             found = credible(await ask(tool.reconcile(work.arguments or "{}", work.context)), other)
     fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
     if tool is None or not isinstance(found, Happened):

@@ -6,6 +6,8 @@ a stream of which it was shown a part is always delivered.
 """
 
 from collections import deque
+from typing import Protocol
+from weakref import ref
 
 import anyio
 import msgspec
@@ -51,6 +53,45 @@ class Delegated(msgspec.Struct, frozen=True, tag="delegated"):
 
 
 Update = Recorded | Streamed | Finished | Delegated | Missed
+
+
+class Listener(Protocol):
+    """Who is told of a run's updates."""
+
+    def put(self, update: Update) -> None:
+        """Hand over an update; never waits."""
+        ...
+
+    def close(self) -> None:
+        """The run has stopped: there will be no more, until it goes on."""
+        ...
+
+
+class Audience:
+    """All that listen to one run, as long as they are kept by somebody else. False while there is no one to tell."""
+
+    def __init__(self) -> None:
+        self._listeners: list[ref[Listener]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> None:
+        """Tell this one too, from now on."""
+        self._listeners.append(ref(listener, self._listeners.remove))
+
+    def tell(self, update: Update) -> None:
+        """Hand the update to each."""
+        for listener in self._here():
+            listener.put(update)
+
+    def close(self) -> None:
+        """Tell each that the run has stopped."""
+        for listener in self._here():
+            listener.close()
+
+    def _here(self) -> list[Listener]:
+        return [listener for each in tuple(self._listeners) if (listener := each()) is not None]
 
 
 class Subscription:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import anyio
@@ -12,7 +13,7 @@ from refold.engine.journal import Journal
 from refold.engine.makers import LateMaker, Maker
 from refold.engine.models.protocol import Model
 from refold.engine.tools.protocol import CallContext, Tool
-from refold.engine.updates import Update
+from refold.engine.updates import Audience
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.numbers import NANO
 from refold.reducers.secrets import PLAIN, Redactor
@@ -46,7 +47,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One effect under way, and what its engine lends to it. `state` is that at which it was begun.
 
-    `scope` is cancelled to settle it. `epoch` is the fencing token of the engine's lease. `tell` tells who watches,
+    `scope` is cancelled to settle it. `epoch` is the fencing token of the engine's lease. `audience` is who watches,
     `late` is told what a thread says after its call was cut off, `aside` that nothing more can be done for now: a child
     run waits for a person. `children` has the child runs that go on, by their ids.
     """
@@ -58,7 +59,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stopwatch: Stopwatch
     scope: anyio.CancelScope
     epoch: int
-    tell: Callable[[Update], None]
+    audience: Audience
     late: Callable[[LateMaker], None]
     aside: Callable[[], None]
     children: "dict[str, Run]"
@@ -85,12 +86,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What is looked for in whatever is said here."""
         return self.world.redactor_of(self.state)
 
-    def deadline(self, timeout: int | None = None) -> float:
-        """When it has taken too long, by the event loop's clock; `timeout` in nanoseconds from now."""
+    def bound(self, timeout: int | None = None) -> AbstractContextManager[object]:
+        """Cuts the block off once the effect has taken too long, or after `timeout` nanoseconds."""
         until = self.effect.until
-        left = [] if until is None else [max(0, until - self.world.clock.now())]
-        left += [] if timeout is None else [timeout]
-        return anyio.current_time() + min(left, default=math.inf) / NANO
+        if until is None and timeout is None:
+            return nullcontext()
+        left = math.inf if until is None else max(0, until - self.world.clock.now())
+        return anyio.move_on_after((left if timeout is None else min(left, timeout)) / NANO)
 
 
 class LongTool(Tool, frozen=True, kw_only=True):
