@@ -1,17 +1,21 @@
 """Secrets in what is recorded: what is found, what is left alone, and the laws of taking it out."""
 
 import json
+import re
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]  # pyright: ignore
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers import composition
+from refold.reducers import composition, secrets
+from refold.reducers.assignments import KEYS, PASSWORDS
 from refold.reducers.composition_approvals import approved
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import ApprovalAnswered, CancelRequested, InputReceived, Manifest, RunStarted
+from refold.reducers.key_shapes import SHAPES
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.parser import parse
 from refold.reducers.redaction import REDACTED
@@ -87,6 +91,15 @@ def test_a_key_of_which_half_is_missing_is_none(text: str) -> None:
 def test_what_is_known_by_its_frame(text: str, shown: str | None) -> None:
     """Of a URL or a header only the secret is hidden; what only looks a little like one is left alone."""
     assert (text if shown is None else shown) == KNOWN.text(text)
+
+
+def test_a_short_text_without_a_colon_holds_no_secret() -> None:
+    """What is known at once to be none by its length is none: no shape without a colon, and no assignment, is shorter."""
+    least = {row.pattern: _parser.parse(row.pattern, re.ASCII).getwidth()[0] for row in SHAPES}
+    short = [pattern for pattern, width in least.items() if width < secrets._SHORTEST]
+    assert all(pattern.startswith("://") for pattern in short)
+    assert secrets._SHORTEST == min(map(len, (*PASSWORDS, *KEYS, "auth"))) + len("=") + len("hunter!2")
+    assert f"pwd={REDACTED}" == KNOWN.text("pwd=hunter!2")
 
 
 def test_ordinary_texts_stay() -> None:

@@ -8,6 +8,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -49,6 +51,11 @@ _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _GO = re.compile(r"[&<>]")
 _IN_URL = re.compile(r"[A-Za-z][\w+.-]*://[^\s/:@]*:([^\s/]+)@")
 
+_TEXTS = tuple(
+    field.name
+    for field in msgspec.structs.fields(Reply)
+    if field.type is str and field.name != "provider_data"
+)
 _WORD = "".join(map(chr, range(0x21, 0x7F)))  # what a secret without white space consists of
 _SHARE = 64
 _LONG_LINE = 4096
@@ -82,13 +89,17 @@ def refuse_secret(redactor: Redactor, place: str, json_text: str, way_out: str) 
 
 def redacted_reply(reply: Reply, redactor: Redactor) -> Reply:
     """A model's answer without secrets. What only its adapter can read goes as a whole, if it holds one."""
-    said = msgspec.structs.asdict(reply)
-    texts = {name: redactor.text(value) for name, value in said.items() if type(value) is str}
-    return msgspec.structs.replace(
-        reply,
-        **{**texts, "provider_data": redactor.opaque(reply.provider_data)},
-        calls=tuple(_redacted_call(call, redactor) for call in reply.calls),
-    )
+    changed: dict[str, Any] = {}
+    for name in _TEXTS:
+        said = getattr(reply, name)
+        if said and (shown := redactor.text(said)) is not said:
+            changed[name] = shown
+    calls = tuple([_redacted_call(call, redactor) for call in reply.calls])
+    if calls != reply.calls:
+        changed["calls"] = calls
+    if opaque := reply.provider_data:
+        changed["provider_data"] = redactor.opaque(opaque)
+    return msgspec.structs.replace(reply, **changed) if changed else reply
 
 
 def _redacted_call(call: ReplyCall, redactor: Redactor) -> ReplyCall:
@@ -208,8 +219,6 @@ class RedactedText:
         self._redactor = redactor
         self._held: list[str] = []
         self._waits = 0  # characters
-        words = all(value.isascii() and value.isprintable() and " " not in value for value in redactor.values)
-        self._by_words = words and not redactor.patterns
 
     def put(self, piece: str) -> str:
         """What may be shown now."""
@@ -231,6 +240,13 @@ class RedactedText:
         rest = "".join(self._held)
         self._held, self._waits = [], 0
         return self._redactor.text(rest)
+
+    @cached_property
+    def _by_words(self) -> bool:
+        """Whether no secret has white space in it, but for the known ones."""
+        values = self._redactor.values
+        words = all(value.isascii() and value.isprintable() and " " not in value for value in values)
+        return words and not self._redactor.patterns
 
     def _before_word(self, text: str) -> int:
         """Where the word, or the line, begins with which the text ends."""

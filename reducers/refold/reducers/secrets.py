@@ -30,6 +30,9 @@ _ROUNDS = 4
 # A pattern costs at worst the square of what it is shown: a longer line is searched in overlapping pieces, so that a
 # match is found if its first characters, this many, are one.
 _PIECE = 256
+# No shape, and no assignment, is shorter, but for a password in a URL, which has a colon: a name or an id is mostly known
+# to be none at once.
+_SHORTEST = 12
 # A string, with its end if it has one, or a word that is a number in any JSON that is whole.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s\[\]{},:"]+', re.DOTALL)
 
@@ -72,6 +75,8 @@ class Redactor(msgspec.Struct, frozen=True):
 
     def text(self, text: str) -> str:
         """The text, each secret in it replaced by `[REDACTED]`. Nothing found: the same object, if it was clean."""
+        if not text:
+            return text
         text = clean(text)
         for _ in range(_ROUNDS):
             shown = self._covered(text)
@@ -127,22 +132,24 @@ class Redactor(msgspec.Struct, frozen=True):
         return token
 
     def _covered(self, text: str) -> str:
-        spans = [*self._spans(text)]
+        spans = self._spans(text)
         return _cover(text, spans) if spans else text
 
-    def _spans(self, text: str, *, whole: bool = False) -> Iterator[Span]:
+    def _spans(self, text: str, *, whole: bool = False) -> list[Span]:
         """Where secrets stand; `whole`: with that by which they are known, a header or a URL."""
+        spans: list[Span] = []
         for value in self.values:
             if value in text:
-                yield from (found.span() for found in re.finditer(re.escape(value), text))
-        if self.known:
-            yield from _known(text, whole=whole)
+                spans += [found.span() for found in re.finditer(re.escape(value), text)]
+        if self.known and (len(text) >= _SHORTEST or ":" in text):
+            spans += _known(text, whole=whole)
             for sign, escape in _ESCAPES:
                 for behind in escape.finditer(text) if sign in text else ():
                     begin = behind.start(1)
-                    yield from ((begin + start, begin + end) for start, end in _known(behind[1], whole=whole))
+                    spans += [(begin + start, begin + end) for start, end in _known(behind[1], whole=whole)]
         for pattern in self.patterns:
-            yield from _in_lines(own(pattern), text)
+            spans += _in_lines(own(pattern), text)
+        return spans
 
 
 PLAIN = Redactor(known=False)
@@ -167,14 +174,19 @@ def own(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _known(text: str, *, whole: bool) -> Iterator[Span]:
+def _known(text: str, *, whole: bool) -> list[Span]:
+    spans: list[Span] = []
     for character, sign, patterns in SIGNS:
         if character in text and shape(sign).search(text):
             for place in {found.lastindex or 0 for found in shape(sign).finditer(text)}:
                 # The group is the secret, where the rest is what it is known by.
-                for found in shape(patterns[place - 1]).finditer(text):
-                    yield found.span(0 if whole else found.lastindex or 0)
-    yield from assignments.found(text)
+                spans += [
+                    found.span(0 if whole else found.lastindex or 0)
+                    for found in shape(patterns[place - 1]).finditer(text)
+                ]
+    if "=" in text or ":" in text:
+        spans += assignments.found(text)
+    return spans
 
 
 def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[Span]:

@@ -21,6 +21,8 @@ class Cut(msgspec.Struct, frozen=True):
 
 def clean(text: str) -> str:
     """The text without lone surrogates, each replaced by U+FFFD, so that it can be written as UTF-8 JSON."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -32,9 +34,13 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def all_clean(said: StructT) -> StructT:
-    """The value with each of its texts `clean`."""
-    texts = {name: text for name in said.__struct_fields__ if type(text := getattr(said, name)) is str}
-    return msgspec.structs.replace(said, **{name: clean(text) for name, text in texts.items()})
+    """The value with each of its texts `clean`: itself, if they were."""
+    changed: dict[str, str] = {}
+    for name in said.__struct_fields__:
+        text = getattr(said, name)
+        if type(text) is str and (shown := clean(text)) is not text:
+            changed[name] = shown
+    return msgspec.structs.replace(said, **changed) if changed else said
 
 
 def label(name: str) -> str:
