@@ -15,6 +15,7 @@ from refold.console.policy_text import Language
 from refold.console.presets import SENTENCES
 from refold.engine import call, say
 from refold.engine.prune_log import LOGGER
+from refold.reducers.complaints import refuse
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import StepLimit
@@ -289,3 +290,41 @@ def test_a_folder_hides_no_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "utah").mkdir()
     monkeypatch.chdir(tmp_path)
     assert parse({"preset": "utah"}) == read_policy(Path("utah"), BUILTIN)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["run", "Go", "--policy"], id="run"),
+        pytest.param(["fork", "@last", "--policy"], id="fork"),
+        pytest.param(["policy", "check"], id="check"),
+        pytest.param(["policy", "show"], id="show"),
+        pytest.param(["whatif", "@last", "--set", "limits.step=2", "--policy"], id="whatif"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["p.yaml", "guardrails"])
+def test_a_policy_is_parsed_once(
+    words: list[str],
+    policy: str,
+    refold: Refold,
+    scripted: Scripted,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """File or preset, variables and settings come together first; what was parsed is not parsed again."""
+    scripted([say("Done."), say("Done.")])
+    assert 0 == refold("run", "Go", "--store", store).code
+    (tmp_path / "p.yaml").write_text(GOOD["p.yaml"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REFOLD_TIME_LIMIT", "60")
+    parsed: list[Policy] = []
+
+    def counted(policy: Policy) -> None:
+        parsed.append(policy)
+        refuse(policy)
+
+    monkeypatch.setattr("refold.reducers.parser.refuse", counted)
+    at = [] if words[0] == "policy" else ["--store", store]
+    ran = refold(*words, policy, *at)
+    assert (1, "") == (len(parsed), ran.err if ran.code > 1 else "")

@@ -213,6 +213,26 @@ def test_a_guard_by_one_setting(refold: Refold, runs: Path) -> None:
     assert "did you mean 'arguments'?" in found.err
 
 
+def test_a_guard_that_only_some_runs_have(refold: Refold, runs: Path) -> None:
+    """To take out what is not there is refused: of one run, and of many where none has it; else of those that lack it."""
+    agent = Agent(
+        model=ScriptedModel([say("Done.")]), store=str(runs), policy={"guards": [{"guard": "repetition"}]}
+    )
+    agent.run_sync("Look", run_id="guarded")
+    words = ("--store", runs, "--set", "guards.repetition=null")
+    lacks = "guards.repetition: the policy has no guard 'repetition' to take out; it has none with a name; leave this out"
+    one = refold("whatif", "long", *words)
+    assert (2, "") == (one.code, one.out)
+    assert lacks in one.err
+    assert 0 == refold("whatif", "guarded", *words).code
+    many = refold("whatif", "--all", *words)
+    assert 125 == many.code
+    assert 2 == " ".join(many.out.split()).count("cannot be judged: guards.repetition")
+    none = refold("whatif", "--all", "--store", runs, "--set", "guards.stall=null")
+    assert 2 == none.code
+    assert "no guard 'stall' to take out" in none.err
+
+
 def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
     """What a fork shares with its run is saved once, and its stop in there is the run's."""
     words = ("whatif", "--all", "--set", "limits.step=1", "--store", runs)

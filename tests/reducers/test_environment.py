@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import PolicyError, parse
 from refold.reducers.environment import flag, from_environment, slug
+from refold.reducers.parser import parse_with
 
 Plain = dict[str, Any]
 
@@ -433,8 +434,8 @@ def test_what_was_set_is_said() -> None:
 
 def test_the_default_limit_stays() -> None:
     """A policy that names no limits has the language's default, which a limit more does not take away."""
-    data, _ = from_environment({"REFOLD_TIME_LIMIT": "30"}, {}, {})
-    assert [("step", 50), ("time", 30)] == [(limit.name, limit.value) for limit in parse(data).limits]
+    policy, _ = parse_with({}, {"REFOLD_TIME_LIMIT": "30"})
+    assert [("step", 50), ("time", 30)] == [(limit.name, limit.value) for limit in policy.limits]
 
 
 def test_what_comes_out_is_a_policy() -> None:

@@ -126,7 +126,7 @@ def test_nothing_over_it_changes_nothing_and_a_key_given_once_is_as_given(
         pytest.param("limits.step.value", 9, {"limits": [{"type": "step", "value": 9}]}, id="an entry by its name"),
         pytest.param("limits.cost.value", 9, {"limits": [{"type": "step", "value": 5}, {"type": "cost", "value": 9}]}, id="an entry more"),
         pytest.param("guards.loop", None, {"guards": []}, id="an entry less"),
-        pytest.param("guards.stall", None, {}, id="one that was not there"),
+        pytest.param("limits.cost.value", None, {"limits": [{"type": "step", "value": 5}, {"type": "cost", "value": None}]}, id="one without a value"),
         pytest.param("guards.stall.stop", True, {"guards": [{"guard": "loop"}, {"guard": "stall", "stop": True}]}, id="a guard more"),
         pytest.param("history.tail.last", 7, {"history": [{"do": "tail", "last": 7}]}, id="a pass"),
         pytest.param("approvals.preset", "ci", {"approvals": {"preset": "ci"}}, id="a key of what is one of two"),
@@ -145,8 +145,19 @@ def test_one_value_at_a_path(path: str, value: Any, expected: dict[str, Any]) ->
     assert {**base, **expected} == with_value(base, path.split("."), value)
 
 
-def test_a_pass_that_is_not_there_is_no_path() -> None:
-    """Its name does not say what it does."""
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        pytest.param("history.trim.cap", 3, "no pass 'trim' to set; it has tail", id="whose name does not say what it does"),
+        pytest.param("history.trim", None, "no pass 'trim' to take out; it has tail; leave this out", id="a pass to go"),
+        pytest.param("guards.stall", None, "no guard 'stall' to take out; it has loop; leave this out", id="a guard to go"),
+        pytest.param("limits.cost", None, "no limit 'cost' to take out; it has none with a name; leave", id="a limit to go"),
+    ],
+)  # fmt: skip
+def test_an_entry_that_is_not_there_is_no_path(path: str, value: Any, told: str) -> None:
+    """What is to change, or to go, is there: that nothing changes would look as if it made no difference."""
+    base = {"limits": [], "guards": [{"guard": "loop"}], "history": [{"do": "tail", "last": 3}]}
     with pytest.raises(PolicyError) as raised:
-        with_value({"history": [{"do": "tail", "last": 3}]}, ["history", "trim", "cap"], 3)
-    assert "it has tail" in raised.value.problem
+        with_value(base, path.split("."), value)
+    assert path == raised.value.path
+    assert told in raised.value.problem

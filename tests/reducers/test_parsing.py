@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.errors import PolicyError
+from refold.reducers.guards import BUILTIN
 from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Empty, Policy, Stream, Truncation
 from refold.reducers.texts import TEXTS
@@ -664,6 +665,16 @@ def test_a_policy_built_in_python_is_checked() -> None:
     """Constructing validates nothing; `checked` does."""
     with pytest.raises(PolicyError, match=r"end_of_turn"):
         checked(Policy(end_of_turn="stop"))  # type: ignore[arg-type]
+
+
+def test_a_policy_that_was_parsed_is_parsed_again_only_with_other_guards_or_changed() -> None:
+    """That it can work was found of this value, with these guards."""
+    policy = parse({"guards": [{"guard": "loop", "window": 2}]})
+    assert policy is checked(policy, dict(BUILTIN))
+    with pytest.raises(PolicyError, match=r"guards\[0\]\.guard: no guard 'loop' is installed"):
+        checked(policy, {})
+    with pytest.raises(PolicyError, match=r"end_of_turn"):
+        checked(msgspec.structs.replace(policy, end_of_turn="stop"))
 
 
 def test_a_name_is_one_line() -> None:

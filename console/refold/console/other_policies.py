@@ -8,7 +8,7 @@ import msgspec
 
 from refold.console.options import Settings, option, path_option, paths_option
 from refold.console.policies import chosen_policy
-from refold.console.policy_settings import setting
+from refold.console.policy_settings import change_by, settings_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy
@@ -42,7 +42,8 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
 def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change]:
     """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
-    change = setting(asked.settings, registry)
+    settings = settings_of(asked.settings)
+    change = change_by(settings, registry)
     told = ", ".join(asked.settings)
     if not asked.policy:
         if asked.only is not None:
@@ -53,9 +54,12 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
         return {told: change}
     suffix = f" + {told}" if told else ""
-    chosen = {path: chosen_policy(path, registry, {})[0] for path in asked.policy}
     if asked.only is None:
-        return {f"{path}{suffix}": _always(change(policy)) for path, policy in chosen.items()}
+        return {
+            f"{path}{suffix}": _always(chosen_policy(path, registry, {}, settings)[0])
+            for path in asked.policy
+        }
+    chosen = {path: chosen_policy(path, registry, {})[0] for path in asked.policy}
     kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)

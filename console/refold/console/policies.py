@@ -8,7 +8,7 @@ import importlib.util
 import json
 import re
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from refold.console.nulls import with_nulls
 from refold.console.syntax import DEEPEST, BadSyntax
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import Registry
+from refold.reducers.overlay import Setting
 from refold.reducers.parser import parse, parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
@@ -42,14 +43,17 @@ class PolicyFileError(WrongUse):
 
 
 def chosen_policy(
-    chosen: Path | None, registry: Registry, environment: Mapping[str, str]
+    chosen: Path | None,
+    registry: Registry,
+    environment: Mapping[str, str],
+    settings: Sequence[Setting] = (),
 ) -> tuple[Policy, tuple[str, ...]]:
     """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set of it.
 
-    Raises `PolicyFileError`, or `PolicyError` for a variable that is no value.
+    The settings are laid over it. Raises `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
     """
     if chosen is None or (str(chosen) in PRESETS and not chosen.is_file()):
-        return parse_with({"preset": chosen and str(chosen)}, environment, registry)
+        return parse_with({"preset": chosen and str(chosen)}, environment, registry, settings=settings)
     with wrong_in(chosen, "a policy"):
         data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}")
         if _lacks_schema(data):
@@ -57,8 +61,12 @@ def chosen_policy(
                 chosen.suffix.lower()
             )
             raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
-        parse(data, registry)  # what the file says by itself: an error below is of a variable
-    return parse_with(data, environment, registry)
+    try:
+        return parse_with(data, environment, registry, settings=settings)
+    except PolicyError:
+        with wrong_in(chosen, "a policy"):
+            parse(data, registry)  # if the file can work by itself, the fault is a variable's or a setting's
+        raise
 
 
 @contextmanager

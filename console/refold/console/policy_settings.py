@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -10,46 +10,35 @@ import msgspec
 from refold.console.syntax import BadSyntax
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import Registry
-from refold.reducers.overlay import name_of_entry, with_value
-from refold.reducers.parser import parse
+from refold.reducers.overlay import Setting
+from refold.reducers.parser import parse_with
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import nearest
 
 _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTALL)
 
 
-def setting(typed: Sequence[str], registry: Registry) -> Callable[[Policy], Policy]:
-    """The change that these settings are: each lays one value over a policy. Raises `PolicyError` for what is none.
+def settings_of(typed: Iterable[str]) -> list[Setting]:
+    """What was typed, as paths and values. Raises `PolicyError` for what is none.
 
     `limits.NAME=VALUE` gives a limit its value; in `limits`, `guards` and `history` an entry is named by its name, as in
     `guards.NAME.KEY=VALUE`, and `guards.NAME=null` takes one out. A value is JSON, a YAML list or mapping in one line, or else the
     text as it stands.
     """
-    settings = [_parted(each) for each in typed]
+    return [_parted(each) for each in typed]
+
+
+def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Policy], Policy]:
+    """The change that lays these settings over a policy. It raises `PolicyError` where that cannot work."""
 
     def change(policy: Policy) -> Policy:
-        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(policy))
-        for path, value in settings:
-            _refuse_unknown(data, path, value, registry)
-            data = with_value(data, path, value)
         # A guard that is not installed here stays as it was recorded: what it would have said cannot be judged.
-        return parse(data, registry, strict_guards=False)
+        data = msgspec.to_builtins(policy)
+        return parse_with(data, {}, registry, settings=settings, strict_guards=False)[0]
 
-    return change
-
-
-def _refuse_unknown(data: Mapping[str, Any], path: Sequence[str], value: Any, registry: Registry) -> None:
-    """Raise `PolicyError` for a guard that the policy does not have, and that nobody could put on duty."""
-    if path[0] == "guards" and len(path) > 1 and value is not None:
-        known = {*registry, *map(name_of_entry, data["guards"])}
-        if path[1] not in known:
-            said = (
-                f"the policy has no such guard, and none of that kind is installed{nearest(path[1], known)}"
-            )
-            raise PolicyError(".".join(path), said)
+    return change if settings else lambda policy: policy
 
 
-def _parted(typed: str) -> tuple[list[str], Any]:
+def _parted(typed: str) -> Setting:
     found = _SETTING.fullmatch(typed)
     if found is None:
         raise PolicyError("--set", f"expected KEY=VALUE, as in limits.step=20, got {typed[:100]!r}")

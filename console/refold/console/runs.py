@@ -73,9 +73,8 @@ async def run_command(
     async with AsyncExitStack() as stack:
         _closing(stack, asked)
         # Refuses what cannot work before a file is made.
-        checked = Agent(model=asked, tools=tools, policy=said).policy
-        store = await stack.enter_async_context(places.writing(place))
-        agent = Agent(model=asked, tools=tools, policy=checked, system=system, store=store)
+        agent = Agent(model=asked, tools=tools, policy=said, system=system)
+        agent.store = await stack.enter_async_context(places.writing(place))
         run = agent.start(task, labels=labels, environment=(*environment, *chosen))
         return await (leave if means.detach else stay)(screen, place, run)
 

@@ -16,7 +16,7 @@ from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import check_choice, meant, without_grown
 from refold.engine.guards import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import CannotJudge, Damaged, NoSuchEntry
 from refold.reducers.guards import Registry
 from refold.reducers.machine import AgentState
 from refold.replay.whatif.comparison import side_by_side
@@ -104,7 +104,7 @@ async def _asked(
     registry: Registry,
     prefixes: Prefixes,
     tables: _Tables,
-) -> Sequence[WhatIf] | CannotJudge | Damaged:
+) -> Sequence[WhatIf] | CannotJudge | Damaged | NoSuchEntry:
     try:
         lineage = await store.lineage(run)
         shared = prefixes.shared(run, lineage)
@@ -112,7 +112,7 @@ async def _asked(
         found = await side_by_side(
             store, run, policies, registry, shared=shared, prices=prices, contexts=contexts
         )
-    except (CannotJudge, Damaged) as error:
+    except (CannotJudge, Damaged, NoSuchEntry) as error:
         return error
     except UnknownRun as error:  # listed, and not one event of it is there
         return Damaged(str(error))
@@ -132,9 +132,15 @@ class _Table:
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in names]
         self._unfit: list[set[str]] = []  # where each policy names a tool that no run has
+        self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self.codes: list[int] = []
 
-    def take(self, run: str, found: Sequence[WhatIf] | CannotJudge | Damaged) -> None:
+    def take(self, run: str, found: Sequence[WhatIf] | CannotJudge | Damaged | NoSuchEntry) -> None:
+        if isinstance(found, NoSuchEntry):
+            if self._alone:
+                raise found
+            self._without.append(found)
+            found = CannotJudge(str(found))
         if isinstance(found, CannotJudge | Damaged):
             self._fail(run, found)
             return
@@ -153,6 +159,9 @@ class _Table:
                 self._screen.document(PolicyVerdict(policy=name, whatif=_with_unknowns(shown)))
 
     def finish(self) -> None:
+        """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""
+        if self._without and len(self._without) == len(self.codes):
+            raise self._without[0]
         if self._screen.json:
             for name, totals in zip(self._names, self._totals, strict=True):
                 told = PolicyTotals(policy=name, totals=totals, prices=self._prices, contexts=self._contexts)

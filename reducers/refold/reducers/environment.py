@@ -13,7 +13,6 @@ import msgspec
 
 from refold.reducers.errors import PolicyError
 from refold.reducers.overlay import name_of_entry, with_value
-from refold.reducers.policy import Policy
 
 Plain = dict[str, Any]
 
@@ -28,8 +27,8 @@ def from_environment(
 ) -> tuple[Plain, tuple[str, ...]]:
     """(`policy` with what the environment sets, notes of it as `limits.time: REFOLD_TIME_LIMIT`).
 
-    `policy` is the plain data of the whole policy, the preset with what was given laid over it; `given` is what
-    file and arguments say, which no variable changes; in both limits are spelt canonically. Raises `PolicyError`,
+    `policy` is the plain data of the whole policy, the preset with what was given laid over it, its lists written out;
+    `given` is what file and arguments say, which no variable changes; in both limits are spelt canonically. Raises `PolicyError`,
     by the variable's name, for a text that is no value and for a pass that the policy lacks.
     """
     notes: dict[str, str] = {}
@@ -200,12 +199,9 @@ def _has(data: Any, path: list[str]) -> bool:
 
 def _set(policy: Plain, variable: _Variable, value: Any) -> Plain:
     path = variable.knob.split(".")
-    whole = {**policy, path[0]: policy.get(path[0], _LISTS[path[0]])} if path[0] in _LISTS else policy
+    if value is None and isinstance(policy.get(path[0]), list) and not _has(policy, path[:2]):
+        return policy  # what is to be off is not there
     try:
-        return with_value(whole, path, value)
+        return with_value(policy, path, value)
     except PolicyError as error:
         raise PolicyError(variable.name, error.problem) from error
-
-
-# Of a policy that does not say it: the language's default, which a limit more does not take away.
-_LISTS: Mapping[str, Any] = {"limits": msgspec.to_builtins(Policy().limits), "history": (), "guards": ()}

@@ -121,3 +121,7 @@ class PolicyError(WrongUse):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}" if self.path else self.problem
+
+
+class NoSuchEntry(PolicyError):
+    """A change to a limit, guard or pass that this policy does not have; another policy may."""

@@ -4,13 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import NoSuchEntry
 
 # Of these one key only can stand: another one takes the place of the first.
 _ONE_OF = frozenset({"jitter", "approvals"})
 
-# Lists whose entries are named, and the key that says of which kind a new entry is; a pass cannot be made of its name alone.
-_KINDS: Mapping[str, str] = MappingProxyType({"limits": "type", "guards": "guard", "history": ""})
+# Lists whose entries are named, what one is, and the key that says of which kind a new one is: of a pass its name does not.
+_NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"limits": ("limit", "type"), "guards": ("guard", "guard"), "history": ("pass", "")}
+)
+
+Setting = tuple[Sequence[str], Any]
+"""A path into a policy, and the value that is to stand there."""
 
 
 def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,28 +35,33 @@ def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict
     """`base` with `value` at `path`, laid over what stands there: `("retry", "attempts")`, `("limits", "step", "value")`.
 
     In `limits`, `guards` and `history` the second step is an entry's name. An entry that is not there is added, of the kind
-    that its name says; one that becomes `null` goes. Raises `PolicyError` for a pass that is not there.
+    that its name says; one that becomes `null` goes. Raises `NoSuchEntry` for one that is not there and is to go, and for a
+    pass that is not there.
     """
     if len(path) > 1 and path[-2] in _ONE_OF:
         path, value = path[:-1], {path[-1]: value}
     what, data = path[0], dict(base)
-    if what in _KINDS and len(path) > 1:
-        entries: list[Any] = list(data.get(what) or ())
-        names = [name_of_entry(entry) for entry in entries]
-        if path[1] not in names and value is not None:
-            if not _KINDS[what]:
-                said = f"it has {', '.join(filter(None, names)) or 'none with a name'}"
-                raise PolicyError(
-                    ".".join(path), f"the policy has no pass {path[1]!r} that it could set; {said}"
-                )
-            entries.append({_KINDS[what]: path[1]})
-        data[what] = entries
+    if what in _NAMED and len(path) > 1:
+        data[what] = entries = list(data.get(what) or ())
+        if path[1] not in map(name_of_entry, entries):
+            entries.append(_new_entry(entries, path, value))
     changed: dict[str, Any] = _put(data, path, value)
     return changed
 
 
+def _new_entry(entries: list[Any], path: Sequence[str], value: Any) -> dict[str, str]:
+    word, kind = _NAMED[path[0]]
+    goes = value is None and len(path) == 2
+    if goes or not kind:
+        there = ", ".join(filter(None, map(name_of_entry, entries))) or "none with a name"
+        way_out = "; leave this out" if goes else ""
+        said = f"the policy has no {word} {path[1]!r} to {'take out' if goes else 'set'}; it has {there}{way_out}"
+        raise NoSuchEntry(".".join(path), said)
+    return {kind: path[1]}
+
+
 def _put(data: Any, path: Sequence[str], value: Any) -> Any:
-    if isinstance(data, list) and path:
+    if isinstance(data, list | tuple) and path:
         entries = cast("Iterable[Any]", data)
         changed = [
             _put(entry, path[1:], value) if name_of_entry(entry) == path[0] else entry for entry in entries

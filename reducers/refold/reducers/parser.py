@@ -6,7 +6,7 @@ names filled in and every text to the model in place, and is what `run_started` 
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -19,8 +19,8 @@ from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import OWN
 from refold.reducers.limits import name_of
-from refold.reducers.overlay import laid_over, name_of_entry
-from refold.reducers.policy import Policy
+from refold.reducers.overlay import Setting, laid_over, name_of_entry, with_value
+from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.presets import PRESETS, preset_data
 from refold.reducers.refusals import brief, joined, nearest, refusal, shown
 from refold.reducers.text import clean
@@ -36,6 +36,8 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
 _PLURALS = {"steps": "step", "messages": "message", "tokens": "token"}
 # What the language takes for a key that nobody wrote, where the Struct's default means "as before there was one".
 _DEFAULTS: Mapping[str, Any] = {"truncation": {}, "stream": {}, "empty": {}}
+# The lists that entries are added to, as they are where nobody wrote them: one limit more takes none away.
+_LISTS: Mapping[str, Any] = {"limits": msgspec.to_builtins(Policy().limits), "history": [], "guards": []}
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
@@ -46,8 +48,7 @@ def parse(data: Any, registry: Registry = BUILTIN, *, strict_guards: bool = True
     names the path, what was expected and what stood there. With `strict_guards` a guard that `registry` lacks is
     refused.
     """
-    policy, _ = parse_with(data, _NO_ENVIRONMENT, registry, strict_guards=strict_guards)
-    return policy
+    return parse_with(data, _NO_ENVIRONMENT, registry, strict_guards=strict_guards)[0]
 
 
 def parse_with(
@@ -56,41 +57,67 @@ def parse_with(
     registry: Registry = BUILTIN,
     *,
     agent: str = "",
+    settings: Iterable[Setting] = (),
     strict_guards: bool = True,
 ) -> tuple[Policy, tuple[str, ...]]:
-    """As `parse`, with environment variables (`REFOLD_*`) for what `data` does not say; and what they set.
+    """As `parse`, with environment variables (`REFOLD_*`) for what `data` does not say, and what they set; then `settings`.
 
-    The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be.
+    The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be. Each of `settings`
+    lays a value over what all the others have said; a guard that it adds must be installed.
     """
     try:
-        return _parsed(data, environment, registry, agent, strict=strict_guards)
+        whole, given, notes = _laid_out(data, environment, agent)
+        whole = _with_settings(whole, settings)
+        try:
+            policy = _converted(whole)
+            kept = () if strict_guards else [config.get("guard") for config in given.get("guards") or ()]
+            policy = _canonical(policy, registry, kept)
+        except PolicyError as error:
+            raise PolicyError(_as_given(error.path, whole, given), error.problem) from error
     except PolicyError as error:
-        raise PolicyError(brief(error.path), brief(error.problem)) from error
+        raise type(error)(brief(error.path), brief(error.problem)) from error
+    return policy, notes
 
 
-def _parsed(
-    data: Any, environment: Mapping[str, str], registry: Registry, agent: str, *, strict: bool
-) -> tuple[Policy, tuple[str, ...]]:
+def _laid_out(
+    data: Any, environment: Mapping[str, str], agent: str
+) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
+    """The plain data of the whole policy, what of it was given, and what the environment set."""
     if not isinstance(data, Mapping):
         raise PolicyError("", f"a policy is a mapping, got {shown(data)}")
     given = dict(cast("Mapping[str, Any]", data))
     _sound(given, "")
     base = _base(given.pop("preset", None))
-    if isinstance(given.get("limits"), list | tuple):
-        types = {name_of_entry(limit): limit["type"] for limit in base.get("limits", ())}
-        given["limits"] = [_limit(place, limit, types) for place, limit in enumerate(given["limits"])]
-    whole = laid_over(base, given)
-    whole |= {key: [] for key in ("limits", "history", "guards") if whole.get(key, ()) is None}
+    if "limits" in given:
+        given["limits"] = _spelt(given["limits"], base.get("limits", ()))
+    whole = _listed({**_LISTS, **laid_over(base, given)})
     whole, notes = from_environment(environment, whole, given, agent)
-    try:
-        return _canonical(_converted(whole), registry, strict=strict), notes
-    except PolicyError as error:
-        raise PolicyError(_as_given(error.path, whole, given), error.problem) from error
+    return whole, given, notes
+
+
+def _with_settings(whole: dict[str, Any], settings: Iterable[Setting]) -> dict[str, Any]:
+    for path, value in settings:
+        _sound(value, ".".join(path))
+        whole = _listed(with_value(whole, path, value))
+        whole["limits"] = _spelt(whole["limits"])
+    return whole
+
+
+def _listed(whole: dict[str, Any]) -> dict[str, Any]:
+    return {**whole, **{key: [] for key in _LISTS if whole[key] is None}}
+
+
+def _spelt(limits: Any, base: Iterable[Mapping[str, Any]] = ()) -> Any:
+    """Limits in their canonical spelling; of one that is laid over a preset's by its name, the type is that one's."""
+    if not isinstance(limits, list | tuple):
+        return limits
+    types = {name_of_entry(limit): limit["type"] for limit in base}
+    return [_limit(place, limit, types) for place, limit in enumerate(cast("Iterable[Any]", limits))]
 
 
 def checked(policy: Policy, registry: Registry = BUILTIN) -> Policy:
-    """A policy that was built in Python, validated as one that was read. Raises `PolicyError`."""
-    return parse(msgspec.to_builtins(policy), registry)
+    """A policy that was built in Python, validated as one that was read; one that was read is itself. Raises `PolicyError`."""
+    return policy if registry in policy.checked_with else parse(msgspec.to_builtins(policy), registry)
 
 
 def _base(preset: Any) -> dict[str, Any]:
@@ -110,15 +137,14 @@ def _converted(plain: dict[str, Any]) -> Policy:
         raise refusal(error, plain, Policy) from error
 
 
-def _canonical(policy: Policy, registry: Registry, *, strict: bool) -> Policy:
+def _canonical(policy: Policy, registry: Registry, kept: Collection[Any]) -> Policy:
     """The policy with names filled in, guards complete, texts in place; refused where it cannot work."""
     guards = [
-        _guard(f"guards[{place}]", dict(config), registry, strict=strict)
-        for place, config in enumerate(policy.guards)
+        _guard(f"guards[{place}]", config, registry, kept) for place, config in enumerate(policy.guards)
     ]
     premature, approvals = policy.premature_end, policy.approvals
     if premature is not None:
-        premature = _guard("premature_end", {**premature, "guard": "premature_end"}, OWN, strict=strict)
+        premature = _guard("premature_end", {**premature, "guard": "premature_end"}, OWN)
     policy = msgspec.structs.replace(
         policy,
         limits=tuple(msgspec.structs.replace(limit, name=name_of(limit)) for limit in policy.limits),
@@ -128,14 +154,16 @@ def _canonical(policy: Policy, registry: Registry, *, strict: bool) -> Policy:
     )
     refuse(policy)
     if approvals and approvals.preset in WITH_HANDOFF and "handoff" not in [one["guard"] for one in guards]:
-        guards.insert(0, _guard("approvals", {"guard": "handoff"}, registry, strict=strict))
+        guards.insert(0, _guard("approvals", {"guard": "handoff"}, registry))
     own = {"premature_end": premature, "approvals": approvals}
     kinds = {*[guard["guard"] for guard in guards], *[key for key, value in own.items() if value]}
     texts = {**_texts_of_tiers(policy), **TEXTS, **_texts_of(kinds, {**registry, **OWN})}
     for key in policy.texts:
         if key not in texts:
             raise PolicyError(f"texts.{key}", f"no such text{nearest(key, texts)}")
-    return msgspec.structs.replace(policy, guards=tuple(guards), texts={**texts, **policy.texts})
+    policy = msgspec.structs.replace(policy, guards=tuple(guards), texts={**texts, **policy.texts})
+    policy.checked_with.append(registry)
+    return policy
 
 
 def _texts_of(kinds: set[str], registry: Registry) -> dict[str, str]:
@@ -159,7 +187,6 @@ def _texts_of_tiers(policy: Policy) -> dict[str, str]:
 
 
 def _limit(place: int, limit: Any, types: Mapping[str, str]) -> Any:
-    """A limit in its canonical spelling; of one that is laid over a preset's by its name, the type is that one's."""
     if not isinstance(limit, Mapping):
         return limit
     plain = dict(cast("Mapping[str, Any]", limit))
@@ -181,12 +208,13 @@ def _limit(place: int, limit: Any, types: Mapping[str, str]) -> Any:
     return plain
 
 
-def _guard(path: str, config: dict[str, Any], registry: Registry, *, strict: bool) -> dict[str, Any]:
+def _guard(path: str, config: GuardConfig, registry: Registry, kept: Collection[Any] = ()) -> GuardConfig:
+    """The configuration of a guard, complete; one of a kind in `kept` may lack in the registry, and stays as it is."""
     kind = config.get("guard")
     if not isinstance(kind, str):
         raise PolicyError(f"{path}.guard", f"expected the name of a guard, got {shown(kind)}")
     if kind not in registry:
-        if strict:
+        if kind not in kept:
             raise PolicyError(f"{path}.guard", f"no guard {kind!r} is installed{nearest(kind, registry)}")
         return {**config, "name": config.get("name") or kind}
     try:

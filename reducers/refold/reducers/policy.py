@@ -4,6 +4,8 @@ Everything here is a value. Guards stay as they were written until a registry th
 resolves them (`refold.reducers.guards.resolve`), because a policy may name guards that are not installed.
 """
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -174,7 +176,7 @@ EstimatorName = Literal[
 ]
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Limits, history, recoveries, guards, approvals, retries, and what ends a turn.
 
     `end_of_turn`: what an answer without tool calls means. `complete` ends the run; `continue` asks the model
@@ -214,6 +216,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     doubt: Literal["tell", "ask"] = "tell"
     redact: tuple[str, ...] = ()
     texts: dict[str, str] = {}
+
+    @cached_property
+    def checked_with(self) -> list[Mapping[str, type[Any]]]:
+        """The guards with which the parser found that it can work, so that it need not look again. No part of the value."""
+        return []
 
 
 def text_of(policy: Policy, key: str) -> str:
