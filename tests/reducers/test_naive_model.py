@@ -153,7 +153,7 @@ class AnyRun(RuleBasedStateMachine):
         steps = {step.name: step for step in state.policy.history}
         if event.name in steps:  # of an overflow there may be another
             scene = scene_of(state, forced=event.reason == "overflow")
-            assert event.over_budget == (not steps[event.name].fits(state.window, scene))
+            assert event.over_budget == (not steps[event.name].fits(scene))
 
     def _as_shown(self, event: ModelRequested) -> None:
         state, kept, words = self.folded, self.naive.messages, self.folded.policy.texts

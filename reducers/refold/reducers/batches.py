@@ -26,10 +26,10 @@ def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
 
 def find(state: RunState, kind: str, call: str) -> CallState:
     """The open call of this id. Raises `UnexpectedEvent` naming the event's kind if there is none."""
-    for candidate in state.batch.calls if state.batch else ():
-        if candidate.id == call and candidate.result is None:
-            return candidate
-    raise UnexpectedEvent(kind, f"no call {call} is open")
+    found = state.batch.open_call(call) if state.batch else None
+    if found is None:
+        raise UnexpectedEvent(kind, f"no call {call} is open")
+    return found
 
 
 def with_call(state: RunState, call: CallState) -> RunState:

@@ -76,16 +76,16 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     if state.stopping is not None:
         return _settling(state)
     effects: list[Effect] = []
-    for asks in (state.request, state.summary):
-        if asks is not None:
-            effects.append(CallModel(seq=asks.seq, until=asks.until))
+    asks = state.request or state.summary
+    if asks is not None:
+        effects.append(CallModel(seq=asks.seq, until=asks.until))
     # What was found out about one call while a person is asked waits until all is, and the run goes on.
     if state.batch is not None and state.asked_at is None:
         _run(state, state.batch, effects)
     for waiting in (state.approval, state.backoff):
         if waiting is not None and waiting.until is not None:
             effects.append(WaitUntil(at=waiting.until))
-    instant = next_deadline(state)
+    instant = next_deadline(state) if state.setup.timed else None
     if instant is not None:
         effects.append(WaitUntil(at=instant))
     return tuple(effects)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    RESULTS,
     Event,
     Fact,
     LateResult,
@@ -37,7 +38,7 @@ def advance(
     A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
     that has no place here raises `UnexpectedEvent`.
     """
-    if isinstance(fact, Result) and not awaited(state, fact):
+    if isinstance(fact, RESULTS) and not awaited(state, fact):
         late = late_result(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
@@ -53,11 +54,12 @@ def awaited(state: RunState, fact: Result) -> bool:
     if state.ended or state.seq == 0:
         return False
     if isinstance(fact, ToolReturned):
-        calls = state.batch.calls if state.batch else ()
-        return any(call.id == fact.call and call.dispatched and call.result is None for call in calls)
+        batch = state.batch
+        call = batch.open_call(fact.call) if batch else None
+        return call is not None and call.dispatched > 0
     asked = None if isinstance(fact, SummaryReturned) else state.request
     summary = None if isinstance(fact, ModelResponded) else state.summary
-    return any(pending is not None and pending.seq == fact.request for pending in (asked, summary))
+    return fact.request in (asked and asked.seq, summary and summary.seq)
 
 
 def late_result(fact: Result) -> LateResult:

@@ -1,6 +1,6 @@
 """How much of each limit a run has used, and when its time runs out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from refold.reducers.limits import (
     TimeLimit,
     TokenLimit,
     check_of,
+    least_of,
     measure_of,
     name_of,
     threshold,
@@ -23,7 +24,7 @@ from refold.reducers.limits import (
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.numbers import NANO
-from refold.reducers.state import Mark, RunState, Spent
+from refold.reducers.state import RunState, Spent
 from refold.reducers.vocabulary import Cause
 
 Meter = Callable[[RunState], int]
@@ -72,15 +73,14 @@ def _both(spent: Spent) -> int:
 
 def elapsed(limit: TimeLimit, state: RunState) -> int:
     """Nanoseconds since the scope began, or its first response, less the time that is not the agent's."""
-    mark = state.mark(limit.scope)
-    start = _start(limit, mark)
-    return 0 if start is None else max(0, state.fact_at - start - _credited(limit, state, mark))
+    since = _since(limit, state)
+    return 0 if since is None else max(0, state.fact_at - since)
 
 
 def deadline(state: RunState) -> int | None:
     """The first instant at which a time limit trips; None if none can while nothing else happens."""
-    running = _running(state)
-    return min([trips_at(limit, state) for limit in running]) if running else None
+    instants = _instants(state)
+    return min(instants)[0] if instants else None
 
 
 def call_deadline(state: RunState, promised: int | None = None) -> int | None:
@@ -88,7 +88,7 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 
     `promised` is what the first attempt, or the batch's first call, was given: it is not given again.
     """
-    instants = [(trips_at(limit, state), limit.op == ">") for limit in _running(state)]
+    instants = _instants(state)
     if not instants:
         return None
     # What is left is less by the one nanosecond that a limit with `>` needs to trip.
@@ -128,9 +128,15 @@ def smallest_time(state: RunState) -> TimeLimit | None:
     return min(timed, key=lambda limit: threshold(limit) or 0, default=None)
 
 
-def _running(state: RunState) -> Sequence[TimeLimit]:
-    timed = state.setup.timed
-    return [limit for limit in timed if not _clock_stands(limit, state)] if timed else ()
+def _instants(state: RunState) -> list[tuple[int, bool]]:
+    """When each time limit trips whose clock does not stand, and whether one nanosecond later than its value says."""
+    asked = state.agent_state is AgentState.WAITING_FOR_INPUT
+    found: list[tuple[int, bool]] = []
+    for limit in state.setup.timed:
+        since = None if asked and limit.credit.person else _since(limit, state)
+        if since is not None:
+            found.append((_end(limit, since), limit.op == ">"))
+    return found
 
 
 def hit(limit: Limit, state: RunState) -> LimitHit:
@@ -157,36 +163,36 @@ def hit(limit: Limit, state: RunState) -> LimitHit:
 
 def trips_at(limit: TimeLimit, state: RunState) -> int:
     """The first instant at which a time limit trips, if nothing else happens."""
-    mark = state.mark(limit.scope)
-    value = threshold(limit)
-    assert value is not None
-    start = _start(limit, mark)
-    if start is None:
-        return state.at  # before its first response it trips at once, if it does at all
-    return start + _credited(limit, state, mark) + value + (limit.op == ">")
+    since = _since(limit, state)
+    # Before its first response it trips at once, if it does at all.
+    return state.at if since is None else _end(limit, since)
 
 
-def _start(limit: TimeLimit, mark: Mark) -> int | None:
-    return mark.at if limit.clock == "start" else mark.first_response
+def _end(limit: TimeLimit, since: int) -> int:
+    least = least_of(limit)
+    assert least is not None
+    return since + least
 
 
-def _credited(limit: TimeLimit, state: RunState, mark: Mark) -> int:
+def _since(limit: TimeLimit, state: RunState) -> int | None:
+    """The instant from which its time counts, moved on by what is not the agent's; None before its first response."""
+    mark, credit = state.mark(limit.scope), limit.credit
+    since = mark.at if limit.clock == "start" else mark.first_response
+    if since is None:
+        return None
     now, then = state.spent, mark.spent
-    waiting = state.fact_at - state.asked_at if state.asked_at is not None else 0
-    person = now.person_wait + waiting - then.person_wait if limit.credit.person else 0
-    down = now.downtime - then.downtime if limit.credit.downtime else 0
-    return person + down + _waits(limit.credit.retry, now) - _waits(limit.credit.retry, then)
+    if credit.person:
+        since += now.person_wait - then.person_wait
+        if state.asked_at is not None:
+            since += state.fact_at - state.asked_at
+    if credit.downtime:
+        since += now.downtime - then.downtime
+    if credit.retry == "none":
+        return since
+    return since + _waits(credit.retry, now) - _waits(credit.retry, then)
 
 
 def _waits(credit: str, spent: Spent) -> int:
-    if credit == "none":
-        return 0
     if credit == "planned":
         return spent.planned_wait
     return spent.succeeded_wait if credit == "on_success" else spent.settled_wait
-
-
-def _clock_stands(limit: TimeLimit, state: RunState) -> bool:
-    if limit.clock == "first_response" and state.mark(limit.scope).first_response is None:
-        return True
-    return limit.credit.person and state.agent_state is AgentState.WAITING_FOR_INPUT

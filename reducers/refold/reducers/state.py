@@ -152,6 +152,13 @@ class Batch(Value, frozen=True, kw_only=True):
     calls: tuple[CallState, ...]
     until: int | None = None
 
+    def open_call(self, call: str) -> CallState | None:
+        """The call of this id, if it has no result yet."""
+        for each in self.calls:
+            if each.id == call and each.result is None:
+                return each
+        return None
+
 
 class Observed(Value, frozen=True, kw_only=True):
     """What an imported run's harness did to the window since the last request.

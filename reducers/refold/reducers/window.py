@@ -231,7 +231,14 @@ def without(window: Window, numbers: Set[int]) -> Window:
         if len(gone) == len(numbers):
             kept += messages[place + 1 :]
             break
-    return _changed(window, kept, gone, (), _left(window.ranges, [ref.number for ref in gone]))
+    return _changed(window, kept, gone, (), left(window.ranges, [ref.number for ref in gone]))
+
+
+def tokens_left(window: Window, gone: Sequence[MessageRef]) -> int:
+    """Estimated tokens of the window without these messages."""
+    estimator = ESTIMATORS[window.estimator]
+    parts = sum([estimator.part(ref.role, ref.size) for ref in gone])
+    return estimator.total(window.sum - parts, window.count - len(gone))
 
 
 def resized(window: Window, number: int, size: Size, shown: Shown | None = None) -> Window:
@@ -314,7 +321,7 @@ def outside(ranges: Ranges, kept: Ranges) -> set[int]:
     return found
 
 
-def _left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
+def left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
     """The ranges without these numbers, which come in the same order: less work than to look at all that stays."""
     left: list[tuple[int, int]] = []
     going = iter(gone)

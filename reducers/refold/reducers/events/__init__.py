@@ -2,6 +2,7 @@
 
 from refold.reducers.events.annotations import (
     ANNOTATIONS,
+    RESULTS,
     ContentErased,
     Diagnosed,
     LateResult,
@@ -80,6 +81,7 @@ __all__ = [
     "FACTS",
     "FORMAT",
     "KINDS",
+    "RESULTS",
     "Annotation",
     "Answer",
     "AnswerDiscarded",

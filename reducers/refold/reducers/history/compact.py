@@ -1,5 +1,6 @@
 """Drop the middle, and say in one message how much is gone."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -7,7 +8,7 @@ from msgspec import Meta
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, older_than, stays
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import Window, refs
+from refold.reducers.window import MessageRef, refs, tokens_left
 
 
 class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
@@ -24,14 +25,14 @@ class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
     budget: Annotated[int, Meta(ge=1)]
     tail_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.75
 
-    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
+    def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Whether the window weighs no more than the budget."""
-        return window.tokens <= self.budget
+        return tokens_left(scene.window, gone) <= self.budget
 
     def plan(self, scene: Scene) -> Plan | None:
         """Drop what lies between the pinned and the tail."""
         messages = refs(scene.window)
-        if self.fits(scene.window, scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
+        if self.fits(scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
             return None
         others = [ref for ref in messages if not stays(ref)]
         return Plan(drop=older_than(others, int(self.tail_fraction * self.budget), 1))

@@ -35,8 +35,8 @@ class Strategy(
         """Why it prunes: at a threshold, if it waits for one, else to keep the window."""
         return self.asks or ("threshold" if self.when.waits else "window")
 
-    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
-        """Whether the window is within what this strategy keeps to; one without a budget always is."""
+    def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:  # noqa: ARG002
+        """Whether the window without what is `gone` is within what this strategy keeps to; one without a budget always is."""
         return True
 
     def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:  # noqa: ARG002

@@ -8,7 +8,7 @@ from msgspec import Meta
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, older, whole_units
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, numbers, refs
+from refold.reducers.window import MessageRef, numbers, refs
 
 
 class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
@@ -24,13 +24,15 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
     systems: Literal["all", "first"] = "first"
     salvage: bool = False
 
-    def fits(self, window: Window, scene: Scene) -> bool:  # noqa: ARG002
+    def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Whether the window surely holds no message too many: a pass need not look closer."""
-        return window.count - window.system_pinned - window.task_pinned <= max(1, self.last)
+        window = scene.window
+        most = max(1, self.last) + window.system_pinned + window.task_pinned
+        return window.count - len(gone) <= most
 
     def plan(self, scene: Scene) -> Plan | None:
         """Drop all but the pinned and the tail."""
-        if self.fits(scene.window, scene):
+        if self.fits(scene):
             return None
         messages = refs(scene.window)
         others = [ref for ref in messages if not ref.pinned]

@@ -1,5 +1,6 @@
 """Keep as many of the last messages as fit a budget of estimated tokens."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Meta
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, older_than, stays, weight
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, refs
+from refold.reducers.window import MessageRef, numbers, refs, tokens_left
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -34,16 +35,18 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
     min_last: Annotated[int, Meta(ge=0)] = 1
     count_system: bool = False
 
-    def fits(self, window: Window, scene: Scene) -> bool:
+    def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Whether the window weighs no more than the budget."""
-        budget = self._tokens(scene)
-        if window.tokens <= budget:
+        window, budget = scene.window, self._tokens(scene)
+        if tokens_left(window, gone) <= budget:
             return True
-        return not self.count_system and weight(window, list(filter(self._counts, refs(window)))) <= budget
+        left = numbers(gone)
+        counted = [ref for ref in refs(window) if self._counts(ref) and ref.number not in left]
+        return not self.count_system and weight(window, counted) <= budget
 
     def plan(self, scene: Scene) -> Plan | None:
         """Drop what does not fit."""
-        if self.fits(scene.window, scene):
+        if self.fits(scene):
             return None
         messages = refs(scene.window)
         left = self._tokens(scene) - sum(

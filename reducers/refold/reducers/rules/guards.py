@@ -74,7 +74,10 @@ def _carry_out(flow: Flow, watch: Watch, judgement: Judgement) -> None:
                 )
                 flow.say(said)
         case Refuse():
-            if _open(flow.state, judgement.call):  # the first guard that refused a call gave it its result
+            batch = flow.state.batch
+            if batch and batch.open_call(
+                judgement.call
+            ):  # the first guard that refused a call gave it its result
                 flow.say(_refused(flow.state, watch, judgement))
         case Shorten():
             _shorten(flow, watch, judgement)
@@ -82,10 +85,6 @@ def _carry_out(flow: Flow, watch: Watch, judgement: Judgement) -> None:
             _ask(flow, watch, judgement)
         case Remind():
             pass  # the next request carries it: `rules.reminders`
-
-
-def _open(state: RunState, call: str) -> bool:
-    return state.batch is not None and any(c.id == call and c.result is None for c in state.batch.calls)
 
 
 def _refused(state: RunState, watch: Watch, judgement: Refuse) -> CallRefused:

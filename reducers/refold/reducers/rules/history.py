@@ -1,7 +1,7 @@
 """History at work: the policy's passes are run, and what they plan becomes decisions."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -31,7 +31,7 @@ from refold.reducers.rules.requests import model_next
 from refold.reducers.state import RunState
 from refold.reducers.texts import framed
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, numbers, quoted, refs, within, without
+from refold.reducers.window import MessageRef, Window, left, quoted, refs, tokens_left, within
 
 
 @switched_by(lambda policy: policy if policy.history or policy.overflow else None)
@@ -80,7 +80,7 @@ def _run(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
             scene, at = scene_of(flow.state, forced=forced), flow.state.seq
         plan = planned(scene, step)
         if plan is not None:
-            _carry_out(flow, step, plan, forced=forced)
+            _carry_out(flow, step, plan, scene)
             if settled(flow.state):
                 return
 
@@ -115,9 +115,9 @@ def scene_of(state: RunState, *, forced: bool) -> Scene:
     )
 
 
-def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
+def _carry_out(flow: Flow, step: Pass, plan: Plan, scene: Scene) -> None:
     for shorter in plan.shorter:
-        flow.say(_trimmed(flow.state, step, shorter, forced=forced))
+        flow.say(_trimmed(flow.state, step, shorter, forced=scene.forced))
     if plan.summary is not None:
         flow.say(_summary_requested(flow.state, step.name, plan.summary))
         return
@@ -125,9 +125,9 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, *, forced: bool) -> None:
     if plan.gap is not None:
         flow.say(_marked(flow.state, step, plan.gap))
     if plan.drop is not None:
-        after = without(flow.state.window, numbers(plan.drop))
-        over = not step.fits(after, scene_of(flow.state, forced=forced))
-        flow.say(_pruned(step.name, _reason(step, forced=forced), before, after, over=over))
+        marked = scene if plan.gap is None else replace(scene, window=flow.state.window)
+        over, reason = not step.fits(marked, plan.drop), _reason(step, forced=scene.forced)
+        flow.say(_pruned(step.name, reason, before, flow.state.window, plan.drop, over=over))
 
 
 def _summary_requested(state: RunState, name: str, wanted: Covering) -> SummaryRequested:
@@ -142,16 +142,18 @@ def _reason(step: Pass, *, forced: bool) -> str:
     return "overflow" if forced else step.reason
 
 
-def _pruned(name: str, reason: str, before: Window, after: Window, *, over: bool) -> HistoryPruned:
-    # `after` is with the message that stands for what leaves, `before` without it.
+def _pruned(
+    name: str, reason: str, before: Window, marked: Window, gone: Sequence[MessageRef], *, over: bool
+) -> HistoryPruned:
+    # `marked` is with the message that stands for what leaves, `before` without it.
     return HistoryPruned(
         name=name,
         reason=reason,
         before=before.count,
-        after=after.count,
+        after=marked.count - len(gone),
         tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        kept=after.ranges,
+        tokens_after=tokens_left(marked, gone),
+        kept=left(marked.ranges, [ref.number for ref in gone]),
         over_budget=over,
     )
 
@@ -244,8 +246,7 @@ def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> No
     frame = framed(text_of(flow.state.policy, "summary"), "summary", {})
     size = replace(size, digest=_sha256((frame, size.digest)))
     flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
-    after = without(flow.state.window, numbers(covered))
-    flow.say(_pruned(asked.name, "summary", before, after, over=False))
+    flow.say(_pruned(asked.name, "summary", before, flow.state.window, covered, over=False))
 
 
 def _given_up(
