@@ -61,18 +61,19 @@ CONTENTS: Mapping[str, type[Content]] = MappingProxyType(
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BODIES = {kind: msgspec.json.Decoder(event).decode for kind, event in KINDS.items()}
+_NAMES: Mapping[type[Event], str] = {event: kind for kind, event in KINDS.items()}
 _LATE_RESULT = kind_of(LateResult)
 _CONTENTS = {kind: msgspec.json.Decoder(content).decode for kind, content in CONTENTS.items()}
 
 
 def encode(event: Event) -> Encoded:
     """The event as its kind, body and content. Equal events have equal bytes."""
-    kind = kind_of(event)
-    content = getattr(event, "content", None) if kind in _CONTENTS else None
-    if content is None:
+    kind = _NAMES.get(type(event)) or kind_of(event)
+    said: Any = event  # most decisions have no content at all
+    if kind not in _CONTENTS or said.content is None:
         return Encoded(kind, _ENCODER.encode(event), None)
     bare = msgspec.structs.replace(event, content=None)
-    return Encoded(kind, _ENCODER.encode(bare), _ENCODER.encode(content))
+    return Encoded(kind, _ENCODER.encode(bare), _ENCODER.encode(said.content))
 
 
 def decode(

@@ -38,12 +38,12 @@ START = Head(seq=0, hash=GENESIS)
 
 def header(run: str, seq: int, at: int, kind: str) -> bytes:
     """The bytes of an event's header, algorithm included, as they are hashed."""
-    return _ALGORITHM + _framed(run) + _framed_rest(seq, at, kind)
+    return b"%b%b%b%b%b" % (_ALGORITHM, _framed(run), _framed_number(seq), _framed_number(at), _framed(kind))
 
 
-def _framed_rest(seq: int, at: int, kind: str) -> bytes:
-    number, time = b"%d" % seq, b"%d" % at
-    return b"%d:%b%d:%b%b" % (len(number), number, len(time), time, _framed(kind))
+def _framed_number(number: int) -> bytes:
+    data = b"%d" % number
+    return b"%d:%b" % (len(data), data)
 
 
 @lru_cache(maxsize=1024)  # the same few ids and kinds, over and over
@@ -65,34 +65,56 @@ def link(previous: bytes, head: bytes, body: bytes, content_digest: bytes | None
     return sha256(previous + head + sha256(body).digest() + (content_digest or b"")).digest()
 
 
-def hashes(run: str, head: Head, records: Sequence[Record]) -> list[tuple[bytes, bytes | None]]:
-    """Hash and content digest of each record, as the events that follow `head`. For callers that need no more of them."""
-    previous, begin, made = head.hash, _ALGORITHM + _framed(run), list[tuple[bytes, bytes | None]]()
-    for seq, record in enumerate(records, head.seq + 1):
-        content = record.content
-        content_digest = record.content_digest if content is None else digest(record.salt, content)
-        rest = _framed_rest(seq, record.at, record.kind)
-        previous = link(previous, begin + rest, record.body, content_digest)
-        made.append((previous, content_digest))
+Link = tuple[int, int, str, bytes, bytes | None, bytes | None, bytes, bytes | None]
+"""Place, instant, kind, hash, content digest, salt, body and content of an event that joins a log."""
+
+
+def links(run: str, head: Head, records: Sequence[Record], before: int = 0) -> list[Link]:
+    """The records as the events that follow `head`. The place of an event is its number, and `before` more.
+
+    A salt without content is dropped.
+    """
+    # What `digest`, `header` and `link` say, in one pass: all that is written comes through here.
+    previous, begin = head.hash, _ALGORITHM + _framed(run)
+    made: list[Link] = []
+    seq, now, stamp = head.seq, None, b""
+    for record in records:
+        at, body, content, salt = record.at, record.body, record.content, record.salt
+        said, kept = record.content_digest, None
+        if content is not None:
+            said, kept = digest(salt, content), salt or None
+        if at != now:
+            now, stamp = at, _framed_number(at)
+        seq += 1
+        parts = (
+            previous,
+            begin,
+            _framed_number(seq),
+            stamp,
+            _framed(record.kind),
+            sha256(body).digest(),
+            said or b"",
+        )
+        previous = sha256(b"".join(parts)).digest()
+        made.append((before + seq, at, record.kind, previous, said, kept, body, content))
     return made
 
 
 def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
     """The records as the events that follow `head`, numbered and chained. A salt without content is dropped."""
-    chained = zip(records, hashes(run, head, records), strict=True)
     return [
         Stored(
             run=run,
             seq=seq,
-            at=record.at,
-            kind=record.kind,
-            body=record.body,
-            content=record.content,
-            salt=b"" if record.content is None else record.salt,
+            at=at,
+            kind=kind,
+            body=body,
+            content=content,
+            salt=salt or b"",
             hash=hash_,
             content_digest=content_digest,
         )
-        for seq, (record, (hash_, content_digest)) in enumerate(chained, head.seq + 1)
+        for seq, at, kind, hash_, content_digest, salt, body, content in links(run, head, records)
     ]
 
 

@@ -270,10 +270,7 @@ class MemoryStore:
         await self._checkpoint()
 
     def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = self._forked(run, expected_seq, lease, records[0])
-        if head is None:
-            self._check(run, expected_seq, lease)
-            head = self._head(run)
+        head = self._forked(run, expected_seq, lease, records[0]) or self._check(run, expected_seq, lease)
         self._logs.setdefault(run, []).extend(extend(run, head, records))
         return self._head(run)
 
@@ -302,12 +299,14 @@ class MemoryStore:
             before += self._logs[origin.run][: origin.seq - len(before)]
         return [*before, *own] if before else own
 
-    def _check(self, run: str, expected_seq: int, lease: Lease) -> None:
-        token, seq = self._tokens.get(run, 0), self._head(run).seq
+    def _check(self, run: str, expected_seq: int, lease: Lease) -> Head:
+        """Where the run's log ends, if it takes an append there."""
+        token, head = self._tokens.get(run, 0), self._head(run)
         if lease.token != token:
             raise LeaseLost(run, lease.token, token)
-        if seq != expected_seq:
-            raise Conflict(run, expected_seq, seq)
+        if head.seq != expected_seq:
+            raise Conflict(run, expected_seq, head.seq)
+        return head
 
     def _fence(self, run: str) -> int:
         """Give the run another token: every lease before it is lost."""

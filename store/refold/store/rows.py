@@ -6,7 +6,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from refold.store import lineage, schema
-from refold.store.chain import START, hashes
+from refold.store.chain import START, Link, links
 from refold.store.checks import can_name
 from refold.store.problems import RECOVER
 from refold.store.protocol import DamagedStore, Head, Record, Seal, SealedHead, Stored
@@ -62,14 +62,9 @@ def run_id(name: object) -> str | None:
     return run if can_name(run) else None
 
 
-def from_records(run: str, place: RunPlace, records: Sequence[Record]) -> list[SqlRow]:
+def from_records(run: str, place: RunPlace, records: Sequence[Record]) -> list[Link]:
     """The records as the rows of the events that follow the run's head. Their fourth column is the hash."""
-    first, made = (place.number << schema.SEQ_BITS) + place.head.seq + 1, list[SqlRow]()
-    chained = hashes(run, place.head, records)
-    for key, (each, (hash_, digest)) in enumerate(zip(records, chained, strict=True), first):
-        salt = None if each.content is None else each.salt or None
-        made.append((key, each.at, each.kind, hash_, digest, salt, each.body, each.content))
-    return made
+    return links(run, place.head, records, place.number << schema.SEQ_BITS)
 
 
 def to_events(path: str, run: str, rows: Sequence[SqlRow]) -> list[Stored]:
