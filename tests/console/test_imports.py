@@ -313,7 +313,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(
     """A file that is gone, or fails to be read, when its turn comes is told of with exit code 4; the others are imported."""
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_text(session(name))
-    listed = list(found_files([tmp_path]))
+    listed = found_files(tmp_path)
     (tmp_path / "b.jsonl").unlink()
 
     def as_they_were(_: Sequence[Path]) -> Sequence[FoundFile]:
@@ -332,7 +332,7 @@ def test_a_pipe_in_a_files_place_is_not_waited_for(
     """A pipe that took a file's place after the folder was looked through holds nothing up."""
     file = tmp_path / "a.jsonl"
     file.write_text(session("one"))
-    listed = list(found_files([tmp_path]))
+    listed = found_files(tmp_path)
     file.unlink()
     os.mkfifo(file)
 

@@ -9,6 +9,7 @@ import pytest
 from console.conftest import Refold, act, look, record
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.reducers.errors import PolicyError
+from support.edited import edited
 
 WAY_OUT = "pip install 'refold[tokens]'"
 POLICY = {
@@ -54,6 +55,30 @@ def test_without_it_nothing_is_judged(
     ran = refold(*words, "--store", run)
     assert (125, True) == (ran.code, WAY_OUT in ran.out + ran.err)
     assert "DAMAGED" not in ran.out
+
+
+def test_what_needs_no_weighing_is_checked_without_it(
+    refold: Refold, run: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Chain, order, seals and state digests hold or do not, whoever can weigh: only the weights are left unchecked."""
+    assert 0 == refold("keygen", tmp_path / "k").code
+    assert 0 == refold("seal", "--key", tmp_path / "k", "--store", run).code
+    assert 0 == refold("pack", "r", "-o", tmp_path / "r.zip", "--store", run).code
+    sealed = ("verify", "r", "--key", tmp_path / "k.pub", "--store", run)
+    there = refold("verify", "r", "--store", run).out.splitlines()
+    request.getfixturevalue("without_tokenizer")
+    ran = refold("verify", "r", "--store", run)
+    (weights,) = set(ran.out.splitlines()) - set(there) - {"run r: cannot be judged"}
+    assert re.search(rf"weights +of \d+ events not checked: .*{re.escape(WAY_OUT)}", weights)
+    assert {"run r: whole"} == set(there) - set(ran.out.splitlines())
+    held = refold(*sealed)
+    assert (125, True) == (held.code, "heads compared: 1" in held.out)
+    bundle = refold("verify", tmp_path / "r.zip")
+    assert (125, True) == (bundle.code, WAY_OUT in bundle.out)
+    edited(run, "UPDATE event SET hash = zeroblob(32) WHERE key & 4294967295 = 20")
+    for words in (("verify", "r", "--store", run), sealed):
+        ran = refold(*words)
+        assert (3, True) == (ran.code, "run r: DAMAGED" in ran.out)
 
 
 def test_nor_where_the_words_are_gone(refold: Refold, run: Path, request: pytest.FixtureRequest) -> None:

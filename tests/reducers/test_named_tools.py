@@ -76,3 +76,38 @@ def test_a_run_without_such_a_tool(policy: dict[str, Any], problem: str) -> None
     assert [True] * bool(problem) == [problem in each for each in said]
     bare = RunStarted(format=1, at=0, run="r", rules=1, policy=parse(policy), model="m")
     assert () == opening(bare)
+
+
+SHELL = Manifest(
+    name="bash",
+    schema='{"type": "object", "properties": {"command": {"type": "string"}, "params": {"type": "object", "properties": '
+    '{"path": {"type": "array"}}}}}',
+)
+OPEN = Manifest(
+    name="open", schema='{"type": "object", "properties": {"a": {}}, "additionalProperties": true}'
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "problem"),
+    [
+        pytest.param({"tool": "b*"}, "comand", "did you mean 'command'?", id="a slip"),
+        pytest.param({"tool": "b*"}, "params.cmd", "is a field of no tool", id="a slip deeper down"),
+        pytest.param({"tool": "b*"}, "command.word", "is a field of no tool", id="in what is no object"),
+        pytest.param({"tool": "b*"}, "params.path.at", "is a field of no tool", id="in a list, where it is not looked for"),
+        pytest.param({"tool": "b*"}, "command", "", id="a field"),
+        pytest.param({"tool": "b*"}, "params.path", "", id="a field deeper down"),
+        pytest.param({"tool": "*"}, "comand", "", id="a tool may have any"),
+        pytest.param({"tool": "plain"}, "comand", "", id="nobody said which it has"),
+    ],
+)  # fmt: skip
+def test_a_field_that_no_tool_has(rule: dict[str, Any], field: str, problem: str) -> None:
+    """It would agree with every call: known by the schemas of the tools, where they say which fields there are."""
+    tools = (SHELL, OPEN, Manifest(name="plain"))
+    as_guard = guard("arguments", **rule, field=field, matches="rm")
+    as_approver = chain("arguments", tools=[rule["tool"]], field=field, matches="rm", then="reject")
+    for policy, path in ((as_guard, "guards[0].field"), (as_approver, "approvals.chain[0].field")):
+        fact = RunStarted(format=1, at=0, run="r", rules=1, policy=parse(policy), model="m", tools=tools)
+        found = opening(fact)
+        assert [path] * bool(problem) == [each.path for each in found]
+        assert [True] * bool(problem) == [problem in each.problem for each in found]

@@ -24,17 +24,15 @@ class FoundFile(msgspec.Struct, frozen=True):
     skipped: str = ""
 
 
-def found_files(paths: Sequence[Path]) -> Iterator[FoundFile]:
-    """The files of these paths, those of a folder sorted. Raises `WrongUse` for a path where nothing is."""
-    for path in paths:
-        place = places.expanded(path)
-        if place.is_dir():
-            yield from _walked(place)
-            continue
-        if not place.is_file():
-            what = "is no file" if place.exists() else "does not exist"
-            raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
-        yield FoundFile(place, _name(str(path)))
+def found_files(path: Path) -> Sequence[FoundFile]:
+    """The file of a path, or those of a folder, sorted. Raises `WrongUse` for a path where nothing is."""
+    place = places.expanded(path)
+    if place.is_dir():
+        return list(_walked(place))
+    if not place.is_file():
+        what = "is no file" if place.exists() else "does not exist"
+        raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
+    return [FoundFile(place, _name(str(path)))]
 
 
 def _walked(folder: Path) -> Iterator[FoundFile]:

@@ -18,6 +18,7 @@ from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import entropy
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
+from refold.reducers.text import clean
 from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
 from refold.replay.importers.source import Source
@@ -85,23 +86,30 @@ async def import_command(
     With -o json: one line a file, with its counts, its runs and what was odd in it.
 
     Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a file of no
-    known format, 3 if a file cannot be imported at all, or the run that is there is damaged, 4 if it cannot be read; the
+    known format and for a folder without a transcript, 3 if a file cannot be imported at all, or the run that is there is damaged, 4 if it cannot be read; the
     worst of them.
     """
     if format is not None:
         importer(format)
-    files = list(found_files(paths))
+    files = [(path, file) for path in paths for file in found_files(path)]
     if dry_run:
-        done = [await _file(screen, None, file, format) for file in files]
+        done = [(path, await _file(screen, None, file, format)) for path, file in files]
     else:
         async with places.writing(place) as store:
             into = store, Conversations(store)
-            done = [await _file(screen, into, file, format) for file in files]
-    if not files:
-        note("there is no file in that folder")
+            done = [(path, await _file(screen, into, file, format)) for path, file in files]
     if not screen.json:
-        tell_sum(screen, place, done)
-    return max((file.code for file in done), key=_WORST.index, default=0)
+        tell_sum(screen, place, [file for _, file in done])
+    # A folder that was named is like a file that was: nothing of it imported is no success.
+    bare = [
+        path
+        for path in paths
+        if not any(given == path and (file.imported or file.code) for given, file in done)
+    ]
+    for path in bare:
+        note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
+    codes = [file.code for _, file in done] + [WrongUse.exit_code for _ in bare]
+    return max(codes, key=_WORST.index)
 
 
 async def _file(screen: Screen, into: _Into | None, file: FoundFile, named: str | None) -> FileDone:

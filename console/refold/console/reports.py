@@ -58,6 +58,6 @@ async def report_command(
         note(
             f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
         )
-    if report.checked.unjudged:
+    if report.checked.unjudged or (report.checked.unweighed and not damaged):
         return CannotJudge.exit_code
     return Damaged.exit_code if damaged else 0

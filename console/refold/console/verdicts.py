@@ -59,7 +59,7 @@ async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) 
 def tell_verification(screen: Screen, place: StorePlace, found: Verification) -> int:
     """Say what was found. The exit code."""
     screen.result(found, lambda: _tell_verification(screen, place, found))
-    return 0 if found.whole else CannotJudge.exit_code if found.unjudged else Damaged.exit_code
+    return 0 if found.whole else Damaged.exit_code if found.damaged else CannotJudge.exit_code
 
 
 async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
@@ -96,7 +96,7 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 
 
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
-    verdict = "whole" if found.whole else "cannot be judged" if found.unjudged else "DAMAGED"
+    verdict = "whole" if found.whole else "DAMAGED" if found.damaged else "cannot be judged"
     screen.heading(f"run {found.run}: {verdict}")
     counts = (
         f"{figures.count(found.events)} events, {figures.count(found.contents + found.erased)} with content"
@@ -112,6 +112,9 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
             "state": found.agent_state,
             "sizes": f"of {unmeasured} events not checked: their words are erased"
             if found.unmeasured
+            else None,
+            "weights": f"of {figures.count(found.unweighed)} events not checked: {found.unweighable}"
+            if found.unweighed
             else None,
             "cut": f"of {cut} outputs only what was kept was measured" if found.cut else None,
             "forked": [

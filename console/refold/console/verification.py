@@ -248,7 +248,9 @@ def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
     for run in runs:
         if run.problem is not None:
             problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
-            raise (UnjudgedBundle if run.unjudged else DamagedBundle)(str(path), problem)
+            raise (DamagedBundle if run.damaged else UnjudgedBundle)(str(path), problem)
+        if run.unweighed:
+            raise UnjudgedBundle(str(path), f"run {run.run}: {run.unweighable}")
 
 
 def _run_of(bundle: Bundle, run: PackedRun) -> Verification:

@@ -68,7 +68,7 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     fault = next(_too_small(fact), None)
     if fault is not None:
         raise PolicyError(fault.path, fault.problem)
-    return (*warnings(fact.policy), *strangers(fact.policy, [tool.name for tool in fact.tools]))
+    return (*warnings(fact.policy), *strangers(fact.policy, fact.tools))
 
 
 def _names(policy: Policy) -> Iterator[Complaint]:

@@ -1,13 +1,14 @@
-"""The tools that a policy names: names that no tool can have, and such as none of a run has. A rule with one never fits."""
+"""The tools and fields that a policy names: such as no tool can have, and such as none of a run has. A rule with one never fits."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 import msgspec
 
-from refold.reducers.approvals import SENSITIVE, Gate, Rules
+from refold.reducers.approvals import SENSITIVE, Gate, Match, Rules
+from refold.reducers.events import Manifest
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import Complaint, nearest, shown
 
@@ -21,6 +22,10 @@ _IN_GUARDS: dict[str, tuple[str, _Kind]] = {
 # As other systems write a rule over arguments: `Bash(git push:*)`, or just the command.
 _ARGUMENTS = re.compile(r"[\s()]")
 _WAY = "; what is in a call's arguments, 'arguments' looks for: a guard, or an approver"
+
+
+# Where one of these stands, fields may be there that are not listed.
+_OPEN = ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf")
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -46,12 +51,47 @@ def unfit(policy: Policy) -> Iterator[Complaint]:
             yield Complaint(named.path, f"{shown(named.text)} {said}{_WAY}")
 
 
-def strangers(policy: Policy, tools: Collection[str]) -> Iterator[Complaint]:
-    """Names that fit none of the tools of a run; of a run without tools there is nothing to say."""
+def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Complaint]:
+    """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say."""
+    names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
-        if not any(_fits(named, tool) for tool in tools):
-            said = f"{shown(named.text)} fits no tool of this run{nearest(named.text, tools)}"
+        if not any(_fits(named, name) for name in names):
+            said = f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
             yield Complaint(named.path, said)
+    for path, globs, field in _fields(policy):
+        fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
+        schemas = [msgspec.json.decode(tool.schema) for tool in fitting]
+        if schemas and not any(_may_have(schema, field.split(".")) for schema in schemas):
+            known = {key for schema in schemas for key in schema["properties"]}
+            said = f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}"
+            yield Complaint(path, said)
+
+
+def _fields(policy: Policy) -> Iterator[tuple[str, Sequence[str], str]]:
+    """Each field of arguments that is looked into: its path, the globs of the tools that it is about, and itself."""
+    for place, config in enumerate(policy.guards):
+        if config.get("guard") == "arguments" and config.get("field"):
+            yield f"guards[{place}].field", [config.get("tool", "*")], config["field"]
+    for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
+        if isinstance(approver, Match) and approver.field:
+            yield f"approvals.chain[{place}].field", approver.tools, approver.field
+
+
+def _may_have(schema: Any, path: Sequence[str]) -> bool:
+    """Whether there may be such a field in arguments by this JSON Schema: where it does not list them there may."""
+    for key in path:
+        if not isinstance(schema, dict):
+            return True
+        plain = cast("dict[str, Any]", schema)
+        kind, listed = plain.get("type", "object"), plain.get("properties")
+        if kind != "object":
+            return not isinstance(kind, str)
+        if not isinstance(listed, dict) or any(map(plain.get, _OPEN)):
+            return True
+        if key not in listed:
+            return False
+        schema = cast("dict[str, Any]", listed)[key]
+    return True
 
 
 def _fits(named: _Named, tool: str) -> bool:

@@ -100,10 +100,12 @@ def with_seals(found: Verification, sealed: SealedRun) -> Verification:
         unproved = (f"anything after event {upto}: the last seal came before",)
     if upto and found.loose:
         unproved += (loose_erasures(found.loose),)
-    problem = found.problem
+    problem, unjudged = found.problem, found.unjudged
     if sealed.problem is not None and (problem is None or sealed.problem.seq < problem.seq):
-        problem = sealed.problem
-    return replace(found, sealed=upto, heads=sealed.heads, problem=problem, cannot_prove=unproved)
+        problem, unjudged = sealed.problem, False
+    return replace(
+        found, sealed=upto, heads=sealed.heads, problem=problem, unjudged=unjudged, cannot_prove=unproved
+    )
 
 
 class _Checker:

@@ -35,6 +35,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
+from refold.reducers.tokenizers import MissingTokenizer
 from refold.replay.reader import event_of
 from refold.store.chain import START, check
 from refold.store.checks import can_name
@@ -70,7 +71,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests that
     were derived again. `hash` is the head's, hex. `unjudged`: the log cannot be judged from
-    `problem.seq` on: a newer refold wrote it, or it was weighed by a tokenizer that is not installed here. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
+    `problem.seq` on: a newer refold wrote it. `unweighed` facts have sizes that nobody here can measure, for `unweighable`
+    says why: they are believed, and the rest is checked. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
     no seal was asked for. Of the `erased`, `loose` have their notice after it. `prefixes` are the runs that a fork goes
     on from, the oldest first: their events were checked with it.
     """
@@ -89,13 +91,20 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     loose: int = 0
     prefixes: tuple[Prefix, ...] = ()
     unmeasured: int = 0
+    unweighed: int = 0
+    unweighable: str = ""
     cut: int = 0
     cannot_prove: tuple[str, ...] = (UNSEALED, UNKEYED)
 
     @property
     def whole(self) -> bool:
         """Whether every event that is there is what was written."""
-        return self.problem is None
+        return self.problem is None and not self.unweighed
+
+    @property
+    def damaged(self) -> bool:
+        """Whether some event is not what was written. Neither this nor `whole`: that cannot be judged."""
+        return self.problem is not None and not self.unjudged
 
 
 async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed: int = 0) -> Verification:
@@ -151,7 +160,8 @@ class Verifier:
         self._state: RunState = NEW
         self._head = START
         self._at = 0
-        self._contents = self._erased = self._digests = self._unmeasured = self._cut = 0
+        self._contents = self._erased = self._digests = self._unmeasured = self._unweighed = self._cut = 0
+        self._unweighable = ""
         self._bare = Bare(sealed)
         self._problem: Problem | None = None
         self._unjudged = False
@@ -207,6 +217,8 @@ class Verifier:
             loose=self._bare.loose,
             prefixes=self.prefixes,
             unmeasured=self._unmeasured,
+            unweighed=self._unweighed,
+            unweighable=self._unweighable,
             cut=self._cut,
         )
 
@@ -255,7 +267,7 @@ class Verifier:
             return "the digest in its body is not that of its content"
         if isinstance(event, LateResult) and event.fact.at != event.at:
             return f"its body says it happened at {event.at}, and at {event.fact.at}"
-        if (fact := _fact_of(event)) is not None and (unlike := misfit(self._state, fact)):
+        if (fact := _fact_of(event)) is not None and (unlike := self._misfit(fact)):
             return unlike
         self._cut += isinstance(event, ToolReturned) and event.cut and event.content is not None
         if isinstance(event, StateDigested):
@@ -264,6 +276,13 @@ class Verifier:
                 return problem
         self._state = evolve(self._state, event, self._registry)
         return None
+
+    def _misfit(self, fact: Fact) -> str:
+        try:
+            return misfit(self._state, fact)
+        except MissingTokenizer as error:
+            self._unweighed, self._unweighable = self._unweighed + 1, str(error)
+            return ""
 
     def _wrong_digest(self, event: StateDigested) -> str | None:
         self._digests += 1

@@ -160,7 +160,7 @@ class Comparison:
             contexts=self._contexts.name if self._contexts else "",
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
-            unfit=tuple(strangers(other.policy, [tool.name for tool in other.setup.tools])),
+            unfit=tuple(strangers(other.policy, other.setup.tools)),
         )
         return told if found is None else self._parted(told, found)
 
