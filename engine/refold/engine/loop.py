@@ -2,16 +2,22 @@
 
 What is to happen is read off the state, what happened comes through one queue, and what follows is decided by
 `advance`. All that is remembered beside the state are handles on what is in flight.
+
+One effect alone is served in the task that drives: a task for each would cost more than what is decided. If something
+arrives meanwhile, another task drives on, and the first only brings the fact in which its effect ends.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.abc
 import msgspec
 
+from refold.engine.isolation import isolated
 from refold.engine.journal import Journal, Overtaken
 from refold.engine.makers import LateMaker, Maker
 from refold.engine.outcomes import abandoned, in_doubt
@@ -76,6 +82,7 @@ class Driver:
         self._audience, self._afterwards, self._resumed = audience, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
+        self._relief: Callable[[], object] | None = None  # while the task that drives serves an effect itself
         self._in_flight: dict[Effect, anyio.CancelScope] = {}
         self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
         self._driving = False
@@ -86,7 +93,15 @@ class Driver:
     def put(self, make: Maker, effect: Effect | None = None, *, ends: bool = True) -> None:
         """Queue a fact: results, clocks, cancellations and people all come this way."""
         self._queue.append(Queued(make, effect, ends))
-        self._arrived.set()
+        self._look()
+
+    def _look(self) -> None:
+        """Have somebody look at what there is to do now."""
+        relief, self._relief = self._relief, None
+        if relief is None:
+            self._arrived.set()
+        else:
+            relief()
 
     def resume(self) -> None:
         """Record first that an engine took the run up: calls whose end is unknown are in doubt then."""
@@ -102,6 +117,7 @@ class Driver:
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
         self._driving, self._rests = True, False
+        self._context = copy_context()  # whoever brings something: tools run in that of the run's starter
         try:
             await self._drive()
             while self._queue:  # what came while the last tasks ended
@@ -114,25 +130,45 @@ class Driver:
 
     async def _drive(self) -> None:
         async with anyio.create_task_group() as tasks:
-            while True:
-                # What is known comes first: a resumption may say that an open call must not be started again, a
-                # cancellation that nothing may.
-                if not self._queue:
-                    if self.state.unattended and self._resumed is not None and not self.state.ended:
-                        self.resume()
-                        continue
-                    effects = () if self.state.unattended else next_effects(self.state)
-                    self._let_go(effects)
-                    self._start(effects, tasks)
-                    if not (self._queue or self._busy()):
-                        self._put_aside(tasks)
-                        self._rests = True
+            await self._step_by_step(tasks)
+
+    async def _step_by_step(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Go on until nothing is left to do, or another task drives on."""
+        while True:
+            # What is known comes first: a resumption may say that an open call must not be started again, a
+            # cancellation that nothing may.
+            if not self._queue:
+                if self.state.unattended and self._resumed is not None and not self.state.ended:
+                    self.resume()
+                    continue
+                effects = () if self.state.unattended else next_effects(self.state)
+                self._let_go(effects)
+                alone = self._start(effects, tasks)
+                if alone is not None:
+                    if not await self._serve_here(alone, tasks):
                         return
-                queued = await self._next()
-                if queued is not None:
-                    await self._record(queued)
-                if self.journal.snapshot_due(self.state):
-                    tasks.start_soon(self.journal.snapshot, self.state)
+                elif not (self._queue or self._busy()):
+                    self._put_aside(tasks)
+                    self._rests = True
+                    return
+            queued = await self._next()
+            if queued is not None:
+                await self._record(queued)
+            if self.journal.snapshot_due(self.state):
+                tasks.start_soon(self.journal.snapshot, self.state)
+
+    async def _serve_here(self, effect: Serving, tasks: anyio.abc.TaskGroup) -> bool:
+        """Serve it in this task, and queue its facts. False if something has arrived meanwhile: another task drives now."""
+        relief: Callable[[], object] = partial(self._context.run, tasks.start_soon, self._step_by_step, tasks)
+        self._relief = relief
+        try:
+            facts = await isolated(self._facts(effect, self.state, effect))
+        finally:
+            drives = self._relief is relief
+            if drives:
+                self._relief = None
+        self._put_last(facts, effect)
+        return drives
 
     async def leave(self) -> None:
         """Record what is queued, and start nothing: the next engine goes on."""
@@ -151,11 +187,13 @@ class Driver:
         """A result for which nothing waits any more; in the event loop's thread."""
         if self._driving:
             self._queue.append(Queued(make, late=True))
-            self._arrived.set()
+            self._look()
         else:
             self._afterwards(make)
 
-    def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> None:
+    def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> Serving | None:
+        """Begin what is not in flight yet. One that is alone to be served is given back, to be served here."""
+        served: list[Serving] = []
         for effect in effects:
             if self._held(effect):
                 continue
@@ -168,7 +206,12 @@ class Driver:
                 case Settle():
                     self._settle(effect, scope, tasks)
                 case _:
-                    tasks.start_soon(self._serve, effect, self.state, effect)
+                    served.append(effect)
+        if len(served) == 1 and not self._queue:
+            return served[0]
+        for effect in served:
+            tasks.start_soon(self._serve, effect, self.state, effect)
+        return None
 
     def _held(self, effect: Effect) -> bool:
         # By the call, and not by its deadline: what runs is not begun again because it was given more time.
@@ -307,11 +350,20 @@ class Driver:
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
+        self._put_last(await self._facts(effect, state, held), held)
+
+    def _put_last(self, facts: Sequence[Maker], held: Effect) -> None:
+        *others, last = facts
+        for make in others:
+            self.put(make, held, ends=False)
+        self.put(last, held)
+
+    async def _facts(self, effect: Serving, state: RunState, held: Effect) -> Sequence[Maker]:
         lease = await self.journal.tenure.assure()
 
         def aside() -> None:
             self._aside.add(held)
-            self._arrived.set()
+            self._look()
 
         work = Work(
             effect=effect,
@@ -326,10 +378,7 @@ class Driver:
             aside=aside,
             children=self.children,
         )
-        *others, last = await self._runtime.serve(work)
-        for make in others:
-            self.put(make, held, ends=False)
-        self.put(last, held)
+        return await self._runtime.serve(work)
 
     async def _wait(self, effect: WaitUntil, scope: anyio.CancelScope) -> None:
         with scope:

@@ -1,0 +1,47 @@
+"""Other people's code in a task of ours, as if it had one of its own.
+
+A task would do, and costs more than a whole step of the engine. What it would keep apart is kept apart here: what the
+code sets in context variables, and, on asyncio, where a task can be cancelled by anyone, that it cancels itself.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextlib import suppress
+from contextvars import copy_context
+from types import coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@coroutine
+def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await `work` in a copy of this context. If it cancels its task, that is thrown into it, and ends with it."""
+    run, task = copy_context().run, _asyncio_task()
+    resume, value, by_itself = work.send, None, False
+    while True:
+        before = task.cancelling() if task else 0
+        try:
+            wanted = run(resume, value)
+        except StopIteration as end:
+            result: T = end.value
+            break
+        finally:
+            while task and task.cancelling() > before:  # nobody else had a turn
+                by_itself = True
+                task.uncancel()
+        try:
+            resume, value = work.send, (yield wanted)
+        except BaseException as error:  # whatever it is, it is for the work to say
+            resume, value = work.throw, error
+    if by_itself:
+        with suppress(asyncio.CancelledError):
+            yield  # it may not have been thrown yet
+    return result
+
+
+def _asyncio_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # the loop is trio's
+        return None

@@ -1,0 +1,118 @@
+"""An effect that is alone is served in the engine's own task, and can do no more to it than in a task of its own."""
+
+import asyncio
+import threading
+from contextvars import ContextVar
+
+import anyio
+import pytest
+
+from refold.engine import Agent, RunResult, ScriptedModel, call, say, tool
+from refold.replay import events
+from refold.store import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+WHOSE: ContextVar[str] = ContextVar("WHOSE", default="nobody's")
+
+
+@tool(replay="read_only")
+async def ask() -> str:
+    """Say whose the context is."""
+    return WHOSE.get()
+
+
+@tool
+async def leave_something() -> str:
+    """Set a context variable."""
+    WHOSE.set("a tool's")
+    return "set"
+
+
+@tool
+async def cancel_itself() -> str:
+    """Cancel the task that runs this, and wait for that."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(10)
+    return "still there"
+
+
+@tool
+async def cancel_itself_last() -> str:
+    """Cancel the task that runs this, and return."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return "done"
+
+
+def said(result: RunResult) -> list[str]:
+    return [message.text for message in result.messages if message.call]
+
+
+async def test_what_a_tool_leaves_in_the_context_ends_with_it() -> None:
+    """A context variable that one call sets is unset for the next, and for whoever started the run."""
+    model = ScriptedModel([call("leave_something"), call("ask"), say("Done.")])
+    result = await Agent(model=model, tools=[ask, leave_something]).start("Do it.").result()
+    assert (["set", "nobody's"], "nobody's") == (said(result), WHOSE.get())
+
+
+async def test_whoever_brings_something_does_not_bring_their_context() -> None:
+    """After a thread's late result came in the middle of a call, calls still see the context of the run's starter."""
+    WHOSE.set("ann's")
+    store, released = MemoryStore(), threading.Event()
+
+    @tool(timeout=0.2)
+    def late() -> str:
+        WHOSE.set("a thread's")
+        released.wait(20)
+        return "late"
+
+    @tool
+    async def wait_for_it() -> str:
+        released.set()
+        for _ in range(2000):
+            if "late_result" in [stored.kind async for stored, _ in events(store, "r")]:
+                return "it came"
+            await anyio.sleep(0.005)
+        return "nothing came late"
+
+    script = [call("late"), call("wait_for_it"), call("ask"), say("Done.")]
+    agent = Agent(model=ScriptedModel(script), tools=[late, wait_for_it, ask], store=store)
+    result = await agent.start("Do it.", run_id="r").result()
+    assert ["it came", "ann's"] == said(result)[1:]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("name", "becomes"), [("cancel_itself", "raised: CancelledError"), ("cancel_itself_last", "done")]
+)
+async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becomes: str) -> None:
+    """On asyncio any task can be cancelled: a tool that does it to its own does not stop the engine."""
+    model = ScriptedModel([call(name), call("ask"), say("Done.")])
+    run = Agent(model=model, tools=[cancel_itself, cancel_itself_last, ask]).start("Do it.")
+    async with run:
+        result = await run.result()
+    assert ("COMPLETED", [becomes, "nobody's"]) == (result.state, said(result))
+
+
+def test_an_event_loop_that_shuts_down_stops_the_engine() -> None:
+    """A run that is left to itself in a loop that ends does not hold the loop up until its last step."""
+    calls, begun = list[str](), anyio.Event()
+
+    @tool
+    async def slow() -> str:
+        calls.append("slow")
+        begun.set()
+        await anyio.sleep(0.05)
+        return ""
+
+    async def main() -> None:
+        run = Agent(model=ScriptedModel([call("slow") for _ in range(9)]), tools=[slow]).start("Do it.")
+        run._started()
+        await begun.wait()
+
+    asyncio.run(main())
+    assert ["slow"] == calls
