@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/reference/performance.md, in one run. Never part of the tests.
 
-    python tests/bench/run.py [--rounds N] [--steps 100,1000,10000]
+    python tests/bench/run.py [PART ...] [--rounds N] [--steps 100,1000,10000] [--patience SECONDS]
 
 Microseconds are this machine's, at this moment; the ratios are what to compare.
 """
@@ -11,7 +11,7 @@ import platform
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path,
 from bench.appends import RUNS, SYNCHRONOUS, append_cases, batches, shared_cases, steps  # noqa: E402
 from bench.bulk import bulk_cases, made, two  # noqa: E402
 from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
+from bench.engine import print_engine  # noqa: E402
 from bench.imports import imported  # noqa: E402
 from bench.resume import resume_cases  # noqa: E402
 from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
@@ -40,20 +41,15 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     _print_machine(options.rounds)
-    _print_core(options.steps, options.rounds)
-    _print_steps(POLICIES, (*options.steps, LONG), options.rounds)
-    _print_steps(GUARDS, options.steps, options.rounds)
-    _print_guards(min(options.steps), options.rounds)
-    _print_steps(STRATEGIES, options.steps, options.rounds)
-    _print_appends(options.rounds)
-    _print_shared_appends(options.rounds)
-    _print_resumes(options.rounds)
-    _print_bulk(options.rounds)
-    _print_imports()
+    for name in options.parts or PARTS:
+        PARTS[name](options)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure refold against its anchors, in one run.")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; without one, all of them"
+    )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="interleaved rounds, 5 or more")
     parser.add_argument(
         "--steps",
@@ -62,7 +58,18 @@ def _options() -> argparse.Namespace:
         metavar="N,N",
         help="lengths of the logs",
     )
-    return parser.parse_args()
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=15,
+        metavar="SECONDS",
+        help="CPU seconds that one run of the engine may go on",
+    )
+    options = parser.parse_args()
+    for name in options.parts:
+        if name not in PARTS:
+            parser.error(f"{name}: expected some of {', '.join(PARTS)}")
+    return options
 
 
 def _print_machine(rounds: int) -> None:
@@ -235,6 +242,30 @@ def _print_imports() -> None:
     )
     for name, (seconds, peak) in imported().items():
         print(f"{name:16} {seconds * 1000:6.1f} ms {peak / 2**20:6.1f} MB")
+
+
+def _measure_guards(options: argparse.Namespace) -> None:
+    _print_steps(GUARDS, options.steps, options.rounds)
+    _print_guards(min(options.steps), options.rounds)
+
+
+def _measure_appends(options: argparse.Namespace) -> None:
+    _print_appends(options.rounds)
+    _print_shared_appends(options.rounds)
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
+    "core": lambda options: _print_core(options.steps, options.rounds),
+    "steps": lambda options: _print_steps(POLICIES, (*options.steps, LONG), options.rounds),
+    "guards": _measure_guards,
+    "history": lambda options: _print_steps(STRATEGIES, options.steps, options.rounds),
+    "engine": lambda options: print_engine(options.rounds, options.patience),
+    "appends": _measure_appends,
+    "resumes": lambda options: _print_resumes(options.rounds),
+    "bulk": lambda options: _print_bulk(options.rounds),
+    "imports": lambda _: _print_imports(),
+}
+"""What can be measured, in the order of the whole."""
 
 
 if __name__ == "__main__":
