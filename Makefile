@@ -55,7 +55,7 @@ format: setup ## Format the sources, and mend what the linter can
 demo: setup ## Watch a real model drive recorded, audited runs, no key needed: PRESET=hermes for a preset's
 	$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
 
-bench: setup ## Measure decode, fold, audit, decide, append and open against their anchors
+bench: setup ## Measure decode, fold, audit, decide, a step, append and open beside their anchors; ARGS=engine for a part
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
 whatif-table: setup ## Ask of all transcripts of the tests what the presets would have done, and of what nobody can say: half a minute

@@ -5,7 +5,6 @@ Each is measured in a process of its own, so that none pays for what another lef
 
 import tempfile
 from contextlib import ExitStack
-from statistics import median
 
 from bench.contenders import ENVIRONMENTS, REQUIRED, Contender, Missing, contender
 from bench.engine_steps import WINDOWS, Alone, Beginning, Counts, Memory, Together
@@ -220,7 +219,7 @@ def _print_beside(
         line = f"{name:36}"
         for steps in BESIDE:
             theirs, unpruned = taken[name, steps], taken["refold, unpruned", steps]
-            ratio = median(us / them for us, them in zip(unpruned, theirs, strict=True))
+            ratio = min(unpruned) / min(theirs)
             line += f" | {min(theirs):10.0f} {ratio:5.2f}x"
             if name == "langgraph, StateGraph":
                 aims.add(
