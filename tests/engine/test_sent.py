@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.sent import RunningHead, sent_hash
+from refold.engine.sent import sent_hash
 from refold.reducers.messages import Message, MessageCall, ToolSchema
 from refold.reducers.vocabulary import Role
 
@@ -41,15 +41,7 @@ requests = st.builds(
 
 
 def digest(request: ModelRequest, model: str = "m", own: int = 0, salt: bytes = b"s") -> str:
-    return sent_hash(request, model, own, RunningHead()).digest(salt)
-
-
-@given(st.lists(conversations, max_size=6))
-def test_a_running_head_is_that_of_a_new_one(windows: list[tuple[Message, ...]]) -> None:
-    """Whatever came, left or changed between requests, the head is as if these messages were the first."""
-    running = RunningHead()
-    for window in windows:
-        assert RunningHead().over(window) == running.over(window)
+    return sent_hash(request, model, own).digest(salt)
 
 
 @given(requests, requests)

@@ -88,7 +88,7 @@ class Whim(msgspec.Struct, frozen=True):
 
     def think(self, request: ModelRequest, world: World) -> Thought:
         """The same for the same request, as often as it was asked before."""
-        shown = hashlib.sha256(msgspec.msgpack.encode(request.messages)).hexdigest()
+        shown = hashlib.sha256(msgspec.msgpack.encode(tuple(request.messages))).hexdigest()
         world.asked[shown] += 1
         world.asked[self.seed] += 1
         chance = random.Random(f"{self.seed} {shown} {world.asked[shown]}")

@@ -8,10 +8,10 @@ from refold.console import addresses, figures, hostile, places
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
+from refold.engine.conversation import request_for, sent_of
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.sent import RunningHead, SentHash
-from refold.engine.service import request_for, sent_of
+from refold.engine.sent import SentHash
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
@@ -106,7 +106,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     request = request_for(asked, state, await words_of(store, run, state))
     imported = await _imported(store, run)
     answer = await _answer(store, run, state.seq)
-    whole = sent_of(asked, state, request, RunningHead())
+    whole = sent_of(asked, state, request)
     sent, unknown = _UNASKED if state.unasked else _compared(answer, whole)
     return View(
         run=run,

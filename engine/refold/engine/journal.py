@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from refold.engine import prune_log
-from refold.engine.sent import RunningHead
+from refold.engine.conversation import Conversation
 from refold.engine.tenure import Tenure
 from refold.reducers import codec, snapshots
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
@@ -50,15 +50,15 @@ class Overtaken(StoreError):
 class Journal:
     """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
 
-    `contents` has the events of the window and of the open batch, by their numbers; `sent` the head of the messages that
-    were sent last. `base` is where a fork that has no
+    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the requests of
+    them. `base` is where a fork that has no
     event yet goes on from: a run, and the number of an event in its log.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
         self.store, self._run, self.tenure = store, run, tenure
         self.contents: dict[int, Event] = {}
-        self.sent = RunningHead()
+        self.conversation = Conversation()
         self.base: tuple[str, int] | None = None
         self._kept = 0  # the event of the last snapshot
 

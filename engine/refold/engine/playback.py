@@ -12,13 +12,14 @@ import anyio.lowlevel
 
 from refold.engine.background import Background
 from refold.engine.clock import Stopwatch
+from refold.engine.conversation import Conversation
 from refold.engine.journal import event_of
 from refold.engine.makers import Maker, recorded
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.replay import Ended, RecordedModel
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime
-from refold.engine.service import request_for, serve
+from refold.engine.service import serve
 from refold.engine.stores import StoreSource
 from refold.engine.tools.replay import RecordedTools
 from refold.engine.updates import Recorded
@@ -140,15 +141,16 @@ class Recording:
             raise Diverged(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
 
     def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
-        """Each answer with what was asked, one after the other: together they would be the square of the run."""
+        """Each answer with what was asked."""
         state: RunState = NEW
+        conversation = Conversation()
         seen: dict[int, Event] = {}
         asked: dict[int, ModelRequest] = {}
         for seq, event in enumerate(self._events, start=1):
             seen[seq] = event
             state = evolve(state, event, self.registry)
             if isinstance(event, ModelRequested):
-                asked = {seq: request_for(event, state, seen)}
+                asked = {seq: conversation.request(event, state, seen)}
             elif isinstance(event, ModelResponded | ModelFailed) and event.request in asked:
                 yield asked[event.request], event
 

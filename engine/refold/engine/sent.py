@@ -1,22 +1,24 @@
 """The digest of a request: what binds an answer to what the model saw, at the price of what is new in it.
 
     message = SHA-256(JSON of one message)
-    head    = SHA-256(the head of the messages before || message); 32 zero bytes before the first
-    rest    = SHA-256(JSON of [model, settings, tools, max_output, the messages of this request only])
+    head    = SHA-256(head of the messages before its last group || message || …, of each message of that group)
+    offer   = SHA-256(JSON of [model, settings, tools])
+    rest    = SHA-256(offer || JSON of [max_output, the messages of this request only])
     sent    = SHA-256(framed(salt) || head || rest), in hex
 
-JSON has its keys sorted and no spaces. A conversation only grows, mostly: so the head goes on from that of the request
-before, and what stood there is not encoded again.
+JSON has its keys sorted and no spaces. Messages are taken in groups of 128 from the first, the last group may be shorter, and
+the head before the first group is 32 zero bytes. So where a conversation only grows, the head of its whole groups stays; and
+where something leaves it, no message that stays is encoded again, and 128 of them cost one hash of 4 KiB.
 """
 
-from collections.abc import Sequence
 from hashlib import sha256
 
 import msgspec
 
+from refold.engine.kept_messages import Messages, head_behind, message_digest
 from refold.engine.models.protocol import ModelRequest
 from refold.reducers.codec import digest
-from refold.reducers.messages import Message
+from refold.reducers.messages import ToolSchema
 from refold.store.chain import GENESIS
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -33,39 +35,19 @@ class SentHash(msgspec.Struct, frozen=True):
         return digest(salt, self.head + self.rest)
 
 
-class _Link(msgspec.Struct, frozen=True):
-    message: Message
-    digest: bytes
-    head: bytes
+def sent_hash(request: ModelRequest, model: str, own: int, offer: bytes | None = None) -> SentHash:
+    """What is digested of a request to `model`, the last `own` messages of which are of this request only; its offer, if known."""
+    messages = request.messages
+    lasting = len(messages) - own
+    if isinstance(messages, Messages):
+        head = messages.head(lasting)
+    else:
+        head = head_behind(GENESIS, [message_digest(message) for message in messages[:lasting]])
+    offer = offer or offer_hash(model, request.settings, request.tools)
+    rest = _ENCODER.encode((request.max_output, messages[lasting:]))
+    return SentHash(head, sha256(offer + rest).digest())
 
 
-class RunningHead:
-    """The head of a run's messages, which goes on from request to request.
-
-    It is right for whatever messages it is given: those of the request before are compared, and are only not encoded again.
-    """
-
-    def __init__(self) -> None:
-        self._links: list[_Link] = []
-
-    def over(self, messages: Sequence[Message]) -> bytes:
-        """The head of these messages, 32 bytes."""
-        links = self._links
-        pairs = enumerate(zip(links, messages, strict=False))
-        same = next((n for n, (link, message) in pairs if link.message != message), None)
-        same = min(len(links), len(messages)) if same is None else same
-        known = {link.message: link.digest for link in links[same:]}  # what leaves the front moves the others
-        del links[same:]
-        head = links[-1].head if links else GENESIS
-        for message in messages[same:]:
-            own = known.get(message) or sha256(_ENCODER.encode(message)).digest()
-            head = sha256(head + own).digest()
-            links.append(_Link(message, own, head))
-        return head
-
-
-def sent_hash(request: ModelRequest, model: str, own: int, running: RunningHead) -> SentHash:
-    """What is digested of a request to `model`, the last `own` messages of which are of this request only."""
-    lasting = len(request.messages) - own
-    rest = model, request.settings, request.tools, request.max_output, request.messages[lasting:]
-    return SentHash(running.over(request.messages[:lasting]), sha256(_ENCODER.encode(rest)).digest())
+def offer_hash(model: str, settings: dict[str, str], tools: tuple[ToolSchema, ...]) -> bytes:
+    """32 bytes for what mostly is the same in all requests of a run."""
+    return sha256(_ENCODER.encode((model, settings, tools))).digest()

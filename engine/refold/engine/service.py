@@ -27,7 +27,6 @@ from refold.engine.outcomes import (
 from refold.engine.presence import RUN
 from refold.engine.reconciliation import ask, credible, doer, doubt_resolved
 from refold.engine.secrets import RedactedStream, redacted_reply
-from refold.engine.sent import RunningHead, SentHash, sent_hash
 from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (
     BadArguments,
@@ -44,12 +43,9 @@ from refold.reducers.arguments import is_object
 from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.events import Event, ModelRequested, SummaryRequested, ToolReturned
-from refold.reducers.fields import shared
-from refold.reducers.messages import ToolSchema
+from refold.reducers.events import ModelRequested, ToolReturned
 from refold.reducers.pending import asked_of
 from refold.reducers.state import RunState
-from refold.reducers.views import summary_view, view
 from refold.reducers.vocabulary import FailureClass, ToolError
 
 
@@ -84,7 +80,8 @@ async def _requested(work: Work, effect: CallModel) -> Maker:
 
 async def _answered(work: Work, effect: CallModel) -> Maker:
     wanted, world = asked_of(work.state, effect.seq).event, work.world
-    request = request_for(wanted, work.state, work.journal.contents)
+    conversation = work.journal.conversation
+    request = conversation.request(wanted, work.state, work.journal.contents)
     model = world.model
     if isinstance(wanted, ModelRequested):
         model = world.models.get(wanted.model, model)
@@ -102,7 +99,7 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
         except ModelError as error:
             return model_failed(work, error, arrived)
         if isinstance(wanted, ModelRequested):
-            return model_responded(work, reply, sent_of(wanted, work.state, request, work.journal.sent))
+            return model_responded(work, reply, conversation.sent(wanted, work.state, request))
         if reply.text.strip():
             return summary_returned(work, reply)
         return model_failed(work, ModelError(FailureClass.OTHER, "the summary is empty"))
@@ -201,26 +198,6 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
         return (in_doubt(effect.call) if happened(work.state, effect.call) else fact,)
     output = _hidden(work, tool, found.output)
     return (fact, in_doubt(effect.call) if output is None else tool_succeeded(work, output))
-
-
-def request_for(
-    wanted: ModelRequested | SummaryRequested, state: RunState, contents: Mapping[int, Event]
-) -> ModelRequest:
-    """What was decided to ask, as a request: exactly what the log says that the model is to see."""
-    summary = isinstance(wanted, SummaryRequested)
-    names = () if isinstance(wanted, SummaryRequested) else wanted.tools
-    offered = [tool for tool in state.setup.tools if names is None or tool.name in names]
-    return ModelRequest(
-        messages=summary_view(state, contents) if summary else view(state, contents),
-        tools=tuple([ToolSchema(**shared(tool, "name", "description", "schema")) for tool in offered]),
-        settings=state.setup.settings,
-        max_output=wanted.max_output,
-    )
-
-
-def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest, running: RunningHead) -> SentHash:
-    """What the digest of a request is made of."""
-    return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only), running)
 
 
 def _hidden(work: Work, tool: Tool, text: object) -> str | None:

@@ -1,6 +1,6 @@
 """Exactly what the model sees: the window's references, with the words from the events' contents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from msgspec.structs import replace
 
@@ -70,19 +70,25 @@ def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message
     shown = refs(state.window)
     answered = {ref.call for ref in shown if ref.call is not None}
     names: dict[str, str] = {}
-    messages: list[Message] = []
-    for ref in shown:
-        message = message_of(state, ref, contents)
-        if any(
-            call.id not in answered for call in message.calls
-        ):  # refused, and hidden: it was never finished
-            calls = tuple(call for call in message.calls if call.id in answered)
-            message = replace(message, calls=calls, provider_data="")  # it counts the calls
-        names.update((call.id, call.name) for call in message.calls)
-        if message.call is not None and message.name is None:
-            message = replace(message, name=names.get(message.call))
-        messages.append(message)
+    messages = [standing(message_of(state, ref, contents), answered, names) for ref in shown]
     return (*messages, *request_only(state, contents))
+
+
+def standing(said: Message, answered: Set[str], names: dict[str, str]) -> Message:
+    """A message as it stands in a window: with the calls that are `answered` there, a result with its call's name.
+
+    `names` has those of the calls before it, by their ids, and is told of its own.
+    """
+    message = said
+    if said.calls:
+        calls = tuple([call for call in said.calls if call.id in answered])
+        if len(calls) < len(said.calls):  # refused, and hidden: it was never finished
+            message = replace(said, calls=calls, provider_data="")  # it counts the calls
+        for call in calls:
+            names[call.id] = call.name
+    if message.call is not None and message.name is None:
+        return replace(message, name=names.get(message.call))
+    return message
 
 
 def request_only(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:

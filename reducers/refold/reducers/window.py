@@ -25,7 +25,8 @@ from refold.reducers.values import Value
 from refold.reducers.vocabulary import Role
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
-_CHUNK = 128
+CHUNK = 128
+"""References in a chunk of a window, but for its last, which may have fewer."""
 _MODULUS = 1 << 256
 _EMPTY = bytes(32)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -366,10 +367,10 @@ def _grow(chunks: Chunks, added: Sequence[MessageRef]) -> Chunks:
 
 
 def _chunked(messages: Sequence[MessageRef]) -> Chunks:
-    if 0 < len(messages) <= _CHUNK:  # as most windows that something prunes: a third of the time
+    if 0 < len(messages) <= CHUNK:  # as most windows that something prunes: a third of the time
         return (Chunk(tuple(messages)),)
-    starts = range(0, len(messages), _CHUNK)
-    return tuple([Chunk(tuple(messages[start : start + _CHUNK])) for start in starts])
+    starts = range(0, len(messages), CHUNK)
+    return tuple([Chunk(tuple(messages[start : start + CHUNK])) for start in starts])
 
 
 def _extend(ranges: Ranges, number: int) -> Ranges:

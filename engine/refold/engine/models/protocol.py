@@ -1,6 +1,6 @@
 """What a model is to the engine: one streaming method, one final `Reply`, one kind of failure."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,11 +14,11 @@ from refold.reducers.vocabulary import FailureClass, StopReason
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request: exactly what the model is to see.
 
-    `settings` are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`).
+    `messages` may be read, indexed and kept, and never change; whoever wants a tuple makes one. `settings` are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`).
     `max_output` is the most output tokens wanted, or None for the model's own bound.
     """
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     tools: tuple[ToolSchema, ...] = ()
     settings: dict[str, str] = {}
     max_output: int | None = None

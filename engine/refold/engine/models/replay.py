@@ -16,7 +16,7 @@ from refold.engine.models.protocol import (
     TextDelta,
 )
 from refold.engine.models.script import deltas
-from refold.engine.sent import RunningHead, SentHash, sent_hash
+from refold.engine.sent import SentHash, sent_hash
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
 from refold.reducers.fields import shared
@@ -35,7 +35,6 @@ class RecordedModel:
     def __init__(self, run: str, name: str, answers: Iterable[tuple[ModelRequest, Ended]]) -> None:
         self.name, self.priced = name, True
         self._run = run
-        self._running = RunningHead()
         self._answers: dict[SentHash, deque[Ended]] = {}
         for request, fact in answers:
             self._answers.setdefault(self._hash(request), deque()).append(fact)
@@ -69,7 +68,7 @@ class RecordedModel:
         """Nothing to let go of."""
 
     def _hash(self, request: ModelRequest) -> SentHash:
-        return sent_hash(request, self.name, 0, self._running)
+        return sent_hash(request, self.name, 0)
 
 
 def _failure(fact: ModelFailed) -> ModelError:

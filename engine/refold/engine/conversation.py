@@ -1,0 +1,193 @@
+"""What was decided to ask, as a request: exactly what the log says that the model is to see.
+
+`request_for` is the law: it goes through the whole window, by `reducers.views.view`. A `Conversation` makes the same requests of
+one run, one after the other, and keeps the messages of the last with the window that they were made of. Mostly the next window is
+that one with something behind it and, where a policy prunes, without some whole units: then nothing else is looked at. Any other
+window costs a look at each of its messages; only what is new in it is rendered.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from refold.engine.kept_messages import KeptMessages, Messages
+from refold.engine.models.protocol import ModelRequest
+from refold.engine.sent import SentHash, offer_hash, sent_hash
+from refold.reducers.events import Event, Manifest, ModelRequested, SummaryRequested
+from refold.reducers.fields import shared
+from refold.reducers.messages import Message, ToolSchema
+from refold.reducers.state import RunState
+from refold.reducers.views import (
+    MissingContent,
+    message_of,
+    request_only,
+    standing,
+    summary_view,
+    view,
+)
+from refold.reducers.window import CHUNK, Chunks, MessageRef
+
+Asked = ModelRequested | SummaryRequested
+
+
+def request_for(wanted: Asked, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
+    """What was decided to ask. `contents` and errors as in `view`."""
+    if isinstance(wanted, SummaryRequested):
+        return _request(wanted, state, summary_view(state, contents), ())
+    return _request(wanted, state, view(state, contents), offered(state.setup.tools, wanted.tools))
+
+
+def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
+    """What the digest of a request is made of."""
+    return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only))
+
+
+def offered(tools: Sequence[Manifest], names: tuple[str, ...] | None) -> tuple[ToolSchema, ...]:
+    """The tools of these names as a model is told of them; None: all."""
+    told = [tool for tool in tools if names is None or tool.name in names]
+    return tuple([ToolSchema(**shared(tool, "name", "description", "schema")) for tool in told])
+
+
+class Conversation:
+    """The requests of one run, as `request_for` has them, of whatever states in whatever order."""
+
+    def __init__(self) -> None:
+        self._chunks: Chunks = ()  # the window that the messages were made of
+        self._kept = KeptMessages()
+        self._names: dict[str, str] = {}  # of the calls that are shown, by their ids
+        self._hidden: dict[int, frozenset[str]] = {}  # calls that are not, by their message's number
+        self._twice = False  # two calls have one id, as in a forged log only
+        self._offered: tuple[object, tuple[ToolSchema, ...]] = None, ()
+        self._offer: tuple[object, bytes] = None, b""
+
+    def request(self, wanted: Asked, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
+        """As `request_for`."""
+        if isinstance(wanted, SummaryRequested):
+            return request_for(wanted, state, contents)
+        key = state.setup.tools, wanted.tools
+        if self._offered[0] != key:
+            self._offered = key, offered(*key)
+        return _request(wanted, state, self.messages(state, contents), self._offered[1])
+
+    def sent(self, wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
+        """As `sent_of`."""
+        key = wanted.model or state.setup.model, request.settings, request.tools
+        if self._offer[0] != key:
+            self._offer = key, offer_hash(*key)
+        return sent_hash(request, key[0], len(wanted.request_only), self._offer[1])
+
+    def messages(self, state: RunState, contents: Mapping[int, Event]) -> Messages:
+        """As `view`."""
+        chunks = state.window.chunks
+        same = max(0, len(self._chunks) - 1)  # all but the last are full
+        if chunks[:same] != self._chunks[:same]:
+            same = 0
+        old, new = _refs(self._chunks[same:]), _refs(chunks[same:])
+        if not self._grown(state, contents, same * CHUNK, old, new):
+            self._anew(state, contents, _refs(self._chunks), _refs(chunks))
+        self._chunks = chunks
+        return Messages(self._kept, request_only(state, contents))
+
+    def _grown(
+        self,
+        state: RunState,
+        contents: Mapping[int, Event],
+        base: int,
+        old: list[MessageRef],
+        new: list[MessageRef],
+    ) -> bool:
+        """Go on from what is kept, which is `old` from place `base` on; False if that cannot be seen to be right."""
+        begin, end = _stretch(old, new)
+        added = new[begin + len(old) - end :]
+        if old[end:] != new[begin : len(new) - len(added)]:
+            return False
+        gone, places = old[begin:end], (base + begin, base + end)
+        shown = self._kept.messages[slice(*places)]
+        if {call.id for message in shown for call in message.calls} != _answered(gone):
+            return False  # a part of a unit: what stays of it is shown in another way
+        answered = _answered(added)
+        if any(not answered.isdisjoint(calls) for calls in self._hidden.values()):
+            return False
+        said = [message_of(state, ref, contents) for ref in added]
+        made = [call.id for message in said for call in message.calls]
+        if self._twice or len(set(made)) < len(made) or not self._names.keys().isdisjoint(made):
+            return False
+        if gone:
+            self._kept = self._kept.without(*places)
+            for message in shown:
+                for call in message.calls:
+                    del self._names[call.id]
+            for ref in gone:
+                self._hidden.pop(ref.number, None)
+        for ref, message in zip(added, said, strict=True):
+            self._add(ref, message, answered)
+        return True
+
+    def _anew(
+        self,
+        state: RunState,
+        contents: Mapping[int, Event],
+        old: list[MessageRef],
+        new: list[MessageRef],
+    ) -> None:
+        """Go through the whole window, and take what is kept of a message if it would not be another."""
+        before, hidden = self._kept, self._hidden
+        known = {id(ref): place for place, ref in enumerate(old)}  # they are alive: their window is kept
+        answered = _answered(new)
+        self._forget()
+        try:
+            for ref in new:
+                place = known.get(id(ref))
+                kept = None if place is None or ref.number in hidden else before.messages[place]
+                if place is None or kept is None or not self._stays(kept, answered):
+                    self._add(ref, message_of(state, ref, contents), answered)
+                else:
+                    self._kept.add(kept, before.digest(place))
+                    self._names.update([(call.id, call.name) for call in kept.calls])
+        except MissingContent:
+            self._forget()
+            raise
+        self._twice = len(self._names) < sum([len(message.calls) for message in self._kept.messages])
+
+    def _forget(self) -> None:
+        self._chunks, self._kept, self._names, self._hidden = (), KeptMessages(), {}, {}
+
+    def _stays(self, message: Message, answered: set[str]) -> bool:
+        """Whether a message without hidden calls is shown in this window as it was in the last."""
+        if message.call is not None and message.name != self._names.get(message.call):
+            return False
+        return not message.calls or answered.issuperset([call.id for call in message.calls])
+
+    def _add(self, ref: MessageRef, said: Message, answered: set[str]) -> None:
+        message = standing(said, answered, self._names)
+        if len(message.calls) < len(said.calls):
+            self._hidden[ref.number] = frozenset([call.id for call in said.calls]) - answered
+        self._kept.add(message)
+
+
+def _request(
+    wanted: Asked, state: RunState, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
+) -> ModelRequest:
+    return ModelRequest(
+        messages=messages, tools=tools, settings=state.setup.settings, max_output=wanted.max_output
+    )
+
+
+def _refs(chunks: Chunks) -> list[MessageRef]:
+    return list(chain.from_iterable([chunk.refs for chunk in chunks]))
+
+
+def _answered(refs: Sequence[MessageRef]) -> set[str]:
+    return {ref.call for ref in refs if ref.call is not None}
+
+
+def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
+    """The places in `old` between which it may be that all is gone; the same twice if nothing is."""
+    if new[: len(old)] == old:
+        return len(old), len(old)
+    begin = next(
+        (place for place, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), len(new)
+    )
+    try:
+        return begin, old.index(new[begin], begin) if begin < len(new) else len(old)
+    except ValueError:  # it is new
+        return begin, len(old)

@@ -1,0 +1,178 @@
+"""The requests of a run, made by going on from the last one: each is what going through the whole window makes."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from refold.engine.conversation import Conversation, request_for, sent_of
+from refold.engine.kept_messages import KeptMessages, Messages
+from refold.reducers.events import Event, HistoryPruned, ModelRequested, Opening, PolicyAmended
+from refold.reducers.evolution import evolve
+from refold.reducers.messages import Message, MessageCall, Size
+from refold.reducers.state import NEW, RunState
+from refold.reducers.texts import TEXTS
+from refold.reducers.views import MissingContent, view
+from refold.reducers.vocabulary import Role
+from refold.reducers.window import MessageRef, Window, extend
+from support import golden
+from support.scenario import Scenario
+from support.strategies import Driver, runs
+
+OTHER_TEXTS = {key: f"other: {text}" for key, text in TEXTS.items()}
+ANYTHING = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
+
+
+def states_of(log: Sequence[Event]) -> list[RunState]:
+    """The state after each event."""
+    return list(accumulate(log, evolve, initial=NEW))[1:]
+
+
+def said_in(log: Sequence[Event]) -> dict[int, Event]:
+    return dict(enumerate(log, 1))
+
+
+def agree(conversation: Conversation, state: RunState, contents: dict[int, Event]) -> None:
+    """The request and its digest are those of a conversation that begins here."""
+    wanted = state.request.event if state.request else ANYTHING
+    whole, request = request_for(wanted, state, contents), conversation.request(wanted, state, contents)
+    assert whole == request
+    assert view(state, contents) == tuple(request.messages)
+    assert sent_of(wanted, state, whole) == conversation.sent(wanted, state, request)
+
+
+@pytest.mark.parametrize("name", golden.names())
+def test_it_is_right_after_every_event_of_a_log(name: str) -> None:
+    """Pruned, trimmed, summed up, nudged, forked and amended: the requests of every recorded log are made exactly."""
+    conversation, log = Conversation(), golden.events(name)
+    for state in states_of(log):
+        agree(conversation, state, said_in(log))
+
+
+@given(runs(), st.lists(st.integers(0, 10**6), max_size=20), st.data())
+def test_it_is_right_after_every_event_of_any_run(run: Driver, more: list[int], data: st.DataObject) -> None:
+    """Whatever happens in a run, asked after each event or now and then, and also if it goes back to an older state."""
+    if more and not run.state.ended:
+        run.feed(PolicyAmended(at=run.at, policy=replace(run.state.policy, texts=OTHER_TEXTS), by="ann"))
+        for choice in more:
+            run.step(choice)
+    always, sometimes = Conversation(), Conversation()
+    states, contents = states_of(run.log), said_in(run.log)
+    for state in states:
+        agree(always, state, contents)
+    for place in data.draw(st.lists(st.integers(0, len(states) - 1), max_size=9)):
+        agree(sometimes, states[place], contents)
+
+
+@given(runs())
+def test_a_kept_request_does_not_change(run: Driver) -> None:
+    """What a model was shown stays what it was, whatever the run's later requests show."""
+    conversation = Conversation()
+    kept: list[tuple[Sequence[Message], tuple[Message, ...]]] = []
+    for state in states_of(run.log):
+        messages = conversation.messages(state, said_in(run.log))
+        kept.append((messages, tuple(messages)))
+    assert all(then == now for now, then in kept)
+
+
+@given(runs(), st.data())
+def test_words_that_are_gone_are_missed(run: Driver, data: st.DataObject) -> None:
+    """Where `view` misses words so does a conversation, and it is right again once they are not needed any more."""
+    conversation, contents = Conversation(), said_in(run.log)
+    del contents[data.draw(st.integers(1, len(run.log)))]
+    for state in states_of(run.log):
+        try:
+            expected = view(state, contents)
+        except MissingContent as error:
+            with pytest.raises(MissingContent, match=str(error)):
+                conversation.messages(state, contents)
+        else:
+            assert expected == conversation.messages(state, contents)
+
+
+POOL = st.lists(
+    st.builds(
+        Message,
+        role=st.sampled_from([Role.ASSISTANT, Role.TOOL]),
+        calls=st.lists(st.builds(MessageCall, st.sampled_from("abc"), st.sampled_from("tu"), st.just("")), max_size=2)
+        .map(tuple),
+        call=st.none() | st.sampled_from("abc"),
+        name=st.none() | st.just("n"),
+    ),
+    min_size=1,
+    max_size=9,
+)  # fmt: skip
+
+
+@given(POOL, st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
+def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
+    """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
+    conversation = Conversation()
+    contents: dict[int, Event] = {
+        1: replace(golden.events("two_tools_then_an_answer")[0], content=Opening(messages=tuple(pool)))
+    }
+    refs = [
+        MessageRef(
+            number=part + 1, role=message.role, seq=1, part=part, unit=1, size=Size(), call=message.call
+        )
+        for part, message in enumerate(pool)
+    ]
+    for window in windows:
+        shown = [refs[place % len(refs)] for place in window]
+        agree(conversation, replace(NEW, window=extend(Window(), shown)), contents)
+
+
+def test_it_looks_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that only grew, or that lost units and grew, is not gone through."""
+    scenario = Scenario({"history": [{"do": "tail", "last": 4}], "limits": [{"type": "step", "value": None}]})
+    conversation = Conversation()
+    monkeypatch.setattr(Conversation, "_anew", None)
+    for _ in range(9):
+        agree(conversation, scenario.state, said_in(scenario.log))
+        scenario.step("look", "look")
+    assert scenario.events(HistoryPruned)
+
+
+MESSAGES = tuple(Message(role=Role.USER, text=str(number)) for number in range(300))
+
+
+@given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 300), st.data())
+def test_a_list_that_lost_messages_has_the_heads_of_the_others(
+    own: list[int], count: int, data: st.DataObject
+) -> None:
+    """However a list of messages came about, its heads are those of the messages in it."""
+    kept = KeptMessages()
+    for message in MESSAGES[:count]:
+        kept.add(message)
+    kept.head(data.draw(st.integers(0, count)))
+    begin = data.draw(st.integers(0, count))
+    end = data.draw(st.integers(begin, count))
+    left, again = kept.without(begin, end), KeptMessages()
+    for message in MESSAGES[:begin] + MESSAGES[end:count]:
+        again.add(message)
+    for upto in (data.draw(st.integers(0, len(left.messages))), len(left.messages)):
+        assert again.head(upto) == left.head(upto)
+
+
+@given(st.integers(0, 4), st.integers(0, 3), st.data())
+def test_messages_are_read_as_a_tuple_is(lasting: int, own: int, data: st.DataObject) -> None:
+    """Length, order, places from either end, slices, equality and hash are those of a tuple of the same messages."""
+    kept = KeptMessages()
+    for message in MESSAGES[:lasting]:
+        kept.add(message)
+    plain, messages = MESSAGES[: lasting + own], Messages(kept, MESSAGES[lasting : lasting + own])
+    kept.add(MESSAGES[299])
+    assert plain == tuple(messages)
+    assert plain == messages
+    assert (len(plain), hash(plain), repr(plain)) == (len(messages), hash(messages), repr(messages))
+    place, cut = data.draw(st.integers(-9, 9)), data.draw(st.slices(8))
+    assert plain[cut] == messages[cut]
+    if -len(plain) <= place < len(plain):
+        assert plain[place] == messages[place]
+    else:
+        with pytest.raises(IndexError):
+            messages[place]
+    assert list(plain) != messages
