@@ -22,7 +22,6 @@ from support import golden
 from support.scenario import Scenario
 from support.strategies import Driver, runs
 
-OTHER_TEXTS = {key: f"other: {text}" for key, text in TEXTS.items()}
 ANYTHING = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
 
 
@@ -56,7 +55,9 @@ def test_it_is_right_after_every_event_of_a_log(name: str) -> None:
 def test_it_is_right_after_every_event_of_any_run(run: Driver, more: list[int], data: st.DataObject) -> None:
     """Whatever happens in a run, asked after each event or now and then, and also if it goes back to an older state."""
     if more and not run.state.ended:
-        run.feed(PolicyAmended(at=run.at, policy=replace(run.state.policy, texts=OTHER_TEXTS), by="ann"))
+        policy = run.state.policy
+        texts = {key: f"other: {text}" for key, text in {**TEXTS, **policy.texts}.items()}
+        run.feed(PolicyAmended(at=run.at, policy=replace(policy, texts=texts), by="ann"))
         for choice in more:
             run.step(choice)
     always, sometimes = Conversation(), Conversation()
@@ -93,18 +94,14 @@ def test_words_that_are_gone_are_missed(run: Driver, data: st.DataObject) -> Non
             assert expected == conversation.messages(state, contents)
 
 
+ID, NAME = st.sampled_from("abc"), st.sampled_from("tu")
+CALLS = st.lists(st.builds(MessageCall, ID, NAME, st.just("")), max_size=2).map(tuple)
 POOL = st.lists(
-    st.builds(
-        Message,
-        role=st.sampled_from([Role.ASSISTANT, Role.TOOL]),
-        calls=st.lists(st.builds(MessageCall, st.sampled_from("abc"), st.sampled_from("tu"), st.just("")), max_size=2)
-        .map(tuple),
-        call=st.none() | st.sampled_from("abc"),
-        name=st.none() | st.just("n"),
-    ),
+    st.builds(Message, role=st.just(Role.ASSISTANT), calls=CALLS)
+    | st.builds(Message, role=st.just(Role.TOOL), call=ID, name=st.none() | NAME),
     min_size=1,
     max_size=9,
-)  # fmt: skip
+)
 
 
 @given(POOL, st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
@@ -121,7 +118,7 @@ def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: l
         for part, message in enumerate(pool)
     ]
     for window in windows:
-        shown = [refs[place % len(refs)] for place in window]
+        shown = list(dict.fromkeys(refs[place % len(refs)] for place in window))
         agree(conversation, replace(NEW, window=extend(Window(), shown)), contents)
 
 

@@ -55,7 +55,9 @@ class Conversation:
         self._kept = KeptMessages()
         self._names: dict[str, str] = {}  # of the calls that are shown, by their ids
         self._hidden: dict[int, frozenset[str]] = {}  # calls that are not, by their message's number
-        self._twice = False  # two calls have one id, as in a forged log only
+        self._torn = (
+            False  # two calls have one id, or a result stands before its call: as in a forged log only
+        )
         self._offered: tuple[object, tuple[ToolSchema, ...]] = None, ()
         self._offer: tuple[object, bytes] = None, b""
 
@@ -109,7 +111,9 @@ class Conversation:
             return False
         said = [message_of(state, ref, contents) for ref in added]
         made = [call.id for message in said for call in message.calls]
-        if self._twice or len(set(made)) < len(made) or not self._names.keys().isdisjoint(made):
+        if self._torn or len(set(made)) < len(made) or not self._names.keys().isdisjoint(made):
+            return False
+        if not answered <= self._names.keys() | made:
             return False
         if gone:
             self._kept = self._kept.without(*places)
@@ -146,7 +150,8 @@ class Conversation:
         except MissingContent:
             self._forget()
             raise
-        self._twice = len(self._names) < sum([len(message.calls) for message in self._kept.messages])
+        calls = sum([len(message.calls) for message in self._kept.messages])
+        self._torn = len(self._names) < calls or not answered <= self._names.keys()
 
     def _forget(self) -> None:
         self._chunks, self._kept, self._names, self._hidden = (), KeptMessages(), {}, {}
