@@ -1,6 +1,6 @@
 """Approvals: which calls may run, who says so, and in which order they are asked. Plain data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import PolicyError
 from refold.reducers.limits import Amount
+from refold.reducers.patterns import pattern_faults
+from refold.reducers.refusals import Fault
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod"]
@@ -54,6 +56,10 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
     field: str | None = None
     then: Word
     otherwise: Word = "escalate"
+
+    def problems(self) -> Iterator[Fault]:
+        """A pattern whose search would not come to an end."""
+        yield from pattern_faults("matches", self.matches)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

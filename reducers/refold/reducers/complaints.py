@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from refold.reducers.approvals import Approve, Match, Reject
+from refold.reducers.approvals import Approve, Reject
 from refold.reducers.errors import PolicyError
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import MessageHead, RunStarted
@@ -17,7 +17,6 @@ from refold.reducers.history import Pass, Tail, TokenTail
 from refold.reducers.history.compact import Compact
 from refold.reducers.history.digest import Digest
 from refold.reducers.history.summarise import Summarise
-from refold.reducers.history.token_tail import Room
 from refold.reducers.history.when import When
 from refold.reducers.limits import (
     CostLimit,
@@ -32,7 +31,7 @@ from refold.reducers.limits import (
 from refold.reducers.named_tools import strangers, unfit
 from refold.reducers.patterns import problem_of
 from refold.reducers.policy import At, Policy
-from refold.reducers.refusals import Complaint, nearest, shown
+from refold.reducers.refusals import Complaint, Fault, complaints, faults_of, nearest, shown
 from refold.reducers.vocabulary import Role
 
 # Of a shorter window no model makes sense: a call, its result and what was said before are two or three.
@@ -42,22 +41,15 @@ _SCOPES = ("turn", "run", "lineage")
 
 def refuse(policy: Policy) -> None:
     """Raise `PolicyError` for the first thing in a policy, its names filled in, that cannot work."""
-    for faults in (_names, _limits, _grace, _pressure, _passes, _overflow, _redact, _retry, _approvals):
-        for fault in faults(policy):
-            raise PolicyError(fault.path, fault.problem)
+    for find in (_names, _limits, _grace, _pressure, _overflow, _redact, _retry, faults_of):
+        for path, problem in find(policy):
+            raise PolicyError(path, problem)
 
 
 def warnings(policy: Policy) -> tuple[Complaint, ...]:
     """What in a policy works, but surely not as meant: limits and passes that are never reached, or undone."""
-    return (
-        *_unreached(policy),
-        *_idle(policy),
-        *_undone(policy),
-        *_short(policy),
-        *_endless(policy),
-        *_unasked(policy),
-        *unfit(policy),
-    )
+    finders = (_unreached, _idle, _undone, _short, _endless, _unasked, unfit)
+    return complaints(fault for find in finders for fault in find(policy))
 
 
 def opening(fact: RunStarted) -> tuple[Complaint, ...]:
@@ -65,13 +57,12 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
 
     Raises `PolicyError` for a window that is smaller than what must stay in it: system prompt and task.
     """
-    fault = next(_too_small(fact), None)
-    if fault is not None:
-        raise PolicyError(fault.path, fault.problem)
-    return (*warnings(fact.policy), *strangers(fact.policy, fact.tools))
+    for path, problem in _too_small(fact):
+        raise PolicyError(path, problem)
+    return (*warnings(fact.policy), *complaints(strangers(fact.policy, fact.tools)))
 
 
-def _names(policy: Policy) -> Iterator[Complaint]:
+def _names(policy: Policy) -> Iterator[Fault]:
     tiers = policy.pressure.tiers if policy.pressure else ()
     own = [("premature_end", policy.premature_end), ("approvals", policy.approvals)]
     named = (
@@ -86,50 +77,46 @@ def _names(policy: Policy) -> Iterator[Complaint]:
     for group in named:
         for place, (path, name) in enumerate(group):
             if not name.isprintable():
-                said = f"expected one line of printable text, got {shown(name)}"
-                yield Complaint(f"{path}.name", said)
+                yield f"{path}.name", f"expected one line of printable text, got {shown(name)}"
             if name in [other for _, other in group[:place]]:
-                yield Complaint(f"{path}.name", f"{name!r} is taken by another one; give this one a name")
+                yield f"{path}.name", f"{name!r} is taken by another one; give this one a name"
 
 
-def _limits(policy: Policy) -> Iterator[Complaint]:
+def _limits(policy: Policy) -> Iterator[Fault]:
     for place, limit in enumerate(policy.limits):
         of_window = isinstance(limit, MessageLimit) or measure_of(limit) == "estimate"
         if of_window and limit.scope != "run":
-            said = "it counts the window, whatever the scope; leave it out"
-            yield Complaint(f"limits[{place}].scope", said)
+            yield f"limits[{place}].scope", "it counts the window, whatever the scope; leave it out"
 
 
-def _grace(policy: Policy) -> Iterator[Complaint]:
+def _grace(policy: Policy) -> Iterator[Fault]:
     limits = {limit.name: limit for limit in policy.limits}
     for place, name in enumerate(policy.grace.on if policy.grace else ()):
         path, limit = f"grace.on[{place}]", limits.get(name)
         if limit is None:
-            yield Complaint(path, f"there is no limit {shown(name)}{nearest(name, limits)}")
+            yield path, f"there is no limit {shown(name)}{nearest(name, limits)}"
         elif isinstance(limit, TimeLimit) or is_counted(limit):
-            said = f"{name!r} limits time or money, and one more request would take more of it; take it out"
-            yield Complaint(path, said)
+            yield (
+                path,
+                f"{name!r} limits time or money, and one more request would take more of it; take it out",
+            )
         elif check_of(limit) != "preflight":
-            said = f"{name!r} is looked at on responses, and grants nothing there: take it out, or give it 'preflight'"
-            yield Complaint(path, said)
+            yield (
+                path,
+                f"{name!r} is looked at on responses, and grants nothing there: take it out, or give it 'preflight'",
+            )
 
 
-def _pressure(policy: Policy) -> Iterator[Complaint]:
+def _pressure(policy: Policy) -> Iterator[Fault]:
     pressure, limits = policy.pressure, {limit.name: limit for limit in policy.limits}
     if pressure is None:
         return
     counted = limits.get(pressure.of)
     if isinstance(counted, TimeLimit | CostLimit):
-        yield Complaint(
-            "pressure.of", f"{pressure.of!r} limits time or money; expected steps, messages or tokens"
-        )
+        yield ("pressure.of", f"{pressure.of!r} limits time or money; expected steps, messages or tokens")
     if counted is None and pressure.of != "step":
-        said = f"there is no limit {shown(pressure.of)}{nearest(pressure.of, limits)}"
-        yield Complaint("pressure.of", said)
+        yield "pressure.of", f"there is no limit {shown(pressure.of)}{nearest(pressure.of, limits)}"
     most = threshold(limits[pressure.of]) if pressure.of in limits else None
-    for place, tier in enumerate(pressure.tiers):
-        if tier.at == At():
-            yield Complaint(f"pressure.tiers[{place}].at", "expected 'fraction', 'remaining', or both")
     for place, (before, tier) in enumerate(pairwise(pressure.tiers), 1):
         # Of tiers that begin by different ways the order is known only where the limit is.
         alike = (before.at.fraction is None) == (tier.at.fraction is None)
@@ -137,7 +124,7 @@ def _pressure(policy: Policy) -> Iterator[Complaint]:
             said = (
                 f"begins no later than {before.name!r} before it, which would not be shown; put them in order"
             )
-            yield Complaint(f"pressure.tiers[{place}].at", said)
+            yield f"pressure.tiers[{place}].at", said
 
 
 def _begins(at: At, most: int) -> float:
@@ -146,32 +133,15 @@ def _begins(at: At, most: int) -> float:
     return first if at.remaining is None else min(first, most - at.remaining)
 
 
-def _passes(policy: Policy) -> Iterator[Complaint]:
-    for path, step in _placed(policy):
-        room = step.budget if isinstance(step, TokenTail) else None
-        if isinstance(room, Room) and room.minus_output >= room.context:
-            said = f"of a context of {room.context} tokens the answer takes all: {room.minus_output}"
-            yield Complaint(f"{path}.budget.minus_output", said)
-
-
-def _overflow(policy: Policy) -> Iterator[Complaint]:
+def _overflow(policy: Policy) -> Iterator[Fault]:
     if policy.overflow is None:
         return
     known, do = [step.name for step in policy.history], policy.overflow.do or ()
-    if do and policy.overflow.max is None and not policy.overflow.counts_step:
-        said = "null, with 'counts_step: false', would be for ever: give a number"
-        yield Complaint("overflow.max", said)
     for place, step in enumerate(do):
         if step in do[:place]:
-            yield Complaint(f"overflow.do[{place}]", f"{shown(step)} stands there already; keep one")
+            yield f"overflow.do[{place}]", f"{shown(step)} stands there already; keep one"
         if isinstance(step, str) and step not in known:
-            said = f"history has no pass {shown(step)}{nearest(step, known)}"
-            yield Complaint(f"overflow.do[{place}]", said)
-    for key in ("patterns", "single_patterns"):
-        for place, pattern in enumerate(getattr(policy.overflow, key) or ()):
-            problem = problem_of(pattern, side_by_side=None)
-            if problem:
-                yield Complaint(f"overflow.{key}[{place}]", f"{problem}; got {shown(pattern)}")
+            yield f"overflow.do[{place}]", f"history has no pass {shown(step)}{nearest(step, known)}"
 
 
 # More of either would make each text that is recorded slow, and a policy hard to read.
@@ -180,14 +150,14 @@ _MOST_PATTERNS, _LONGEST_PATTERN = 100, 1000
 _PROBES = ("", "a 1")
 
 
-def _redact(policy: Policy) -> Iterator[Complaint]:
+def _redact(policy: Policy) -> Iterator[Fault]:
     if len(policy.redact) > _MOST_PATTERNS:
-        yield Complaint("redact", f"expected {_MOST_PATTERNS} patterns at most, got {len(policy.redact)}")
+        yield "redact", f"expected {_MOST_PATTERNS} patterns at most, got {len(policy.redact)}"
     for place, pattern in enumerate(policy.redact):
         problem = f"longer than {_LONGEST_PATTERN} characters" if len(pattern) > _LONGEST_PATTERN else ""
         problem = problem or problem_of(pattern) or _matches_nothing(pattern)
         if problem:
-            yield Complaint(f"redact[{place}]", f"{problem}; got {shown(pattern)}")
+            yield f"redact[{place}]", f"{problem}; got {shown(pattern)}"
 
 
 def _matches_nothing(pattern: str) -> str:
@@ -196,18 +166,10 @@ def _matches_nothing(pattern: str) -> str:
     return "it matches where there is nothing; say what is to be hidden" if empty else ""
 
 
-def _retry(policy: Policy) -> Iterator[Complaint]:
+def _retry(policy: Policy) -> Iterator[Fault]:
     timed = any(isinstance(limit, TimeLimit) and limit.value is not None for limit in policy.limits)
     if policy.retry.attempts is None and policy.retry.window is None and not timed:
-        said = "null would be for ever: give a number, a 'window', or a time limit"
-        yield Complaint("retry.attempts", said)
-
-
-def _approvals(policy: Policy) -> Iterator[Complaint]:
-    for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
-        problem = problem_of(approver.matches) if isinstance(approver, Match) else ""
-        if problem and isinstance(approver, Match):
-            yield Complaint(f"approvals.chain[{place}].matches", f"{problem}; got {shown(approver.matches)}")
+        yield "retry.attempts", "null would be for ever: give a number, a 'window', or a time limit"
 
 
 def _placed(policy: Policy) -> Iterator[tuple[str, Pass]]:
@@ -219,7 +181,7 @@ def _placed(policy: Policy) -> Iterator[tuple[str, Pass]]:
     )
 
 
-def _too_small(fact: RunStarted) -> Iterator[Complaint]:
+def _too_small(fact: RunStarted) -> Iterator[Fault]:
     for path, step in _placed(fact.policy):
         if not isinstance(step, TokenTail | Compact):
             continue
@@ -230,8 +192,7 @@ def _too_small(fact: RunStarted) -> Iterator[Complaint]:
         weight = _weight(fact.policy.estimator, stay)
         if weight > room:
             what = "the task and the system prompt" if systems else "the task"
-            said = f"{room} tokens cannot hold {what}, which always stay: {weight}; raise it"
-            yield Complaint(f"{path}.budget", said)
+            yield f"{path}.budget", f"{room} tokens cannot hold {what}, which always stay: {weight}; raise it"
 
 
 def _first(messages: Iterable[MessageHead], role: Role) -> list[MessageHead]:
@@ -244,11 +205,11 @@ def _weight(name: str, heads: list[MessageHead]) -> int:
     return estimator.total(sum(parts), len(parts))
 
 
-def _unreached(policy: Policy) -> Iterator[Complaint]:
+def _unreached(policy: Policy) -> Iterator[Fault]:
     for place, limit in enumerate(policy.limits):
         for other, sooner in enumerate(policy.limits):
             if other != place and _ends_first(sooner, limit, earlier=other < place):
-                yield Complaint(f"limits[{place}]", f"never reached: limits[{other}] ends the run before it")
+                yield f"limits[{place}]", f"never reached: limits[{other}] ends the run before it"
                 break
 
 
@@ -269,15 +230,14 @@ def _but(limit: Limit) -> Limit:
     return msgspec.structs.replace(limit, name="", value=None, op=">=", scope="run", check="preflight")
 
 
-def _idle(policy: Policy) -> Iterator[Complaint]:
+def _idle(policy: Policy) -> Iterator[Fault]:
     """Passes behind one that always leaves a window in which they have nothing to do."""
     for place, step in enumerate(policy.history):
         for other, window in enumerate(policy.history[:place]):
             if isinstance(window, Tail) and _always(window.when) and _leaves_idle(window, step):
                 by = (policy.overflow.do or ()) if policy.overflow else ()
                 only = "; only an overflow runs it" if step.name in by else ""
-                said = f"never reached: history[{other}] leaves it nothing to do{only}"
-                yield Complaint(f"history[{place}]", said)
+                yield f"history[{place}]", f"never reached: history[{other}] leaves it nothing to do{only}"
                 break
 
 
@@ -298,24 +258,27 @@ def _leaves_idle(window: Tail, step: Pass) -> bool:
     return step.when.messages is not None and step.when.messages >= most
 
 
-def _undone(policy: Policy) -> Iterator[Complaint]:
+def _undone(policy: Policy) -> Iterator[Fault]:
     """A pass that writes one message for many, and one behind it that drops that message at once."""
     for place, step in enumerate(policy.history):
         for other, window in enumerate(policy.history[place + 1 :], place + 1):
             if isinstance(step, Summarise | Digest) and isinstance(window, Tail) and _drops(window, step):
-                said = f"history[{place}] and this undo each other: what stands for older messages is dropped at once"
-                yield Complaint(f"history[{other}]", said)
+                yield (
+                    f"history[{other}]",
+                    f"history[{place}] and this undo each other: what stands for older messages is dropped at once",
+                )
 
 
 def _drops(window: Tail, step: Summarise | Digest) -> bool:
     return _always(window.when) and window.systems == "first" and max(1, window.last) <= step.keep_last
 
 
-def _short(policy: Policy) -> Iterator[Complaint]:
+def _short(policy: Policy) -> Iterator[Fault]:
     for path, step in _placed(policy):
         if isinstance(step, Tail) and step.last < _SHORT:
-            yield Complaint(
-                f"{path}.last", f"{step.last} messages are very few: below {_SHORT} a model loses its thread"
+            yield (
+                f"{path}.last",
+                f"{step.last} messages are very few: below {_SHORT} a model loses its thread",
             )
 
 
@@ -324,29 +287,29 @@ def _always(when: When) -> bool:
     return when.always and all(condition is None for condition in given)
 
 
-def _unasked(policy: Policy) -> Iterator[Complaint]:
+def _unasked(policy: Policy) -> Iterator[Fault]:
     """Approvers behind one that decides every call."""
     chain = policy.approvals.chain if policy.approvals else ()
     for place, approver in enumerate(chain):
         decides = isinstance(approver, Approve | Reject) and "*" in approver.tools
         if decides and place + 1 < len(chain):
-            said = f"never reached: chain[{place}] decides about every call"
-            yield Complaint(f"approvals.chain[{place + 1}]", said)
+            yield f"approvals.chain[{place + 1}]", f"never reached: chain[{place}] decides about every call"
             return
 
 
-def _endless(policy: Policy) -> Iterator[Complaint]:
+def _endless(policy: Policy) -> Iterator[Fault]:
     """What goes on until a limit ends it, and none does; and what waits for a limit that is not there."""
     limited = any(limit.value is not None for limit in policy.limits)
     timed = any(isinstance(limit, TimeLimit) for limit in policy.limits)
     if not limited and policy.empty is not None and policy.empty.again is None:
-        yield Complaint("empty.again", "null asks without end, and no limit ends the run")
+        yield "empty.again", "null asks without end, and no limit ends the run"
     if not limited and policy.end_of_turn == "continue":
-        yield Complaint("end_of_turn", "'continue' asks without end, and no limit ends the run")
+        yield "end_of_turn", "'continue' asks without end, and no limit ends the run"
     if policy.near is not None and policy.near.fraction is not None and not timed:
-        yield Complaint("near.fraction", "never reached: there is no time limit")
+        yield "near.fraction", "never reached: there is no time limit"
     for failure in policy.retry.by_class:
         if failure not in policy.retry.classes:
-            yield Complaint(
-                f"retry.by_class.{failure}", "never used: 'classes' does not have it, so it is not retried"
+            yield (
+                f"retry.by_class.{failure}",
+                "never used: 'classes' does not have it, so it is not retried",
             )

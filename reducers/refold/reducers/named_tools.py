@@ -10,7 +10,7 @@ import msgspec
 from refold.reducers.approvals import SENSITIVE, Gate, Match, Rules
 from refold.reducers.events import Manifest
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import Complaint, nearest, shown
+from refold.reducers.refusals import Fault, nearest, shown
 
 _Kind = Literal["name", "glob", "mark"]
 
@@ -36,35 +36,36 @@ class _Named(msgspec.Struct, frozen=True):
     kind: _Kind
 
 
-def unfit(policy: Policy) -> Iterator[Complaint]:
+def unfit(policy: Policy) -> Iterator[Fault]:
     """Names that no tool has, and commands that none is to the letter."""
     for named in _named(policy):
         name, colon, command = named.text.partition(":") if named.kind == "mark" else (named.text, "", "")
         if _ARGUMENTS.search(name):
             said = "never fits: no name of a tool holds blanks or parentheses"
-            yield Complaint(named.path, f"{shown(named.text)} {said}{_WAY}")
+            yield named.path, f"{shown(named.text)} {said}{_WAY}"
         elif named.kind != "glob" and set("*?[") & set(name):
             said = "never fits: it is a name to the letter here, and no pattern"
-            yield Complaint(named.path, f"{shown(named.text)} {said}")
+            yield named.path, f"{shown(named.text)} {said}"
         elif colon and re.search(r"[\s*]", command):
             said = f"fits a call whose whole command is {shown(command)}, and no other"
-            yield Complaint(named.path, f"{shown(named.text)} {said}{_WAY}")
+            yield named.path, f"{shown(named.text)} {said}{_WAY}"
 
 
-def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Complaint]:
+def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
     """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say."""
     names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
         if not any(_fits(named, name) for name in names):
-            said = f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
-            yield Complaint(named.path, said)
+            yield named.path, f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
     for path, globs, field in _fields(policy):
         fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
         schemas = [msgspec.json.decode(tool.schema) for tool in fitting]
         if schemas and not any(_may_have(schema, field.split(".")) for schema in schemas):
             known = {key for schema in schemas for key in schema["properties"]}
-            said = f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}"
-            yield Complaint(path, said)
+            yield (
+                path,
+                f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}",
+            )
 
 
 def _fields(policy: Policy) -> Iterator[tuple[str, Sequence[str], str]]:

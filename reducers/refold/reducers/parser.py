@@ -22,7 +22,7 @@ from refold.reducers.limits import name_of
 from refold.reducers.overlay import Setting, laid_over, name_of_entry, with_value
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.presets import PRESETS, preset_data
-from refold.reducers.refusals import brief, joined, nearest, refusal, shown
+from refold.reducers.refusals import brief, faults_of, joined, nearest, refusal, shown
 from refold.reducers.text import clean
 from refold.reducers.texts import TEXTS
 
@@ -221,9 +221,8 @@ def _guard(path: str, config: GuardConfig, registry: Registry, kept: Collection[
         guard = msgspec.convert(config, registry[kind])
     except msgspec.ValidationError as error:
         raise refusal(error, config, registry[kind], path) from error
-    problems: Callable[[], Iterable[tuple[str, str]]] = getattr(guard, "problems", tuple)
-    for key, problem in problems():
-        raise PolicyError(f"{path}.{key}", problem)
+    for place, problem in faults_of(guard, path):
+        raise PolicyError(place, problem)
     complete: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(guard)
     )  # lists, as in a log that is read

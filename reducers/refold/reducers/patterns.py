@@ -7,8 +7,10 @@ and on nothing that could be another on another machine: a decision may follow f
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+
+from refold.reducers.refusals import Fault, shown
 
 _TOKEN = re.compile(
     r"""
@@ -91,6 +93,13 @@ def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str
     if not problem and side_by_side is not None and weight > side_by_side * _ENDLESS + _SLACK:
         problem = f"more than {side_by_side} repetitions without an end side by side: give some an end, like {{0,20}}"
     return problem
+
+
+def pattern_faults(path: str, pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> Iterator[Fault]:
+    """`problem_of` a pattern that stands at this path, if there is one."""
+    problem = problem_of(pattern, side_by_side=side_by_side)
+    if problem:
+        yield path, f"{problem}; got {shown(pattern)}"
 
 
 @lru_cache(maxsize=256)

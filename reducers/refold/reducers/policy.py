@@ -4,7 +4,7 @@ Everything here is a value. Guards stay as they were written until a registry th
 resolves them (`refold.reducers.guards.resolve`), because a policy may name guards that are not installed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,8 @@ from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.history import Pass
 from refold.reducers.limits import Amount, Limit, Scope, StepLimit, Whole
 from refold.reducers.numbers import nano
+from refold.reducers.patterns import pattern_faults
+from refold.reducers.refusals import Fault
 from refold.reducers.retry import Retry
 from refold.reducers.texts import TEXTS
 
@@ -79,6 +81,14 @@ class Overflow(_Knob, frozen=True, kw_only=True):
     counts_step: bool = True
     hint: bool = False
 
+    def problems(self) -> Iterator[Fault]:
+        """Reactions without end, and patterns whose search has none."""
+        if self.do and self.max is None and not self.counts_step:
+            yield "max", "null, with 'counts_step: false', would be for ever: give a number"
+        for key in ("patterns", "single_patterns"):
+            for place, pattern in enumerate(getattr(self, key) or ()):
+                yield from pattern_faults(f"{key}[{place}]", pattern, side_by_side=None)
+
 
 class ToolOutput(_Knob, frozen=True, kw_only=True):
     """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut. `max: null` is no cap."""
@@ -135,6 +145,11 @@ class At(_Knob, frozen=True, kw_only=True):
 
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
     remaining: Whole | None = None
+
+    def problems(self) -> Iterator[Fault]:
+        """No way to begin."""
+        if self == At():
+            yield "", "expected 'fraction', 'remaining', or both"
 
 
 class Without(_Knob, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -30,6 +30,10 @@ _PLAIN = {
 }
 
 
+Fault = tuple[str, str]
+"""What is wrong: where, as a path below what says it, and a sentence."""
+
+
 class Complaint(msgspec.Struct, frozen=True):
     """What is wrong at `path`, as in `limits[2].value`, in one sentence."""
 
@@ -38,6 +42,23 @@ class Complaint(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
+
+
+def complaints(faults: Iterable[Fault]) -> tuple[Complaint, ...]:
+    """The same, to be told and written."""
+    return tuple(Complaint(*fault) for fault in faults)
+
+
+def faults_of(part: object, path: str = "") -> Iterator[Fault]:
+    """What a part of a policy, and those in it, say of themselves by a method `problems()`: each with its place."""
+    if isinstance(part, msgspec.Struct):
+        own: Callable[[], Iterable[Fault]] = getattr(part, "problems", tuple)
+        yield from ((joined(path, key), problem) for key, problem in own())
+        for key in part.__struct_fields__:
+            yield from faults_of(getattr(part, key), joined(path, key))
+    elif isinstance(part, tuple):
+        for place, each in enumerate(cast("Iterable[object]", part)):
+            yield from faults_of(each, f"{path}[{place}]")
 
 
 def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
@@ -49,7 +70,7 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
         where, _, rest = path.partition("[...]")
         path = f"{where}.{_failing(where, data, model)}{rest}"
     problem = match["said"][:1].lower() + match["said"][1:]
-    full = f"{prefix}.{path}" if prefix and path else prefix or path
+    full = joined(prefix, path)
     if problem.startswith("object contains unknown field"):
         key = problem.split("`")[1]
         return PolicyError(joined(full, key), f"unknown key{_known(key, data, model, path)}")
@@ -68,7 +89,7 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
 
 def joined(path: str, key: str) -> str:
     """A path one key deeper."""
-    return f"{path}.{key}" if path else key
+    return f"{path}.{key}" if path and key else path or key
 
 
 def shown(value: Any) -> str:

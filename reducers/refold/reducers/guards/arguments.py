@@ -15,8 +15,7 @@ from refold.reducers.guards.approvals import Approval, Asked, Said, word_of
 from refold.reducers.guards.common import Config
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import problem_of
-from refold.reducers.refusals import shown
+from refold.reducers.refusals import Fault
 from refold.reducers.state import RunState
 
 _NOT_OURS: Said = ((-1, ""),)
@@ -45,11 +44,9 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
         "refused:arguments": "skipped: a call with such arguments is not allowed here, so it was not run."
     }
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[Fault]:
         """A pattern whose search would not come to an end."""
-        problem = problem_of(self.matches)
-        if problem:
-            yield "matches", f"{problem}; got {shown(self.matches)}"
+        return self._found.problems()
 
     def observe(self, own: Asked, event: Event) -> Asked:
         """Which calls of the latest answer hold the pattern, and what a person said of them."""

@@ -1,6 +1,6 @@
 """Keep as many of the last messages as fit a budget of estimated tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, older_than, stays, weight
+from refold.reducers.refusals import Fault
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, numbers, refs, tokens_left
 
@@ -18,6 +19,12 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     context: Annotated[int, Meta(ge=0)]
     minus_output: Annotated[int, Meta(ge=0)] = 0
     minus_tools: bool = False
+
+    def problems(self) -> Iterator[Fault]:
+        """Nothing left."""
+        if self.minus_output >= self.context:
+            problem = f"of a context of {self.context} tokens the answer takes all: {self.minus_output}"
+            yield "minus_output", problem
 
 
 class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):

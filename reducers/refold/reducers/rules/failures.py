@@ -27,10 +27,10 @@ def retry(flow: Flow) -> bool:
         # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
         # attempt was going to be asked again, and the attempts go on.
         following, pause = (attempt + 1, wait) if again else (1, 0)
-        flow.say(_scheduled(state, failed, following, pause, other, Cause.FALLBACK))
+        flow.say(scheduled(state, failure, following, pause, other, Cause.FALLBACK))
         return True
     if again:
-        flow.say(_scheduled(state, failed, attempt + 1, wait, state.model, Cause.RETRY))
+        flow.say(scheduled(state, failure, attempt + 1, wait, state.model, Cause.RETRY))
     return again
 
 
@@ -66,16 +66,20 @@ def _next_model(state: RunState, attempt: int, *, retryable: bool, exhausted: bo
     )
 
 
-def _scheduled(
-    state: RunState, failed: LastFailure, attempt: int, wait: int, model: str, cause: Cause
+def scheduled(
+    state: RunState,
+    failure: FailureClass,
+    attempt: int,
+    wait: int,
+    model: str,
+    cause: Cause,
+    *,
+    keeps: bool = False,
 ) -> RetryScheduled:
+    """The decision to ask `model` after `wait` nanoseconds; `keeps`: what had arrived stays."""
+    until = state.at + wait
     return RetryScheduled(
-        attempt=attempt,
-        delay=wait,
-        until=state.at + wait,
-        failure=failed.event.failure,
-        model=model,
-        cause=cause,
+        attempt=attempt, delay=wait, until=until, failure=failure, model=model, cause=cause, keeps=keeps
     )
 
 

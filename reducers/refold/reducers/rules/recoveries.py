@@ -3,12 +3,12 @@
 Each is counted in its own scope, by what it says or does, and none is tried once its count is used up.
 """
 
-from refold.reducers.events import AnswerDiscarded, ContextOverflowed, RetryScheduled
+from refold.reducers.events import AnswerDiscarded, ContextOverflowed
 from refold.reducers.machine import Trigger
 from refold.reducers.policy import Empty, Overflow, Policy, Stream, Truncation
 from refold.reducers.retry import chance, delay
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.failures import model_after_break
+from refold.reducers.rules.failures import model_after_break, scheduled
 from refold.reducers.rules.flow import Flow, switched_by
 from refold.reducers.rules.history import make_room
 from refold.reducers.state import LastAnswer, LastFailure, RunState
@@ -16,11 +16,11 @@ from refold.reducers.vocabulary import Cause, FailureClass, StopReason
 
 
 def _truncation(policy: Policy) -> Truncation | None:
-    return policy.truncation if policy.truncation is not None and policy.truncation.max else None
+    return policy.truncation if policy.truncation and policy.truncation.max else None
 
 
 def _stream(policy: Policy) -> Stream | None:
-    return policy.stream if policy.stream is not None and policy.stream.max else None
+    return policy.stream if policy.stream and policy.stream.max else None
 
 
 @switched_by(_truncation)
@@ -117,23 +117,9 @@ def _again(flow: Flow, knob: Stream, failed: LastFailure | None) -> None:
         return
     seq = state.seq if failed is None else failed.seq
     keeps = failed is not None and failed.event.partial is not None and not failed.event.partial_calls
-    wait = delay(
-        state.policy.retry,
-        count + 1,
-        chance(state.setup.seed, seq),
-        failed.event.retry_after if failed else None,
-        FailureClass.STREAM_BROKEN,
-    )
-    again = RetryScheduled(
-        attempt=1,
-        delay=wait,
-        until=state.at + wait,
-        failure=FailureClass.STREAM_BROKEN,
-        model=model_after_break(state),
-        cause=Cause.STREAM,
-        keeps=keeps,
-    )
-    flow.say(again)
+    broken, after = FailureClass.STREAM_BROKEN, failed.event.retry_after if failed else None
+    wait = delay(state.policy.retry, count + 1, chance(state.setup.seed, seq), after, broken)
+    flow.say(scheduled(state, broken, 1, wait, model_after_break(state), Cause.STREAM, keeps=keeps))
     if keeps and may_inject(flow.state):
         flow.say(injected(flow.state, "interrupted", Cause.INTERRUPTION, stitches=True))
 

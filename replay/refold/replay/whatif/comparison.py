@@ -21,6 +21,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
+from refold.reducers.refusals import complaints
 from refold.replay.reader import event_of, stored_events
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
@@ -160,7 +161,7 @@ class Comparison:
             contexts=self._contexts.name if self._contexts else "",
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
-            unfit=tuple(strangers(other.policy, other.setup.tools)),
+            unfit=complaints(strangers(other.policy, other.setup.tools)),
         )
         return told if found is None else self._parted(told, found)
 
