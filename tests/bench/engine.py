@@ -187,7 +187,7 @@ def print_together(ours: Contender, folder: str, rounds: int, aims: Aims) -> Non
 def print_beside(ours: Contender, folder: str, rounds: int, aims: Aims) -> None:
     """Others in the same rounds: the mean step of whole runs, without their start and end."""
     print(
-        "\nBeside others, in memory: CPU us a step, the mean of a run, best of the rounds; and us over them"
+        "\nBeside others, in memory: CPU us a step, the mean of a run, best of the rounds, and refold's (unpruned) over it"
     )
     with ExitStack() as stack:
         others = dict[str, Contender]()
