@@ -26,9 +26,10 @@ from refold.store import (
     group_commit,
 )
 from refold.store.bridge import bridge
-from refold.store.connection import Connection, PagedConnection, connect
+from refold.store.connection import PagedConnection
 from refold.store.database import Database
 from refold.store.testing import append, events, records
+from refold.store.thread import Connection
 
 # The order of a group is that of asyncio's tasks. Trio comes in by threads: the suite of promises tests that.
 pytestmark = pytest.mark.anyio
@@ -127,8 +128,7 @@ async def test_a_full_disk_stops_who_needs_room(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / "runs.db", "process", readonly=False)
     async with SqliteStore(await bridge(), database) as store:
         leases = await leased(store, 3)
-        async with database.writer.execute("PRAGMA max_page_count = 60"):
-            pass
+        await database.writer.run(connection.one, "PRAGMA max_page_count = 60")
         huge = [Record(at=0, kind="k", body=b'"%s"' % (b"x" * 500_000))]
         got = await asyncio.gather(
             *[outcome(store, lease, huge if n == 1 else records(2)) for n, lease in enumerate(leases)]
@@ -272,10 +272,9 @@ async def test_closing_waits_for_the_last_group(tmp_path: Path) -> None:
 
 
 async def test_functions_run_in_the_thread_of_the_connection(tmp_path: Path) -> None:
-    """What of aiosqlite is not public does what we think: one call, in its thread, in order, errors and all."""
-    opened = await connect(tmp_path / "runs.db", "mode=rwc")
+    """What is asked of aiosqlite does what we think: one call, in its thread, in order, errors and all."""
+    opened = await Connection.open(tmp_path / "runs.db", "mode=rwc")
     try:
-        assert isinstance(opened, Connection)
         threads = [await opened.run(lambda _: threading.current_thread().name) for _ in range(2)]
         assert threads[0] == threads[1] != threading.current_thread().name
         assert isinstance(await opened.run(lambda connection: connection), PagedConnection)

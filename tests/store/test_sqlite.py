@@ -75,8 +75,7 @@ async def tampered(path: Path, *pragmas: str, durability: Durability = "process"
 
 
 async def run(database: Database, statement: str) -> None:
-    async with database.writer.execute(statement):
-        pass  # whatever it answers
+    await database.writer.run(lambda connection: connection.execute(statement).close())
 
 
 async def problems(store: Store, run: str) -> list[str]:
@@ -164,7 +163,7 @@ async def test_durability(path: Path, durability: Durability, level: int) -> Non
     way = await bridge()
     try:
         database = await way.call(lambda: Database.open(path, durability, readonly=False))
-        (got,) = await way.call(connection.one, database.writer, "PRAGMA synchronous")
+        (got,) = await way.call(lambda: database.writer.run(connection.one, "PRAGMA synchronous"))
         await way.call(database.close)
     finally:
         await way.aclose()

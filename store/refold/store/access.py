@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from refold.store import schema, shape
-from refold.store.connection import Connection, connect, direct, one
+from refold.store.connection import PagedConnection, direct, one
 from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+from refold.store.thread import Connection
 
 Durability = Literal["fsync", "process"]
 
@@ -41,21 +42,25 @@ def look(path: Path, *, readonly: bool) -> None:
 
 async def open_writer(path: Path, durability: Durability) -> Connection:
     """The connection that writes; makes the store if there is none."""
-    connection = await connect(path, "mode=rwc")
+    connection = await Connection.open(path, "mode=rwc")
     try:
-        # A file from elsewhere may define functions, views and triggers: they get no more than their data.
-        await connection.execute("PRAGMA trusted_schema = OFF")
-        await connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-        # Only macOS knows a difference between a flush and a flush that reaches the disk.
-        await connection.execute(f"PRAGMA fullfsync = {int(durability == 'fsync')}")
-        # What is taken away is overwritten: an erased text, and what a snapshot says of one.
-        await connection.execute("PRAGMA secure_delete = ON")
-        await _use_wal(path, connection)
-        await _made(path, connection)
+        await connection.run(_prepared, path, durability)
     except BaseException:
         await connection.close()
         raise
     return connection
+
+
+def _prepared(connection: PagedConnection, path: Path, durability: Durability) -> None:
+    # A file from elsewhere may define functions, views and triggers: they get no more than their data.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
+    # Only macOS knows a difference between a flush and a flush that reaches the disk.
+    connection.execute(f"PRAGMA fullfsync = {int(durability == 'fsync')}")
+    # What is taken away is overwritten: an erased text, and what a snapshot says of one.
+    connection.execute("PRAGMA secure_delete = ON").close()
+    _use_wal(path, connection)
+    _made(path, connection)
 
 
 async def open_reader(path: Path) -> Connection:
@@ -71,9 +76,9 @@ async def open_reader(path: Path) -> Connection:
 
 
 async def _reader(path: Path, options: str) -> Connection:
-    connection = await connect(path, options)
+    connection = await Connection.open(path, options)
     try:
-        await connection.execute("PRAGMA query_only = ON")
+        await connection.run(PagedConnection.execute, "PRAGMA query_only = ON")
         await connection.run(partial(shape.check, path, to_read=True))
     except BaseException:
         await connection.close()
@@ -141,8 +146,8 @@ def _holds(path: Path, suffix: str) -> bool:
     return beside.exists() and beside.stat().st_size > 0
 
 
-async def _use_wal(path: Path, connection: Connection) -> None:
-    (mode,) = await one(connection, "PRAGMA journal_mode = WAL")
+def _use_wal(path: Path, connection: PagedConnection) -> None:
+    (mode,) = one(connection, "PRAGMA journal_mode = WAL")
     if mode != b"wal":
         problem = (
             f"cannot keep a write-ahead log here (SQLite stays with {mode.decode()}): use a local file system"
@@ -150,12 +155,12 @@ async def _use_wal(path: Path, connection: Connection) -> None:
         raise StoreUnavailable(str(path), problem)
 
 
-async def _made(path: Path, connection: Connection) -> None:
+def _made(path: Path, connection: PagedConnection) -> None:
     # The lock comes first: another process may be making the same file, and a file that cannot be written
     # should say so now, not in the middle of a run.
-    await connection.execute("BEGIN IMMEDIATE")
-    if await connection.run(partial(shape.is_empty, path)):
+    connection.execute("BEGIN IMMEDIATE")
+    if shape.is_empty(path, connection):
         for statement in schema.TABLES:
-            await connection.execute(statement)
-    await connection.run(partial(shape.check, path))
-    await connection.execute("COMMIT")
+            connection.execute(statement)
+    shape.check(path, connection)
+    connection.execute("COMMIT")

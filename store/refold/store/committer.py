@@ -4,6 +4,10 @@ A commit costs the same for one append as for a hundred: a trip to the connectio
 power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64 runs pay for one.
 
 What a group shares is the commit, not the fate: see `group_commit`, which is what runs in that thread.
+
+Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append that is alone is
+committed in the event loop's own thread, where that need not wait: for other work on the connection, for another program's
+lock, or for a checkpoint, which every so many appends the thread sees to.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from refold.store.group_commit import AppendRequest, Known, Outcome, commit
+from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
 
 if TYPE_CHECKING:
@@ -21,6 +25,13 @@ if TYPE_CHECKING:
 GROUP_ROWS = 500
 GROUP_BYTES = 2 * 2**20
 """Where a group ends, so that a commit stays short. It may be larger by one append, for an append is never cut."""
+
+
+HERE_ROWS = 64
+HERE_BYTES = 2**16
+"""The most of an append that is committed in the event loop's thread: some tenths of a millisecond."""
+HERE_IN_A_ROW = 256
+"""So many appends are, before one goes to the connection's thread: what its commit finds too long, it cuts."""
 
 
 class Append:
@@ -41,21 +52,44 @@ class Committer:
     def __init__(self, database: "Database") -> None:
         self._database = database
         self._waiting: list[Append] = []
-        self._known = Known()  # the connection's thread alone touches it
+        self._known = Known()  # whoever commits touches it
         self._task: asyncio.Task[None] | None = None
+        self._here = 0  # appends that were committed in this thread, in a row
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
         self._database.writer  # noqa: B018 - raises if there is none
         append = Append(AppendRequest(run, expected_seq, lease, records))
         self._waiting.append(append)
-        if self._task is None:
-            self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
         try:
+            if self._database.durability == "process":
+                await asyncio.sleep(0)  # what comes in the same moment comes along
+            if self._waiting and self._task is None and not self._committed_here():
+                self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
             return await append.outcome
         except asyncio.CancelledError:
             await self._withdraw(append)
             raise
+
+    def _committed_here(self) -> bool:
+        """Commit what waits in this thread, if that takes no time; False: it was not."""
+        writer, (append, *others) = self._database.writer, self._waiting
+        if others or self._here >= HERE_IN_A_ROW or self._database.durability != "process" or not writer.idle:
+            return False
+        if append.size > HERE_BYTES or len(append.request.records) > HERE_ROWS:
+            return False
+        self._waiting.clear()
+        try:
+            self._database.check_file()
+            outcome = writer.run_here(commit_unhindered, append.request, self._known)
+        except Exception as error:
+            outcome = error
+        if outcome is None:
+            self._waiting.append(append)
+            return False
+        self._here += 1
+        _settle(append.outcome, outcome)
+        return True
 
     async def aclose(self) -> None:
         """Wait for the last group."""
@@ -72,7 +106,7 @@ class Committer:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting and not self._committed_here():
                 await self._commit(self._take())
                 await asyncio.sleep(0)  # who was just answered may have the next append ready
         finally:
@@ -88,6 +122,7 @@ class Committer:
                 break
             count, size, taken = count + len(append.request.records), size + append.size, taken + 1
         group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        self._here = 0
         return group
 
     async def _commit(self, group: list[Append]) -> None:

@@ -1,22 +1,20 @@
 """How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for text."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple, cast
-
-import aiosqlite
+from typing import Any
 
 from refold.store import rows, schema
 from refold.store.pages import BYTES, ROWS
 from refold.store.rows import SqlRow
 
-T = TypeVar("T")
-Args = TypeVarTuple("Args")
-
 BUSY_SECONDS = 5.0
 """How long a statement waits for another program's lock."""
+
+CHECKPOINT_PAGES = 1000
+"""So many pages of the write-ahead log are brought into the file at the end of a commit that may take its time."""
 
 MOST_BYTES = 2**28
 """Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into memory."""
@@ -60,9 +58,8 @@ class PagedConnection(sqlite3.Connection):
     A forged file can make a statement of ours go round in circles. One that takes more steps than a file of its size can
     need ends by SQLITE_INTERRUPT.
 
-    aiosqlite hands cursors to the event loop's thread, and a cursor that dies there resets its statement: one
-    that the database's thread may be running again, out of the statement cache. So cursors are closed here, in
-    the thread where they were made. Ask for rows by `row_page` alone, or close their cursor.
+    A cursor that dies resets its statement: one that another thread may be running again by then, out of the statement
+    cache. So cursors are closed by who made them. Ask for rows by `row_page` alone, or close their cursor.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -70,6 +67,7 @@ class PagedConnection(sqlite3.Connection):
         self.text_factory = bytes
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         self._looks = 0
+        self._hurried = False
         self.path = ""
 
     def distrust(self, path: Path) -> None:
@@ -77,6 +75,14 @@ class PagedConnection(sqlite3.Connection):
         self.path = str(path)
         super().execute("PRAGMA trusted_schema = OFF").close()
         self.set_progress_handler(lambda: self._goes_on(path), STEPS)
+
+    def hurry(self, *, hurried: bool) -> None:
+        """Whether statements from here on fail where they would wait for a lock, and commits leave checkpoints to others."""
+        if hurried != self._hurried:
+            seconds, pages = (0, 0) if hurried else (BUSY_SECONDS, CHECKPOINT_PAGES)
+            super().execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}").close()
+            super().execute(f"PRAGMA wal_autocheckpoint = {pages}").close()
+            self._hurried = hurried
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement on a cursor of its own, closed if there are no rows to come."""
@@ -105,17 +111,6 @@ class PagedConnection(sqlite3.Connection):
         return self._looks > LOOKS + size // LOOK_BYTES
 
 
-class Connection(aiosqlite.Connection):
-    """aiosqlite's connection, and a way to run a whole function in its thread: one round trip, not one a statement."""
-
-    async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
-        # The one use of what aiosqlite keeps to itself: every public method ends here with a method of the
-        # connection, and none takes a function. A test holds both names.
-        execute = cast("Callable[..., Awaitable[T]]", self._execute)  # pyright: ignore[reportUnknownMemberType]
-        return await execute(function, self._conn, *args)
-
-
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
     """One transaction that writes. Committed when this is left, rolled back when it is left by an error."""
@@ -140,18 +135,14 @@ def uri(path: Path, options: str) -> str:
     return f"{path.absolute().as_uri()}?{options}"
 
 
-async def connect(path: Path, options: str) -> Connection:
-    """A connection in autocommit: what is no transaction of ours commits by itself."""
-    return cast("Connection", await Connection(lambda: direct(path, options), iter_chunk_size=ROWS))
-
-
 def direct(path: Path, options: str) -> PagedConnection:
-    """The same without a thread of its own."""
+    """A connection in autocommit: what is no transaction of ours commits by itself. Any thread may use it, one at a time."""
     connection = sqlite3.connect(
         uri(path, options),
         uri=True,
         isolation_level=None,
         timeout=BUSY_SECONDS,
+        check_same_thread=False,
         factory=PagedConnection,
     )
     connection.distrust(path)
@@ -184,9 +175,8 @@ def _stored_size(connection: sqlite3.Connection, column: str, key: int) -> int:
         return 0
 
 
-async def one(connection: aiosqlite.Connection, sql: str) -> SqlRow:
+def one(connection: sqlite3.Connection, sql: str) -> SqlRow:
     """The only row of a statement that always has one."""
-    async with connection.execute(sql) as cursor:
-        row = await cursor.fetchone()
-    assert row is not None, sql
-    return tuple(row)
+    with closing(connection.execute(sql)) as cursor:
+        row: SqlRow = cursor.fetchone()
+    return row

@@ -12,9 +12,10 @@ from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.access import Durability, look, open_reader, open_writer
 from refold.store.committer import Committer
-from refold.store.connection import Connection, PagedConnection
+from refold.store.connection import PagedConnection
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
+from refold.store.thread import Connection
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -27,8 +28,10 @@ class Database:
     cancelled as they like. Appends go through `committer`.
     """
 
-    def __init__(self, path: str, writer: Connection | None, reader: Connection) -> None:
-        self.path, self.reader = path, reader
+    def __init__(
+        self, path: str, writer: Connection | None, reader: Connection, durability: Durability
+    ) -> None:
+        self.path, self.reader, self.durability = path, reader, durability
         self._writer = writer
         self._files = _file(path), _file(f"{path}-wal") if writer else None
         self.committer = Committer(self)
@@ -46,7 +49,7 @@ class Database:
     async def _open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
         writer = None if readonly else await open_writer(path, durability)
         try:
-            return cls(str(path), writer, await open_reader(path))
+            return cls(str(path), writer, await open_reader(path), durability)
         except BaseException:
             if writer:
                 await writer.close()

@@ -73,6 +73,20 @@ def commit(connection: PagedConnection, group: Sequence[AppendRequest], known: K
         connection.execute("BEGIN IMMEDIATE")
     except FAILED as error:
         return [translate(connection.path, error) for _ in group]
+    return _written(connection, group, known)
+
+
+def commit_unhindered(connection: PagedConnection, append: AppendRequest, known: Known) -> Outcome | None:
+    """Write one append. None, with nothing done, where the transaction cannot begin now: another program has the lock."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except FAILED:
+        return None
+    return _written(connection, [append], known)[0]
+
+
+def _written(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
+    """What becomes of each, in the transaction that has begun. It is over then."""
     writing = False
     try:
         outcomes, events = _prepare(connection, group, known.recall(connection))

@@ -1,0 +1,87 @@
+"""A connection that writes or reads, and the thread in which it does: aiosqlite's.
+
+aiosqlite takes one statement a round trip, and ours belong together: a whole transaction, with what is decided in it, is
+one function. So what aiosqlite is given for a connection takes functions for statements. Of aiosqlite that needs no more
+than what it says of itself: `execute_fetchall(sql, parameters)` is `connection.execute(sql, parameters).fetchall()`, in its
+thread, in order. A test holds that.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple, cast
+
+import aiosqlite
+
+from refold.store.connection import PagedConnection, direct
+from refold.store.pages import ROWS
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class Connection:
+    """A connection whose work is done by functions, `function(connection, ...)`, in its thread."""
+
+    def __init__(self, functions: "_Functions", thread: aiosqlite.Connection) -> None:
+        self._functions, self._thread = functions, thread
+        self._asked = 0
+
+    @classmethod
+    async def open(cls, path: Path, options: str) -> Self:
+        """A connection in autocommit: what is no transaction of ours commits by itself. `options` as in `mode=ro`."""
+        functions = _Functions(path, options)
+        return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
+
+    async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
+        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
+        self._asked += 1
+        return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
+
+    @property
+    def idle(self) -> bool:
+        """Whether its thread has done all that it was asked for."""
+        return self._functions.done == self._asked
+
+    def run_here(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
+        """The same in the event loop's thread, and at once: only while it is `idle`. Nothing is waited for, no lock either."""
+        assert self.idle
+        self._functions.connection.hurry(hurried=True)
+        return function(self._functions.connection, *args)
+
+    async def close(self) -> None:
+        """Close it, after what it was asked for, and end its thread."""
+        await self._thread.close()
+
+
+class _Functions:
+    """What aiosqlite takes for a connection. `done` is counted in the thread, and nowhere else."""
+
+    connection: PagedConnection
+
+    def __init__(self, path: Path, options: str) -> None:
+        self._path, self._options = path, options
+        self.done = 0
+
+    def opened(self) -> Self:
+        self.connection = direct(self._path, self._options)
+        return self
+
+    def execute(self, function: Callable[[PagedConnection, *Args], T], args: tuple[*Args]) -> "_Returned[T]":
+        try:
+            self.connection.hurry(hurried=False)
+            return _Returned(function(self.connection, *args))
+        finally:
+            self.done += 1
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class _Returned(Generic[T]):
+    """What a function returned, as if it were the rows of a cursor."""
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def fetchall(self) -> T:
+        return self._result
