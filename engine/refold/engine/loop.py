@@ -21,6 +21,7 @@ from refold.engine.isolation import isolated
 from refold.engine.journal import Journal, Overtaken
 from refold.engine.makers import LateMaker, Maker
 from refold.engine.outcomes import abandoned, in_doubt
+from refold.engine.pace import pace
 from refold.engine.runtime import Runtime
 from refold.engine.schedule import rings_in
 from refold.engine.service import long_tool
@@ -117,6 +118,7 @@ class Driver:
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
         self._driving, self._rests = True, False
+        self._pace = pace()
         self._context = copy_context()  # whoever brings something: tools run in that of the run's starter
         try:
             await self._drive()
@@ -153,6 +155,7 @@ class Driver:
                     return
             queued = await self._next()
             if queued is not None:
+                await self._pace.turn()
                 await self._record(queued)
             if self.journal.snapshot_due(self.state):
                 tasks.start_soon(self.journal.snapshot, self.state)

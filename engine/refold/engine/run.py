@@ -17,6 +17,7 @@ from refold.engine.journal import Journal
 from refold.engine.live_machine import LiveAgent
 from refold.engine.loop import Driver
 from refold.engine.makers import LateMaker, Maker, recorded
+from refold.engine.pace import pace
 from refold.engine.presence import acting
 from refold.engine.result import RunResult, result_of
 from refold.engine.runtime import Runtime, versions
@@ -267,7 +268,7 @@ class Run:
 
     async def _drive(self) -> None:
         try:
-            async with self._engaged(self._resumed, self._runtime.lease) as loop:
+            async with pace().joined(), self._engaged(self._resumed, self._runtime.lease) as loop:
                 await loop.drive()
                 self._result = result_of(loop.state, loop.journal.contents)
         except BaseException:
