@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 Serving = CallModel | RunTool | Reconcile
 """Effects that the world serves: what asks a model or a tool."""
 
+# May turn out to be needless while it is in flight: in tuples, for each fact is looked at so.
+_NEEDLESS = (WaitUntil, Reconcile, Settle)
+
 _PATIENCE = 60 * 1_000_000_000
 """Nanoseconds for which an engine stays for a person."""
 
@@ -218,7 +221,7 @@ class Driver:
 
     def _held(self, effect: Effect) -> bool:
         # By the call, and not by its deadline: what runs is not begun again because it was given more time.
-        if isinstance(effect, CallModel | RunTool):
+        if isinstance(effect, (CallModel, RunTool)):
             return any(
                 type(held) is type(effect) and _handle(held) == _handle(effect) for held in self._in_flight
             )
@@ -250,7 +253,7 @@ class Driver:
         # What calls a model or a tool is never just dropped: it is settled, and reports. A question to a tool, and a
         # settling, may be needless: a person said how the call ended.
         for effect in [held for held in self._in_flight if held not in effects]:
-            if isinstance(effect, WaitUntil | Reconcile | Settle):
+            if isinstance(effect, _NEEDLESS):
                 self._in_flight.pop(effect).cancel()
 
     def _busy(self) -> bool:
@@ -349,7 +352,7 @@ class Driver:
         # say how a call ended just before the model is told that it is unknown, or while its tool is asked.
         if isinstance(effect, RunTool):
             return all(call.id != effect.call for call in underway(self.state))
-        return isinstance(effect, WaitUntil | Reconcile | Settle) and effect not in next_effects(self.state)
+        return isinstance(effect, _NEEDLESS) and effect not in next_effects(self.state)
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""

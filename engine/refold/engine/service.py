@@ -63,9 +63,10 @@ async def serve(work: Work) -> tuple[Maker, ...]:
 
 def long_tool(tools: Mapping[str, Tool], state: RunState, call: RunTool) -> LongTool | None:
     """The tool of a call that a function alone cannot serve: it starts a child run."""
-    offered = any(tool.name == call.name and tool.agent for tool in state.setup.tools)
     tool = tools.get(call.name)
-    return tool if offered and isinstance(tool, LongTool) else None
+    if not isinstance(tool, LongTool):
+        return None
+    return tool if any(each.name == call.name and each.agent for each in state.setup.tools) else None
 
 
 async def _requested(work: Work, effect: CallModel) -> Maker:

@@ -26,6 +26,9 @@ LOOK = 2.0
 """Seconds between two looks at one's own lease: so soon an engine stops whose run was cancelled from elsewhere."""
 
 
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class LeaseLapsed(WorldFailed):
     """The lease ran out, and the store did not let us renew it: another engine may have the run, so this one stops."""
 
@@ -168,7 +171,8 @@ class Tenure:
 
     def _left(self) -> float:
         """Seconds for which the lease is surely good."""
-        return self.seconds - max(now - then for now, then in zip(_clocks(), self._since, strict=True))
+        loop, machine = _clocks()
+        return self.seconds - max(loop - self._since[0], machine - self._since[1])
 
     async def _seen(self, lease: Lease) -> None:
         claim = await self.store.claim(self._run)
@@ -179,4 +183,4 @@ class Tenure:
 def _clocks() -> tuple[float, float]:
     """The event loop's clock, and one that goes on while the machine sleeps, where there is one."""
     loop = current_time()
-    return loop, (time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else loop)
+    return loop, loop if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

@@ -67,7 +67,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def call(self) -> RunTool | Reconcile:
         """The effect, of a call."""
-        assert isinstance(self.effect, RunTool | Reconcile)
+        assert isinstance(self.effect, (RunTool, Reconcile))
         return self.effect
 
     @property
