@@ -42,9 +42,10 @@ def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict
         path, value = path[:-1], {path[-1]: value}
     what, data = path[0], dict(base)
     if what in _NAMED and len(path) > 1:
-        data[what] = entries = list(data.get(what) or ())
+        entries: list[Any] = list(data.get(what) or ())
         if path[1] not in map(name_of_entry, entries):
             entries.append(_new_entry(entries, path, value))
+        data[what] = entries
     changed: dict[str, Any] = _put(data, path, value)
     return changed
 
