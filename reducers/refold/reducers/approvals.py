@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
@@ -12,15 +11,14 @@ from refold.reducers.errors import PolicyError
 from refold.reducers.limits import Amount
 from refold.reducers.patterns import pattern_faults
 from refold.reducers.refusals import Fault
+from refold.reducers.values import Knob
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-class _Approver(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="approver", gc=False
-):
+class _Approver(Knob, frozen=True, kw_only=True, tag_field="approver"):
     """Base of the approvers: `tools` are globs that must match a call's whole name."""
 
     tools: Globs = ("*",)
@@ -62,7 +60,7 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
         yield from pattern_faults("matches", self.matches)
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Rule(Knob, frozen=True, kw_only=True):
     """What is said of calls to the tools that a glob matches."""
 
     tool: str
@@ -85,7 +83,7 @@ class Human(_Approver, frozen=True, kw_only=True, tag="human"):
 Approver = Approve | Reject | Gate | Match | Rules | Human
 
 
-class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Approvals(Knob, frozen=True, kw_only=True):
     """A chain of approvers, or the preset that stands for one. The first decision other than `escalate` wins."""
 
     preset: PresetName | None = None

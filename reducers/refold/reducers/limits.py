@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from refold.reducers.machine import Trigger
 from refold.reducers.numbers import nano
+from refold.reducers.values import Knob
 
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]
@@ -26,7 +27,7 @@ Whole = Annotated[int, Meta(ge=0, le=_MOST)]
 Amount = Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
-class Credit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Credit(Knob, frozen=True, kw_only=True):
     """Which time is not the agent's, and so subtracted from the elapsed time of a limit.
 
     `retry`: the back-off of requests that succeeded in the end (`on_success`), of failed ones too once another
@@ -50,9 +51,7 @@ class LimitUnit(StrEnum):
     NANO_USD = "nano_usd"
 
 
-class _Limit(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", gc=False
-):
+class _Limit(Knob, frozen=True, kw_only=True, tag_field="type"):
     name: str = ""
     op: Op = ">="
     scope: Scope = "run"

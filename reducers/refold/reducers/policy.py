@@ -20,16 +20,13 @@ from refold.reducers.patterns import pattern_faults
 from refold.reducers.refusals import Fault
 from refold.reducers.retry import Retry
 from refold.reducers.texts import TEXTS
+from refold.reducers.values import Knob
 
 Times = Annotated[int, Meta(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
-class _Knob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Base of the knobs."""
-
-
-class CallTimeout(_Knob, frozen=True, kw_only=True):
+class CallTimeout(Knob, frozen=True, kw_only=True):
     """Each model call and each batch of tools gets the time that is left of the tightest limit, at least `min` s.
 
     `whole_seconds` first rounds what is left toward zero.
@@ -44,7 +41,7 @@ class CallTimeout(_Knob, frozen=True, kw_only=True):
         return nano(self.min)
 
 
-class Near(_Knob, frozen=True, kw_only=True):
+class Near(Knob, frozen=True, kw_only=True):
     """When people are warned that a limit is near; the model is not told.
 
     `fraction`: once a run, when so much of the smallest time limit has elapsed. `reserve_tokens` and
@@ -57,14 +54,14 @@ class Near(_Knob, frozen=True, kw_only=True):
     scope: Scope = "run"
 
 
-class Grace(_Knob, frozen=True, kw_only=True):
+class Grace(Knob, frozen=True, kw_only=True):
     """Limits, by name, at which one more request is made, without tools; repeated while its answer is empty."""
 
     on: tuple[str, ...] = ()
     again_if_empty: Times = 0
 
 
-class Overflow(_Knob, frozen=True, kw_only=True):
+class Overflow(Knob, frozen=True, kw_only=True):
     """What is done when the context was too long: `do` these passes, by name or inline, and ask again.
 
     `patterns` in a failure's text (any case) and `stops`, words of the provider for why it stopped, say that it
@@ -90,7 +87,7 @@ class Overflow(_Knob, frozen=True, kw_only=True):
                 yield from pattern_faults(f"{key}[{place}]", pattern, side_by_side=None)
 
 
-class ToolOutput(_Knob, frozen=True, kw_only=True):
+class ToolOutput(Knob, frozen=True, kw_only=True):
     """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut. `max: null` is no cap."""
 
     max: Annotated[int, Meta(ge=1)] | None = 16384
@@ -98,7 +95,7 @@ class ToolOutput(_Knob, frozen=True, kw_only=True):
     keep: Literal["head_tail", "head"] = "head_tail"
 
 
-class Truncation(_Knob, frozen=True, kw_only=True):
+class Truncation(Knob, frozen=True, kw_only=True):
     """An answer cut at the output limit is kept, and the model asked to go on, `max` times in `scope`.
 
     `when` it has no complete call, or an incomplete one, or either. `stitch` joins the texts in the outcome.
@@ -113,21 +110,21 @@ class Truncation(_Knob, frozen=True, kw_only=True):
     exhausted: Literal["complete", "fail", "fail_if_broken"] = "complete"
 
 
-class Stream(_Knob, frozen=True, kw_only=True):
+class Stream(Knob, frozen=True, kw_only=True):
     """A stream that broke, or ended without text, call and usage, is asked for again, `max` times in `scope`."""
 
     max: Times = 2
     scope: Scope = "run"
 
 
-class Empty(_Knob, frozen=True, kw_only=True):
+class Empty(Knob, frozen=True, kw_only=True):
     """An answer of no text and no calls is not kept; the model is asked `again` so often (null: always), `then`."""
 
     again: Times | None = 0
     then: Literal["complete", "fail"] = "complete"
 
 
-class Progress(_Knob, frozen=True, kw_only=True):
+class Progress(Knob, frozen=True, kw_only=True):
     """Every so many steps the model is told how much time it used: kept, or in that request only.
 
     `clock: productive` leaves out credited retries; `show_limit` says of how much.
@@ -140,7 +137,7 @@ class Progress(_Knob, frozen=True, kw_only=True):
     before_history: bool = False
 
 
-class At(_Knob, frozen=True, kw_only=True):
+class At(Knob, frozen=True, kw_only=True):
     """Where a tier begins: at a `fraction` of the limit, or when so much is `remaining`, whichever holds first."""
 
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -152,13 +149,13 @@ class At(_Knob, frozen=True, kw_only=True):
             yield "", "expected 'fraction', 'remaining', or both"
 
 
-class Without(_Knob, frozen=True, kw_only=True):
+class Without(Knob, frozen=True, kw_only=True):
     """All tools but these."""
 
     without: tuple[str, ...]
 
 
-class Tier(_Knob, frozen=True, kw_only=True):
+class Tier(Knob, frozen=True, kw_only=True):
     """A degree of pressure: the text `pressure:<name>` in each request from `at` on, or `once` a turn.
 
     `place`: last in the request, as a system message, or beside the newest result (and only there). `tools` is
@@ -172,7 +169,7 @@ class Tier(_Knob, frozen=True, kw_only=True):
     tools: Literal["all", "none"] | Without = "all"
 
 
-class Pressure(_Knob, frozen=True, kw_only=True):
+class Pressure(Knob, frozen=True, kw_only=True):
     """The model is told when the limit named `of` is near. Never kept. The last tier that holds is shown.
 
     `counts`: the step about to be made (`next`), or those made (`used`). `acknowledge: escalate`: after an answer

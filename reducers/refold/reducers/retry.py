@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from refold.reducers.limits import Amount, Whole
 from refold.reducers.numbers import NANO, Ordinal, nano, scaled
+from refold.reducers.values import Knob
 from refold.reducers.vocabulary import FailureClass
 
 _MAX_DOUBLINGS = 20
@@ -20,16 +21,12 @@ _MILLI = NANO // 1000
 Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Base of the parts of a policy's `retry`."""
-
-
 def failure_of(failure: FailureClass, model: str) -> str:
     """The name under which the failures of this class of a model are tallied, "" for the run's own model."""
     return f"{failure}:{model}"
 
 
-class Jitter(_Part, frozen=True, kw_only=True):
+class Jitter(Knob, frozen=True, kw_only=True):
     """Chance in a wait, said in one of four ways, else `{add: 1}`; u is uniform in 0..1, base the wait without it.
 
     `add`: up to so many seconds more, below the cap. `scale`: base times a + u * (b - a). `full`: from so many
@@ -51,7 +48,7 @@ class Jitter(_Part, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "add", 1)
 
 
-class ClassRetry(_Part, frozen=True, kw_only=True):
+class ClassRetry(Knob, frozen=True, kw_only=True):
     """Numbers for one class of failures, which then has a count of its own. What is null is as for the others.
 
     With `step` the wait is linear: initial + step * (n - 1).
@@ -63,7 +60,7 @@ class ClassRetry(_Part, frozen=True, kw_only=True):
     step: Amount | None = None
 
 
-class FallbackWhen(_Part, frozen=True, kw_only=True):
+class FallbackWhen(Knob, frozen=True, kw_only=True):
     """From attempt number `attempt` on, or once so many streams of one model broke: one of the two."""
 
     attempt: Ordinal | None = None
@@ -74,7 +71,7 @@ class FallbackWhen(_Part, frozen=True, kw_only=True):
             raise ValueError("expected one of attempt and stream_failures")
 
 
-class Fallback(_Part, frozen=True, kw_only=True):
+class Fallback(Knob, frozen=True, kw_only=True):
     """Models to ask after the run's own, in order, each once, and `when` the next one is asked.
 
     A success returns to the first, unless `sticky`.
@@ -89,7 +86,7 @@ class Fallback(_Part, frozen=True, kw_only=True):
             raise ValueError("expected each model once")
 
 
-class Retry(_Part, frozen=True, kw_only=True):
+class Retry(Knob, frozen=True, kw_only=True):
     """How often, how long to wait, and what then.
 
     `attempts` counts the first one; null is as often as `window`, or a time limit, allows. The wait after

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import ClassVar, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.approvals import SENSITIVE, Approve, Approver, Gate, Human, Match, Reject, Rules
 from refold.reducers.arguments import is_object, searched
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
+from refold.reducers.guards.common import Config
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
 from refold.reducers.numbers import nano
 from refold.reducers.patterns import occurs
@@ -42,9 +42,7 @@ class Asked(Value, frozen=True):
     others: bool = False
 
 
-class Approval(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="guard", tag="approvals"
-):
+class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
     """Refuse what the chain rejects, ask a person where it says so, end the run where it terminates.
 
     `chain` is as in a policy's `approvals`. A call that no link decides is rejected: `no_approval`. A refusal saw the
@@ -52,21 +50,16 @@ class Approval(
     there: a refusal is a decision, and holds no text of a person.
     """
 
-    name: str = ""
     chain: tuple[Approver, ...] = ()
 
     kind: ClassVar[str] = "approvals"
-    version: ClassVar[int] = 1
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_APPROVAL})
     observes: ClassVar[frozenset[type[Event]]] = frozenset(
         {ModelResponded, ApprovalAnswered, ApprovalRequested, ClockRead}
     )
     reads_content: ClassVar[bool] = True
     guards_calls: ClassVar[bool] = True
-
-    def start(self) -> Asked:
-        """No call yet."""
-        return Asked()
+    fresh: ClassVar[Asked] = Asked()
 
     def observe(self, own: Asked, event: Event) -> Asked:
         """What the chain says of new calls, and what a person says, or by saying nothing in time, of old ones."""
@@ -75,7 +68,7 @@ class Approval(
                 made = zip(calls, content.arguments, strict=True)
                 return Asked({call.id: self._said(call.name, text) for call, text in made})
             case ApprovalRequested(guard=guard, calls=asked, deadline=deadline):
-                if guard != (self.name or self.kind):
+                if guard != self.called:
                     return replace(own, calls=(), deadline=None, others=True)
                 return replace(own, calls=asked, deadline=deadline, others=False)
             case ApprovalAnswered(at=at) | ClockRead(at=at) if (

@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from refold.reducers.history.cuts import cut_text, shortening
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy
+from refold.reducers.values import Knob
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import refs
 
 _Chars = Annotated[int, Meta(ge=0)]
 
 
-class Soft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Soft(Knob, frozen=True, kw_only=True):
     """A result of more than `over` characters becomes its first `head` and last `tail`, with a note between."""
 
     over: _Chars
@@ -22,7 +22,7 @@ class Soft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tail: _Chars
 
 
-class Hard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Hard(Knob, frozen=True, kw_only=True):
     """Results of more than `over` characters together become placeholders."""
 
     over: _Chars

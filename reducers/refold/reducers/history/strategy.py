@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import msgspec
-
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.history.scene import Scene
 from refold.reducers.history.when import When
 from refold.reducers.messages import Gap
+from refold.reducers.values import Knob
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, numbers
 
 
-class Strategy(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do", gc=False
-):
+class Strategy(Knob, frozen=True, kw_only=True, tag_field="do"):
     """Base of the strategies. Each has a method `plan(scene)`: what it wants, pairs and pins not considered.
 
     `marks` is the policy's text of the one message that stands for all that was dropped; "" where there is none.

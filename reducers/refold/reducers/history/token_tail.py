@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from refold.reducers.history.scene import Plan, Scene
 from refold.reducers.history.strategy import Strategy, older_than, stays, weight
 from refold.reducers.refusals import Fault
+from refold.reducers.values import Knob
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, numbers, refs, tokens_left
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Room(Knob, frozen=True, kw_only=True):
     """What a context of so many tokens leaves beside the answer and, with `minus_tools`, the tools offered."""
 
     context: Annotated[int, Meta(ge=0)]

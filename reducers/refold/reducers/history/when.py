@@ -2,19 +2,19 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from refold.reducers.history.scene import Scene
+from refold.reducers.values import Knob
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class Share(Knob, frozen=True, kw_only=True):
     """So large a part of the model's context. It never holds where nobody knows that."""
 
     share: Annotated[float, Meta(gt=0, le=1)]
 
 
-class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class When(Knob, frozen=True, kw_only=True):
     """`always`; more than so many `messages` in the window; more than so many estimated `tokens`, or just as many
     with `at_least`, in it, or of everything since the start with `measure: whole`; a `model` whose name contains
     one of these parts (in any case, unless `model_case`); after so many steps; only at the start of a turn.
