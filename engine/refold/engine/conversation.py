@@ -55,9 +55,7 @@ class Conversation:
         self._kept = KeptMessages()
         self._names: dict[str, str] = {}  # of the calls that are shown, by their ids
         self._hidden: dict[int, frozenset[str]] = {}  # calls that are not, by their message's number
-        self._torn = (
-            False  # two calls have one id, or a result stands before its call: as in a forged log only
-        )
+        self._torn = False  # an id is there twice, or a result without its call: as in a forged log only
         self._offered: tuple[object, tuple[ToolSchema, ...]] = None, ()
         self._offer: tuple[object, bytes] = None, b""
 
@@ -103,27 +101,22 @@ class Conversation:
         if old[end:] != new[begin : len(new) - len(added)]:
             return False
         gone, places = old[begin:end], (base + begin, base + end)
-        shown = self._kept.messages[slice(*places)]
-        if {call.id for message in shown for call in message.calls} != _answered(gone):
+        left = _calls(self._kept.messages[slice(*places)])
+        if self._torn or set(_results(gone)) != set(left):
             return False  # a part of a unit: what stays of it is shown in another way
-        answered = _answered(added)
-        if any(not answered.isdisjoint(calls) for calls in self._hidden.values()):
-            return False
         said = [message_of(state, ref, contents) for ref in added]
-        made = [call.id for message in said for call in message.calls]
-        if self._torn or len(set(made)) < len(made) or not self._names.keys().isdisjoint(made):
-            return False
-        if not answered <= self._names.keys() | made:
+        made, answered = _calls(said), _results(added)
+        known = (self._names.keys(), *self._hidden.values())
+        if not _whole(made, answered) or not all(ids.isdisjoint(made) for ids in known):
             return False
         if gone:
             self._kept = self._kept.without(*places)
-            for message in shown:
-                for call in message.calls:
-                    del self._names[call.id]
+            for call in left:
+                del self._names[call]
             for ref in gone:
                 self._hidden.pop(ref.number, None)
         for ref, message in zip(added, said, strict=True):
-            self._add(ref, message, answered)
+            self._add(ref, message, {*answered})
         return True
 
     def _anew(
@@ -136,7 +129,8 @@ class Conversation:
         """Go through the whole window, and take what is kept of a message if it would not be another."""
         before, hidden = self._kept, self._hidden
         known = {id(ref): place for place, ref in enumerate(old)}  # they are alive: their window is kept
-        answered = _answered(new)
+        results = _results(new)
+        answered = set(results)
         self._forget()
         try:
             for ref in new:
@@ -150,8 +144,7 @@ class Conversation:
         except MissingContent:
             self._forget()
             raise
-        calls = sum([len(message.calls) for message in self._kept.messages])
-        self._torn = len(self._names) < calls or not answered <= self._names.keys()
+        self._torn = not _whole(_calls(self._kept.messages), results)
 
     def _forget(self) -> None:
         self._chunks, self._kept, self._names, self._hidden = (), KeptMessages(), {}, {}
@@ -181,8 +174,17 @@ def _refs(chunks: Chunks) -> list[MessageRef]:
     return list(chain.from_iterable([chunk.refs for chunk in chunks]))
 
 
-def _answered(refs: Sequence[MessageRef]) -> set[str]:
-    return {ref.call for ref in refs if ref.call is not None}
+def _calls(messages: Sequence[Message]) -> list[str]:
+    return [call.id for message in messages for call in message.calls]
+
+
+def _results(refs: Sequence[MessageRef]) -> list[str]:
+    return [ref.call for ref in refs if ref.call is not None]
+
+
+def _whole(calls: list[str], results: list[str]) -> bool:
+    """Whether no id is there twice, and each result has its call."""
+    return len(set(calls)) == len(calls) and len(set(results)) == len(results) and set(results) <= set(calls)
 
 
 def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
