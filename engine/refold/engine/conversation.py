@@ -7,7 +7,6 @@ window costs a look at each of its messages; only what is new in it is rendered.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from refold.engine.kept_messages import KeptMessages, Messages
 from refold.engine.models.protocol import ModelRequest
@@ -171,7 +170,10 @@ def _request(
 
 
 def _refs(chunks: Chunks) -> list[MessageRef]:
-    return list(chain.from_iterable([chunk.refs for chunk in chunks]))
+    found: list[MessageRef] = []
+    for chunk in chunks:
+        found += chunk.refs
+    return found
 
 
 def _calls(messages: Sequence[Message]) -> list[str]:
@@ -191,9 +193,11 @@ def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
     """The places in `old` between which it may be that all is gone; the same twice if nothing is."""
     if new[: len(old)] == old:
         return len(old), len(old)
-    begin = next(
-        (place for place, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), len(new)
-    )
+    begin = 0
+    for one, other in zip(old, new, strict=False):
+        if one is not other:
+            break
+        begin += 1
     try:
         return begin, old.index(new[begin], begin) if begin < len(new) else len(old)
     except ValueError:  # it is new

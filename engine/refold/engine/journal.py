@@ -61,6 +61,7 @@ class Journal:
         self.conversation = Conversation()
         self.base: tuple[str, int] | None = None
         self._kept = 0  # the event of the last snapshot
+        self._most = 64  # contents: with more, those are looked for that are not needed any more
 
     async def load(self, registry: Registry) -> RunState:
         """The state that the log says: from its last snapshot, if there is one, else from its first event.
@@ -171,9 +172,10 @@ class Journal:
         if not _says_something(event):
             return
         self.contents[seq] = event
-        # Looking through the window costs as much as the window: do it when it pays, not at each event.
-        if len(self.contents) > 3 * state.window.count + 64:
+        if len(self.contents) > self._most:
+            # Looking through the window costs as much as the window: so not before half of what is there may be gone.
             self.contents = remembered(state, self.contents)
+            self._most = 2 * len(self.contents) + 64
 
 
 def record(event: Event, at: int, salt: bytes) -> Record:

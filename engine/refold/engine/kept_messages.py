@@ -10,9 +10,8 @@ import msgspec
 from refold.reducers.messages import Message
 from refold.store.chain import GENESIS
 
-GROUP = 128
-"""Messages that go into a head at once."""
-
+_DIGEST = 32
+_GROUP = 128 * _DIGEST  # of so many messages in a row the digests go into a head at once
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -21,10 +20,15 @@ def message_digest(message: Message) -> bytes:
     return sha256(_ENCODER.encode(message)).digest()
 
 
-def head_behind(head: bytes, digests: Sequence[bytes]) -> bytes:
-    """The head of messages with these digests, behind whole groups with this head."""
-    for begin in range(0, len(digests), GROUP):
-        head = sha256(head + b"".join(digests[begin : begin + GROUP])).digest()
+def digests_of(messages: Sequence[Message]) -> bytes:
+    """Their digests, one behind the other."""
+    return b"".join([message_digest(message) for message in messages])
+
+
+def head_behind(head: bytes, digests: bytes) -> bytes:
+    """The head of messages with these digests, 32 bytes each, behind whole groups with this head."""
+    for begin in range(0, len(digests), _GROUP):
+        head = sha256(head + digests[begin : begin + _GROUP]).digest()
     return head
 
 
@@ -33,33 +37,34 @@ class KeptMessages:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self._digests: list[bytes] = []
+        self._digests = bytearray()
         self._heads = [GENESIS]
 
     def add(self, message: Message, digest: bytes | None = None) -> None:
         """One message more; its digest, if it is known."""
         self.messages.append(message)
-        self._digests.append(digest or message_digest(message))
+        self._digests += digest or message_digest(message)
 
     def digest(self, place: int) -> bytes:
         """The digest of the message at this place."""
-        return self._digests[place]
+        return bytes(self._digests[place * _DIGEST : (place + 1) * _DIGEST])
 
     def without(self, begin: int, end: int) -> "KeptMessages":
         """Another list, without the messages from place `begin` to before `end`."""
         left = KeptMessages()
         left.messages = self.messages[:begin] + self.messages[end:]
-        left._digests = self._digests[:begin] + self._digests[end:]
-        left._heads = self._heads[: begin // GROUP + 1]
+        left._digests = self._digests[: begin * _DIGEST] + self._digests[end * _DIGEST :]
+        left._heads = self._heads[: begin * _DIGEST // _GROUP + 1]
         return left
 
-    def head(self, count: int, behind: Sequence[bytes] = ()) -> bytes:
+    def head(self, count: int, behind: bytes = b"") -> bytes:
         """The head of the first `count` messages, and of others with the digests `behind` them."""
-        groups = count // GROUP
+        upto = count * _DIGEST
+        groups = upto // _GROUP
         while len(self._heads) <= groups:
-            begin = (len(self._heads) - 1) * GROUP
-            self._heads.append(head_behind(self._heads[-1], self._digests[begin : begin + GROUP]))
-        return head_behind(self._heads[groups], [*self._digests[groups * GROUP : count], *behind])
+            begin = (len(self._heads) - 1) * _GROUP
+            self._heads.append(head_behind(self._heads[-1], bytes(self._digests[begin : begin + _GROUP])))
+        return head_behind(self._heads[groups], bytes(self._digests[groups * _GROUP : upto]) + behind)
 
 
 class Messages(Sequence[Message]):
@@ -101,5 +106,5 @@ class Messages(Sequence[Message]):
 
     def head(self, count: int) -> bytes:
         """The head of the first `count` of these messages."""
-        behind = [message_digest(message) for message in self._own[: max(0, count - self._lasting)]]
-        return self._kept.head(min(count, self._lasting), behind)
+        behind = self._own[: max(0, count - self._lasting)]
+        return self._kept.head(min(count, self._lasting), digests_of(behind))

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 import msgspec
 
-from refold.engine.kept_messages import Messages, head_behind, message_digest
+from refold.engine.kept_messages import Messages, digests_of, head_behind
 from refold.engine.models.protocol import ModelRequest
 from refold.reducers.codec import digest
 from refold.reducers.messages import ToolSchema
@@ -39,12 +39,12 @@ def sent_hash(request: ModelRequest, model: str, own: int, offer: bytes | None =
     """What is digested of a request to `model`, the last `own` messages of which are of this request only; its offer, if known."""
     messages = request.messages
     lasting = len(messages) - own
-    if isinstance(messages, Messages):
+    if type(messages) is Messages:  # not `isinstance`: that of a Sequence is ten times as slow
         head = messages.head(lasting)
     else:
-        head = head_behind(GENESIS, [message_digest(message) for message in messages[:lasting]])
+        head = head_behind(GENESIS, digests_of(messages[:lasting]))
     offer = offer or offer_hash(model, request.settings, request.tools)
-    rest = _ENCODER.encode((request.max_output, messages[lasting:]))
+    rest = _ENCODER.encode((request.max_output, messages[lasting:] if own else ()))
     return SentHash(head, sha256(offer + rest).digest())
 
 

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from refold.reducers import events
 from refold.reducers.batches import find
 from refold.reducers.errors import CannotJudge
-from refold.reducers.fields import shared
 from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
@@ -174,12 +173,14 @@ def _said(state: RunState, seq: int, contents: Mapping[int, events.Event]) -> ev
 
 
 def _answer(event: events.ModelResponded, answer: events.Answer) -> Message:
-    calls = tuple(
-        MessageCall(call.id, call.name, arguments)
-        for call, arguments in zip(event.calls, answer.arguments, strict=True)
+    pairs = zip(event.calls, answer.arguments, strict=True)
+    return Message(
+        role=Role.ASSISTANT,
+        text=answer.text,
+        reasoning=answer.reasoning,
+        calls=tuple([MessageCall(call.id, call.name, arguments) for call, arguments in pairs]),
+        provider_data=answer.provider_data,
     )
-    said = shared(answer, "text", "reasoning", "provider_data")
-    return Message(role=Role.ASSISTANT, calls=calls, **said)
 
 
 def digest_line(message: Message, per_message: int) -> str:
