@@ -7,12 +7,12 @@ until its level is set to INFO, as the command line does where `REFOLD_PRUNE_LOG
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed
 from refold.reducers.history import Pass
-from refold.reducers.policy import Policy
+from refold.reducers.policy import Policy, passes_of
 from refold.reducers.state import RunState
 
 LOGGER = logging.getLogger("refold.prune")
@@ -51,9 +51,7 @@ def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
 
 
 def _pass(policy: Policy, name: str) -> Pass | None:
-    inline: Iterable[str | Pass] = (policy.overflow.do or ()) if policy.overflow else ()
-    passes = (*policy.history, *(step for step in inline if not isinstance(step, str)))
-    return next((step for step in passes if step.name == name), None)
+    return next((step for _, step in passes_of(policy) if step.name == name), None)
 
 
 def _knobs(by: Pass | None) -> dict[str, Any]:

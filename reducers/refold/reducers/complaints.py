@@ -30,7 +30,7 @@ from refold.reducers.limits import (
 )
 from refold.reducers.named_tools import strangers, unfit
 from refold.reducers.patterns import problem_of
-from refold.reducers.policy import At, Policy
+from refold.reducers.policy import At, Policy, passes_of
 from refold.reducers.refusals import Complaint, Fault, complaints, faults_of, nearest, shown
 from refold.reducers.vocabulary import Role
 
@@ -67,7 +67,7 @@ def _names(policy: Policy) -> Iterator[Fault]:
     own = [("premature_end", policy.premature_end), ("approvals", policy.approvals)]
     named = (
         [(f"limits[{place}]", limit.name) for place, limit in enumerate(policy.limits)],
-        [(path, step.name) for path, step in _placed(policy)],
+        [(path, step.name) for path, step in passes_of(policy)],
         [
             *((key, key) for key, value in own if value is not None),
             *((f"guards[{place}]", str(config["name"])) for place, config in enumerate(policy.guards)),
@@ -172,24 +172,15 @@ def _retry(policy: Policy) -> Iterator[Fault]:
         yield "retry.attempts", "null would be for ever: give a number, a 'window', or a time limit"
 
 
-def _placed(policy: Policy) -> Iterator[tuple[str, Pass]]:
-    """Every pass with its path: those of the history, and those that stand in `overflow.do` itself."""
-    yield from ((f"history[{place}]", step) for place, step in enumerate(policy.history))
-    inline = (policy.overflow.do or ()) if policy.overflow else ()
-    yield from (
-        (f"overflow.do[{place}]", step) for place, step in enumerate(inline) if not isinstance(step, str)
-    )
-
-
 def _too_small(fact: RunStarted) -> Iterator[Fault]:
-    for path, step in _placed(fact.policy):
+    for path, step in passes_of(fact.policy):
         if not isinstance(step, TokenTail | Compact):
             continue
         systems = isinstance(step, Compact) or step.count_system
         stay = _first(fact.messages, Role.USER) if fact.task is None else [fact.messages[fact.task]]
         stay += _first(fact.messages, Role.SYSTEM) if systems else []
         room = step.budget if isinstance(step.budget, int) else step.budget.context - step.budget.minus_output
-        weight = _weight(fact.policy.estimator, stay)
+        weight = ESTIMATORS[fact.policy.estimator].weigh_all([(head.role, head.size) for head in stay])
         if weight > room:
             what = "the task and the system prompt" if systems else "the task"
             yield f"{path}.budget", f"{room} tokens cannot hold {what}, which always stay: {weight}; raise it"
@@ -197,12 +188,6 @@ def _too_small(fact: RunStarted) -> Iterator[Fault]:
 
 def _first(messages: Iterable[MessageHead], role: Role) -> list[MessageHead]:
     return [head for head in messages if head.role is role][:1]
-
-
-def _weight(name: str, heads: list[MessageHead]) -> int:
-    estimator = ESTIMATORS[name]
-    parts = [estimator.part(head.role, head.size) for head in heads]
-    return estimator.total(sum(parts), len(parts))
 
 
 def _unreached(policy: Policy) -> Iterator[Fault]:
@@ -274,7 +259,7 @@ def _drops(window: Tail, step: Summarise | Digest) -> bool:
 
 
 def _short(policy: Policy) -> Iterator[Fault]:
-    for path, step in _placed(policy):
+    for path, step in passes_of(policy):
         if isinstance(step, Tail) and step.last < _SHORT:
             yield (
                 f"{path}.last",

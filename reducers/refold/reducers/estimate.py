@@ -35,6 +35,10 @@ class Estimator(ABC):
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:
         """Tokens of one message, by what it says."""
 
+    def weigh_all(self, messages: Sequence[tuple[Role, Size]]) -> int:
+        """Tokens of a list of messages."""
+        return self.total(sum([self.part(role, size) for role, size in messages]), len(messages))
+
     def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
         """What a message adds to the sum of a list."""
         return size.tokens

@@ -70,8 +70,8 @@ def parse_with(
         whole = _with_settings(whole, settings)
         try:
             policy = _converted(whole)
-            kept = () if strict_guards else [config.get("guard") for config in given.get("guards") or ()]
-            policy = _canonical(policy, registry, kept)
+            recorded = () if strict_guards else _inside(given.get("guards")).values()
+            policy = _canonical(policy, registry, [_inside(each).get("guard") for each in recorded])
         except PolicyError as error:
             raise PolicyError(_as_given(error.path, whole, given), error.problem) from error
     except PolicyError as error:

@@ -235,6 +235,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return []
 
 
+def passes_of(policy: Policy) -> Iterator[tuple[str, Pass]]:
+    """Every pass with its path: those of the history, and those that stand in `overflow.do` itself."""
+    for place, step in enumerate(policy.history):
+        yield f"history[{place}]", step
+    for place, entry in enumerate((policy.overflow.do or ()) if policy.overflow else ()):
+        if not isinstance(entry, str):
+            yield f"overflow.do[{place}]", entry
+
+
 def text_of(policy: Policy, key: str) -> str:
     """What the harness says under this key. A policy recorded before the key was there means the built-in text.
 

@@ -67,9 +67,7 @@ def older_than(messages: Sequence[MessageRef], budget: int, least: int) -> Seque
 
 def weight(window: Window, messages: Sequence[MessageRef]) -> int:
     """Estimated tokens of these messages of a window, as a list."""
-    estimator = ESTIMATORS[window.estimator]
-    parts = [estimator.part(ref.role, ref.size) for ref in messages]
-    return estimator.total(sum(parts), len(parts))
+    return ESTIMATORS[window.estimator].weigh_all([(ref.role, ref.size) for ref in messages])
 
 
 def whole_units(
