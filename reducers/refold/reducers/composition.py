@@ -6,7 +6,7 @@ in without them, for it is streamed and hashed before it gets here.
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -28,9 +28,9 @@ _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 AnyFact = TypeVar("AnyFact", bound=events.Fact | events.Annotation)
 
 
-def told(fact: AnyFact, content: events.Content, salt: bytes, policy: Policy) -> AnyFact:
-    """The fact with its content, and in its body the sizes, as the policy in force measures them."""
-    return sized(replace(fact, content=content), policy, salt)
+def told(fact: AnyFact, content: events.Content, salt: bytes, policy: Policy, **more: Any) -> AnyFact:
+    """The fact with its content and what `more` is known of it, and in its body the sizes, as the policy in force measures them."""
+    return sized(replace(fact, content=content, **more), policy, salt)
 
 
 def started(
@@ -76,12 +76,12 @@ def responded(
 ) -> events.ModelResponded:
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
     made = [all_clean(call) for call in calls]
-    listed = tuple(
+    listed = [
         events.Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
         for number, call in enumerate(made, state.spent.calls + 1)
-    )
-    content = replace(all_clean(answer), arguments=tuple(call.arguments for call in made))
-    return told(replace(all_clean(fact), calls=listed), content, salt, state.policy)
+    ]
+    content = replace(all_clean(answer), arguments=tuple([call.arguments for call in made]))
+    return told(all_clean(fact), content, salt, state.policy, calls=tuple(listed))
 
 
 def failed(
@@ -97,13 +97,8 @@ def failed(
     policy = policy or Policy()
     overflow = policy.overflow or Overflow()
     said = overflow.patterns is not None and overflows(content.message, overflow.patterns)
-    bounded = replace(
-        fact,
-        failure=FailureClass.CONTEXT_OVERFLOW if said else fact.failure,
-        retry_after=wait,
-        status=status,
-    )
-    return told(bounded, content, salt, policy)
+    failure = FailureClass.CONTEXT_OVERFLOW if said else fact.failure
+    return told(fact, content, salt, policy, failure=failure, retry_after=wait, status=status)
 
 
 def summarised(
@@ -122,20 +117,22 @@ def returned(
     """
     policy = state.policy
     text = clean(output)
-    if not fact.output_bytes:
+    cut = fact.cut
+    size = fact.output_bytes
+    if not size:
         cap = policy.tool_output or ToolOutput(max=None)
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
-        fact = replace(fact, output_bytes=capped.size, cut=capped.cut)
-        text = capped.text
-    return told(fact, events.Output(output=text, sha256=sha256), salt, policy)
+        text, size, cut = capped.text, capped.size, capped.cut
+    said = events.Output(output=text, sha256=sha256)
+    return told(fact, said, salt, policy, output_bytes=size, cut=cut)
 
 
 def received(
     state: RunState, fact: events.InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
 ) -> events.InputReceived:
     """`input_received` with a person's message."""
-    cleaned = replace(fact, by=label(redactor.text(fact.by)))
-    return told(cleaned, events.Input(text=redactor.text(text)), salt, state.policy)
+    said = events.Input(text=redactor.text(text))
+    return told(fact, said, salt, state.policy, by=label(redactor.text(fact.by)))
 
 
 def cancelled(

@@ -79,11 +79,13 @@ class Redactor(msgspec.Struct, frozen=True):
             return text
         text = clean(text)
         for _ in range(_ROUNDS):
-            shown = self._covered(text)
+            spans = self._spans(text)
+            shown = _cover(text, spans) if spans else text
             if shown == text:
                 return text
             text = shown
-        return "\n".join(line if self._covered(line) == line else REDACTED for line in text.split("\n"))
+        lines = text.split("\n")
+        return "\n".join(line if _cover(line, self._spans(line)) == line else REDACTED for line in lines)
 
     def json(self, text: str) -> str:
         """JSON text without secrets: byte for byte as it was if none is found, and valid if it was.
@@ -130,10 +132,6 @@ class Redactor(msgspec.Struct, frozen=True):
             shown = self.json(said) if said.lstrip()[:1] in ("{", "[") and _is_json(said) else self.text(said)
             return token if shown == said else json.dumps(shown, ensure_ascii=False).removesuffix(missing)
         return token
-
-    def _covered(self, text: str) -> str:
-        spans = self._spans(text)
-        return _cover(text, spans) if spans else text
 
     def _spans(self, text: str, *, whole: bool = False) -> list[Span]:
         """Where secrets stand; `whole`: with that by which they are known, a header or a URL."""

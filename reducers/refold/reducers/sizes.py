@@ -186,14 +186,14 @@ def _heads(
 
 
 def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
-    made = list(zip(fact.calls, answer.arguments, strict=True))
-    named = [(call.name, text) for call, text in made]
-    digest = _digest(answer, fact.size, salt, fact)
+    made = [*zip(fact.calls, answer.arguments, strict=True)]
+    named = [(call.name, arguments) for call, arguments in made]
+    text, digest = answer.text, _digest(answer, fact.size, salt, fact)
     return {
-        "calls": tuple([_call(call, text) for call, text in made]),
-        "size": measured(policy.estimator, answer.text, answer.reasoning, named, digest),
-        "blank": not answer.text.strip(),
-        "hollow": hollow(answer.text),
+        "calls": tuple([_call(call, arguments) for call, arguments in made]),
+        "size": measured(policy.estimator, text, answer.reasoning, named, digest),
+        "blank": not text or text.isspace(),
+        "hollow": hollow(text),
     }
 
 
