@@ -182,6 +182,29 @@ def test_calls_show_their_name_at_once_and_their_arguments_whole() -> None:
     ] == shown
 
 
+@given(
+    pieces=st.lists(
+        st.sampled_from(["word ", "wo", KEY[:7], KEY[7:], " ", "\n", "x"]), min_size=1, max_size=12
+    ),
+    cut=st.integers(0, 12),
+)
+def test_who_comes_later_sees_the_rest_of_the_redacted_whole(pieces: list[str], cut: int) -> None:
+    """A secret that began before anybody watched is hidden from who comes in its middle."""
+    deltas = [TextDelta(piece) for piece in pieces]
+    shown: list[Delta] = []
+    stream = RedactedStream(WORDS, shown.append)
+    for count in range(cut + 1, len(deltas) + 1):
+        stream.follow(deltas[:count])
+    stream.close()
+    whole, later = [
+        "".join([delta.text for delta in each if isinstance(delta, TextDelta)])
+        for each in (streamed(WORDS, *deltas), shown)
+    ]
+    assert whole.endswith(later)
+    if cut == 0:
+        assert whole == later
+
+
 def test_who_hides_nothing_passes_all_on() -> None:
     """Without anything to look for, deltas are shown as they come."""
     deltas: list[Delta] = [TextDelta("One t"), CallDelta(0, arguments="{"), TextDelta("wo")]

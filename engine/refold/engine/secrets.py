@@ -7,7 +7,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
@@ -166,6 +166,18 @@ class RedactedStream:
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
         self._text = RedactedText(redactor)
         self._calls: dict[int, PendingCall] = {}
+        self._followed = 0
+
+    def follow(self, arrived: Sequence[Delta]) -> None:
+        """Take the last delta of those that arrived so far, now that somebody watches.
+
+        Those before it that came while nobody did are read, for a secret may begin in them, and not shown.
+        """
+        publish, self._publish = self._publish, _unheard
+        for delta in arrived[self._followed : -1]:
+            self.put(delta)
+        self._publish, self._followed = publish, len(arrived)
+        self.put(arrived[-1])
 
     def put(self, delta: Delta) -> None:
         """Take the next delta, and show what may be shown now."""
@@ -203,6 +215,10 @@ class RedactedStream:
         if call.name:
             self._publish(CallDelta(index, name=self._redactor.text(call.name)))
             call.name = ""
+
+
+def _unheard(_: Delta) -> None:
+    """Nobody watched when it came."""
 
 
 class PendingCall(msgspec.Struct):

@@ -91,8 +91,8 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
 
     def seen(delta: Delta) -> None:
         arrived.append(delta)
-        if isinstance(wanted, ModelRequested):  # a summary is not streamed
-            shown.put(delta)
+        if work.audience and isinstance(wanted, ModelRequested):  # a summary is not streamed
+            shown.follow(arrived)
 
     with closing(shown), work.scope, work.bound():
         try:
