@@ -94,9 +94,9 @@ class Driver:
         self.introduced = False  # the log says that this engine is here, as it must before anything is begun
         self.children: dict[str, Run] = {}
 
-    def put(self, make: Maker, effect: Effect | None = None, *, ends: bool = True) -> None:
-        """Queue a fact: results, clocks, cancellations and people all come this way."""
-        self._queue.append(Queued(make, effect, ends))
+    def put(self, make: Maker, effect: Effect | None = None) -> None:
+        """Queue a fact: clocks, cancellations and people come this way."""
+        self._queue.append(Queued(make, effect))
         self._look()
 
     def _look(self) -> None:
@@ -158,7 +158,6 @@ class Driver:
                     return
             queued = await self._next()
             if queued is not None:
-                await self._pace.turn()
                 await self._record(queued)
             if self.journal.snapshot_due(self.state):
                 tasks.start_soon(self.journal.snapshot, self.state)
@@ -173,7 +172,9 @@ class Driver:
             drives = self._relief is relief
             if drives:
                 self._relief = None
-        self._put_last(facts, effect)
+        self._queue.extend(_queued(facts, effect))
+        if not drives:
+            self._look()
         return drives
 
     async def leave(self) -> None:
@@ -284,7 +285,10 @@ class Driver:
         if not self._queue:
             self._arrived = anyio.Event()
             await self._arrived.wait()
-        return self._queue.popleft() if self._queue else None
+        if not self._queue:
+            return None
+        await self._pace.turn()
+        return self._queue.popleft()
 
     async def _record(self, queued: Queued) -> None:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
@@ -356,13 +360,8 @@ class Driver:
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
-        self._put_last(await self._facts(effect, state, held), held)
-
-    def _put_last(self, facts: Sequence[Maker], held: Effect) -> None:
-        *others, last = facts
-        for make in others:
-            self.put(make, held, ends=False)
-        self.put(last, held)
+        self._queue.extend(_queued(await self._facts(effect, state, held), held))
+        self._look()
 
     async def _facts(self, effect: Serving, state: RunState, held: Effect) -> Sequence[Maker]:
         lease = await self.journal.tenure.assure()
@@ -391,6 +390,12 @@ class Driver:
             await self._world.clock.sleep_until(effect.at)
         if not scope.cancelled_caught:
             self.put(lambda state, at, salt: ClockRead(at=at, due=effect.at), effect)  # noqa: ARG005
+
+
+def _queued(facts: Sequence[Maker], effect: Effect) -> list[Queued]:
+    """The facts in which an effect ends, with the last of them."""
+    *others, last = facts
+    return [*[Queued(make, effect, ends=False) for make in others], Queued(last, effect)]
 
 
 def _handle(effect: Effect) -> tuple[int, str | None]:
