@@ -1,7 +1,7 @@
 """The loop: while anything is pending, start it, take the next fact, decide, append, and only then tell anyone.
 
 What is to happen is read off the state, what happened comes through one queue, and what follows is decided by
-`advance`. All that is remembered beside the state are handles on what is in flight.
+`advance`. All that is remembered beside the state is what is in flight.
 
 One effect alone is served in the task that drives: a task for each would cost more than what is decided. If something
 arrives meanwhile, another task drives on, and the first only brings the fact in which its effect ends.
@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from refold.engine.in_flight import NEEDLESS, InFlight
 from refold.engine.isolation import isolated
 from refold.engine.journal import Journal, Overtaken
 from refold.engine.makers import LateMaker, Maker
@@ -45,12 +46,6 @@ if TYPE_CHECKING:
 
 Serving = CallModel | RunTool | Reconcile
 """Effects that the world serves: what asks a model or a tool."""
-
-# May turn out to be needless while it is in flight: in tuples, for each fact is looked at so.
-_NEEDLESS = (WaitUntil, Reconcile, Settle)
-
-_PATIENCE = 60 * 1_000_000_000
-"""Nanoseconds for which an engine stays for a person."""
 
 AGAIN = (0.05, 0.2, 1.0)
 """Seconds before a write that failed is tried again: what a tool has done is not to be in doubt for a short lock."""
@@ -87,8 +82,7 @@ class Driver:
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
         self._relief: Callable[[], object] | None = None  # while the task that drives serves an effect itself
-        self._in_flight: dict[Effect, anyio.CancelScope] = {}
-        self._aside: set[Effect] = set()  # of what is in flight: calls whose child runs wait for a person
+        self._in_flight = InFlight()
         self._driving = False
         self._rests = False  # stopped because nothing can be done now
         self.introduced = False  # the log says that this engine is here, as it must before anything is begun
@@ -147,13 +141,14 @@ class Driver:
                     self.resume()
                     continue
                 effects = () if self.state.unattended else next_effects(self.state)
-                self._let_go(effects)
+                self._in_flight.let_go(effects)
                 alone = self._start(effects, tasks)
                 if alone is not None:
                     if not await self._serve_here(alone, tasks):
                         return
-                elif not (self._queue or self._busy()):
-                    self._put_aside(tasks)
+                elif not (self._queue or self._in_flight.busy(self.state, self._world.clock.now())):
+                    if self._in_flight.clear():  # for the log it is still pending, as after a crash
+                        tasks.cancel_scope.cancel()
                     self._rests = True
                     return
             queued = await self._next()
@@ -202,11 +197,11 @@ class Driver:
         """Begin what is not in flight yet. One that is alone to be served is given back, to be served here."""
         served: list[Serving] = []
         for effect in effects:
-            if self._held(effect):
+            if self._in_flight.holds(effect):
                 continue
-            if isinstance(effect, Settle) and self._cut_off(effect):
+            if isinstance(effect, Settle) and self._in_flight.cut_off(effect):
                 continue
-            scope = self._in_flight[effect] = anyio.CancelScope()
+            scope = self._in_flight.begin(effect)
             match effect:
                 case WaitUntil():
                     tasks.start_soon(self._wait, effect, scope)
@@ -219,14 +214,6 @@ class Driver:
         for effect in served:
             tasks.start_soon(self._serve, effect, self.state, effect)
         return None
-
-    def _held(self, effect: Effect) -> bool:
-        # By the call, and not by its deadline: what runs is not begun again because it was given more time.
-        if isinstance(effect, (CallModel, RunTool)):
-            return any(
-                type(held) is type(effect) and _handle(held) == _handle(effect) for held in self._in_flight
-            )
-        return effect in self._in_flight
 
     def _settle(self, effect: Settle, scope: anyio.CancelScope, tasks: anyio.abc.TaskGroup) -> None:
         """Settle what no task holds. If it is a call that started a child run, that is there, and is to end first."""
@@ -241,41 +228,6 @@ class Driver:
             return
         scope.cancel()
         tasks.start_soon(self._serve, call, self.state, effect)
-
-    def _cut_off(self, settle: Settle) -> bool:
-        for effect, scope in self._in_flight.items():
-            if isinstance(effect, Serving) and _handle(effect) == _handle(settle):
-                self._aside.discard(effect)
-                scope.cancel()
-                return True
-        return False
-
-    def _let_go(self, effects: Sequence[Effect]) -> None:
-        # What calls a model or a tool is never just dropped: it is settled, and reports. A question to a tool, and a
-        # settling, may be needless: a person said how the call ended.
-        for effect in [held for held in self._in_flight if held not in effects]:
-            if isinstance(effect, _NEEDLESS):
-                self._in_flight.pop(effect).cancel()
-
-    def _busy(self) -> bool:
-        return any(not self._keeps_nobody(effect) for effect in self._in_flight if effect not in self._aside)
-
-    def _keeps_nobody(self, effect: Effect) -> bool:
-        # A person may take days: a clock beside them keeps no engine here, but for the last minute. Who takes the run
-        # up after the deadline applies what the policy says of silence.
-        waits = bool(self._aside) or self.state.asked_at is not None
-        return (
-            waits
-            and isinstance(effect, WaitUntil)
-            and (bool(self._aside) or effect.at - self._world.clock.now() > _PATIENCE)
-        )
-
-    def _put_aside(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Let go of what waits for a person: for the log it is still pending, as after a crash."""
-        if self._in_flight:
-            tasks.cancel_scope.cancel()
-            self._in_flight.clear()
-            self._aside.clear()
 
     async def _next(self) -> Queued | None:
         """The next fact; None where nothing came, but a call was put aside."""
@@ -348,7 +300,7 @@ class Driver:
             return queued.late or not self.state.ended  # else it was asked for after the end
         held = queued.effect in self._in_flight
         if queued.ends:
-            self._in_flight.pop(queued.effect, None)
+            self._in_flight.end(queued.effect)
         return held and not self._in_vain(queued.effect)
 
     def _in_vain(self, effect: Effect) -> bool:
@@ -356,7 +308,7 @@ class Driver:
         # say how a call ended just before the model is told that it is unknown, or while its tool is asked.
         if isinstance(effect, RunTool):
             return all(call.id != effect.call for call in underway(self.state))
-        return isinstance(effect, _NEEDLESS) and effect not in next_effects(self.state)
+        return isinstance(effect, NEEDLESS) and effect not in next_effects(self.state)
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
@@ -367,7 +319,7 @@ class Driver:
         lease = await self.journal.tenure.assure()
 
         def aside() -> None:
-            self._aside.add(held)
+            self._in_flight.put_aside(held)
             self._look()
 
         work = Work(
@@ -396,8 +348,3 @@ def _queued(facts: Sequence[Maker], effect: Effect) -> list[Queued]:
     """The facts in which an effect ends, with the last of them."""
     *others, last = facts
     return [*[Queued(make, effect, ends=False) for make in others], Queued(last, effect)]
-
-
-def _handle(effect: Effect) -> tuple[int, str | None]:
-    """What tells an effect from others: the event that decided it, and its call."""
-    return getattr(effect, "seq", 0), getattr(effect, "call", None)
