@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.engine.conversation import Conversation, request_for, sent_of
+from refold.engine.journal import Journal
 from refold.engine.kept_messages import KeptMessages, Messages
+from refold.engine.result import result_of
+from refold.engine.tenure import Tenure
 from refold.reducers.events import Event, HistoryPruned, ModelRequested, Opening, PolicyAmended
 from refold.reducers.evolution import evolve
 from refold.reducers.messages import Message, MessageCall, Size
 from refold.reducers.state import NEW, RunState
 from refold.reducers.texts import TEXTS
-from refold.reducers.views import MissingContent, view
+from refold.reducers.views import MissingContent, needed_to_go_on, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, extend
+from refold.store import MemoryStore
 from support import golden
 from support.scenario import Scenario
 from support.strategies import Driver, runs
@@ -173,3 +177,33 @@ def test_messages_are_read_as_a_tuple_is(lasting: int, own: int, data: st.DataOb
         with pytest.raises(IndexError):
             messages[place]
     assert list(plain) != messages
+
+
+@pytest.mark.parametrize("last", [4, 40])
+def test_the_words_that_are_kept_follow_the_window(last: int) -> None:
+    """However long a pruned run goes on, no more is kept than its window needs, and a quarter."""
+    scenario = Scenario(
+        {"history": [{"do": "tail", "last": last}], "limits": [{"type": "step", "value": None}]}
+    )
+    store = MemoryStore()
+    journal, before = Journal(store, "r1", Tenure(store, "r1", 1.0)), NEW
+    for step in range(200):
+        journal.keep(before, scenario.state, scenario.log[before.seq :])
+        assert view(scenario.state, journal.contents) == journal.conversation.messages(
+            scenario.state, journal.contents
+        )
+        if step > last:
+            assert len(journal.contents) <= len(needed_to_go_on(scenario.state)) * 5 // 4 + 40
+        before = scenario.state
+        scenario.step("look", text="I look.")
+
+
+def test_a_result_has_the_messages_of_view() -> None:
+    """A run that stops and goes on shows in its results what the next request would."""
+    scenario = Scenario({"end_of_turn": "wait"})
+    conversation, words = Conversation(), dict[int, Event]()
+    for answer in ("one", "two"):
+        scenario.answer(answer)
+        words |= said_in(scenario.log)
+        assert result_of(scenario.state, words) == result_of(scenario.state, words, conversation.messages)
+        scenario.say("And now?")

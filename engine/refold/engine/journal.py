@@ -114,8 +114,7 @@ class Journal:
     def keep(self, before: RunState, after: RunState, events: Sequence[Event]) -> None:
         """Remember what was said in events that are on disk, the first of them right after `before`."""
         prune_log.tell(self._run, before.seq + 1, after, events)
-        for place, event in enumerate(events):
-            self._keep(before.seq + 1 + place, event, after)
+        self._keep(before.seq + 1, events, after)
 
     def snapshot_due(self, state: RunState) -> bool:
         """Whether so much has happened since the last snapshot that another one pays."""
@@ -165,17 +164,17 @@ class Journal:
             state = evolve(state, event, registry)
         except RefoldError as error:
             raise DamagedLog(stored.run, stored.seq, str(error)) from error
-        self._keep(stored.seq, event, state)
+        self._keep(stored.seq, (event,), state)
         return state
 
-    def _keep(self, seq: int, event: Event, state: RunState) -> None:
-        if not _says_something(event):
-            return
-        self.contents[seq] = event
+    def _keep(self, first: int, events: Sequence[Event], state: RunState) -> None:
+        for seq, event in enumerate(events, first):
+            if _says_something(event):
+                self.contents[seq] = event
         if len(self.contents) > self._most:
-            # Looking through the window costs as much as the window: so not before half of what is there may be gone.
+            # Looking through the window costs as much as the window: so not before a fifth of what is there may be gone.
             self.contents = remembered(state, self.contents)
-            self._most = 2 * len(self.contents) + 64
+            self._most = len(self.contents) * 5 // 4 + 32
 
 
 def record(event: Event, at: int, salt: bytes) -> Record:

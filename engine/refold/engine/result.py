@@ -1,5 +1,7 @@
 """What a caller gets of a run: how it ended, why, what was said and spent. Nothing is raised by default."""
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from refold.reducers.children import open_children
@@ -70,12 +72,19 @@ class LimitError(RefoldError):
 _ENDED = ("code", "reason", "source", "step", "seq")
 
 
-def result_of(state: RunState, contents: dict[int, Event]) -> RunResult:
-    """The result that a state stands for; `contents` has the words of its window and its last answer."""
+def result_of(
+    state: RunState,
+    contents: dict[int, Event],
+    shown: Callable[[RunState, dict[int, Event]], Sequence[Message]] = view,
+) -> RunResult:
+    """The result that a state stands for; `contents` has the words of its window and its last answer.
+
+    `shown` makes the messages, as `view`.
+    """
     messages: tuple[Message, ...] = ()
     erased: int | None = None
     try:
-        messages = view(state, contents)
+        messages = tuple(shown(state, contents))
     except MissingContent as error:
         erased = error.seq
     return RunResult(

@@ -270,7 +270,8 @@ class Run:
         try:
             async with pace().joined(), self._engaged(self._resumed, self._runtime.lease) as loop:
                 await loop.drive()
-                self._result = result_of(loop.state, loop.journal.contents)
+                journal = loop.journal
+                self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
         except BaseException:
             # What is on disk may be more, or less, than what was believed: who goes on reads it again.
             self._state, self._loop, self._answered, self._result = self.state, None, None, None

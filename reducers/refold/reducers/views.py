@@ -28,7 +28,11 @@ class MissingContent(CannotJudge):
 
 def needed(state: RunState) -> tuple[int, ...]:
     """The numbers of the events whose contents a view of this state needs, ascending."""
-    wanted = {seq for ref in refs(state.window) for seq in _seqs(ref)}
+    wanted = set[int]()
+    for ref in refs(state.window):
+        wanted.add(ref.seq)
+        if ref.shown is not None or ref.gap is not None:  # else its own words are all: as of most
+            wanted.update(_seqs(ref))
     if state.request is not None and state.request.event.request_only:
         wanted.add(state.request.seq)
     return tuple(sorted(wanted))
