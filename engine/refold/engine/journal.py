@@ -61,7 +61,7 @@ class Journal:
         self.conversation = Conversation()
         self.base: tuple[str, int] | None = None
         self._kept = 0  # the event of the last snapshot
-        self._most = 64  # contents: with more, those are looked for that are not needed any more
+        self._most = 32  # contents: with more, those are looked for that are not needed any more
 
     async def load(self, registry: Registry) -> RunState:
         """The state that the log says: from its last snapshot, if there is one, else from its first event.
