@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -49,16 +49,19 @@ def complaints(faults: Iterable[Fault]) -> tuple[Complaint, ...]:
     return tuple(Complaint(*fault) for fault in faults)
 
 
-def faults_of(part: object, path: str = "") -> Iterator[Fault]:
+def faults_of(part: object, path: str = "") -> list[Fault]:
     """What a part of a policy, and those in it, say of themselves by a method `problems()`: each with its place."""
-    if isinstance(part, msgspec.Struct):
-        own: Callable[[], Iterable[Fault]] = getattr(part, "problems", tuple)
-        yield from ((joined(path, key), problem) for key, problem in own())
-        for key in part.__struct_fields__:
-            yield from faults_of(getattr(part, key), joined(path, key))
-    elif isinstance(part, tuple):
-        for place, each in enumerate(cast("Iterable[object]", part)):
-            yield from faults_of(each, f"{path}[{place}]")
+    own: Callable[[], Iterable[Fault]] = getattr(part, "problems", tuple)
+    faults = [(joined(path, key), problem) for key, problem in own()]
+    for key in getattr(part, "__struct_fields__", ()):
+        value = getattr(part, key)
+        if isinstance(value, msgspec.Struct):
+            faults += faults_of(value, joined(path, key))
+        elif isinstance(value, tuple):
+            for place, each in enumerate(cast("Iterable[object]", value)):
+                if isinstance(each, msgspec.Struct):
+                    faults += faults_of(each, joined(path, f"{key}[{place}]"))
+    return faults
 
 
 def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
