@@ -8,7 +8,7 @@ thread, in order. A test holds that.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, TypeVarTuple, cast
+from typing import Any, Self, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
 
@@ -54,34 +54,30 @@ class Connection:
 
 
 class _Functions:
-    """What aiosqlite takes for a connection. `done` is counted in the thread, and nowhere else."""
+    """What aiosqlite takes for a connection, and for its cursor. `done` is counted in the thread, and nowhere else."""
 
     connection: PagedConnection
 
     def __init__(self, path: Path, options: str) -> None:
         self._path, self._options = path, options
+        self._result: object = None
         self.done = 0
 
     def opened(self) -> Self:
         self.connection = direct(self._path, self._options)
         return self
 
-    def execute(self, function: Callable[[PagedConnection, *Args], T], args: tuple[*Args]) -> "_Returned[T]":
+    def execute(self, function: Callable[[PagedConnection, *Args], object], args: tuple[*Args]) -> Self:
         try:
             self.connection.hurry(hurried=False)
-            return _Returned(function(self.connection, *args))
+            self._result = function(self.connection, *args)
         finally:
             self.done += 1
+        return self
+
+    def fetchall(self) -> object:
+        result, self._result = self._result, None
+        return result
 
     def close(self) -> None:
         self.connection.close()
-
-
-class _Returned(Generic[T]):
-    """What a function returned, as if it were the rows of a cursor."""
-
-    def __init__(self, result: T) -> None:
-        self._result = result
-
-    def fetchall(self) -> T:
-        return self._result
