@@ -167,6 +167,7 @@ SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 
 # Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
 _RUNS = {
+    "-": r"(?=[\w+/=.-]{10}|[aA][pP][iI]-|us[0-9]|u[ =]|-user[ =])",
     "_": r"(?=[\w+/=.-]{14})",
     ".": r"(?=[\w+/=.-]{20})",
     ":": r"(?=//|\\?[ ]?\\?\"|A[\w-]{34}|[a-f0-9]{32})",
