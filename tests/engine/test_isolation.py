@@ -5,6 +5,7 @@ import threading
 from contextvars import ContextVar
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, RunResult, ScriptedModel, call, say, tool
@@ -52,6 +53,35 @@ def said(result: RunResult) -> list[str]:
     return [message.text for message in result.messages if message.call]
 
 
+async def kinds(store: MemoryStore) -> list[str]:
+    return [stored.kind async for stored, _ in events(store, "r")]
+
+
+async def test_a_cancellation_is_recorded_while_what_it_cuts_off_goes_on() -> None:
+    """A tool that shields itself from being cancelled holds up the end of its run, and not the record of the request."""
+    store, begun, released = MemoryStore(), anyio.Event(), anyio.Event()
+
+    @tool
+    async def shielded() -> str:
+        with anyio.CancelScope(shield=True):
+            begun.set()
+            await released.wait()
+        return "done"
+
+    agent = Agent(model=ScriptedModel([call("shielded")]), tools=[shielded], store=store)
+    async with agent.start("Do it.", run_id="r") as run:
+        await begun.wait()
+        run.cancel()
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        assert ("cancel_requested", False) == (
+            (await kinds(store))[-1],
+            "tool_returned" in await kinds(store),
+        )
+        released.set()
+        assert "CANCELLED" == (await run.result()).state
+
+
 async def test_what_a_tool_leaves_in_the_context_ends_with_it() -> None:
     """A context variable that one call sets is unset for the next, and for whoever started the run."""
     model = ScriptedModel([call("leave_something"), call("ask"), say("Done.")])
@@ -74,7 +104,7 @@ async def test_whoever_brings_something_does_not_bring_their_context() -> None:
     async def wait_for_it() -> str:
         released.set()
         for _ in range(2000):
-            if "late_result" in [stored.kind async for stored, _ in events(store, "r")]:
+            if "late_result" in await kinds(store):
                 return "it came"
             await anyio.sleep(0.005)
         return "nothing came late"

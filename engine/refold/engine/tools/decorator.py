@@ -137,11 +137,12 @@ def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, Call
 
 
 def _called(function: Callable[..., Any]) -> Called:
+    coroutine = inspect.iscoroutinefunction(function)
+
     async def called(keywords: dict[str, Any]) -> object:
-        call = partial(function, **keywords)
-        if inspect.iscoroutinefunction(function):
-            return await call()
-        result = await in_thread(call)
+        if coroutine:
+            return await function(**keywords)
+        result = await in_thread(partial(function, **keywords))
         # An async function may hide behind a plain wrapper.
         return await result if inspect.isawaitable(result) else result
 
