@@ -248,7 +248,7 @@ def resized(window: Window, number: int, size: Size, shown: Shown | None = None)
     place = next(place for place, ref in enumerate(messages) if ref.number == number)
     before = messages[place]
     messages[place] = msgspec.structs.replace(before, size=size, shown=shown)
-    return _changed(window, messages, (before,), (messages[place],))
+    return _changed(window, messages, (before,), (messages[place],), window.ranges)
 
 
 def adds_up(window: Window) -> bool:
