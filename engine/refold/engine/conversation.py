@@ -97,25 +97,31 @@ class Conversation:
         """Go on from what is kept, which is `old` from place `base` on; False if that cannot be seen to be right."""
         begin, end = _stretch(old, new)
         added = new[begin + len(old) - end :]
-        if old[end:] != new[begin : len(new) - len(added)]:
+        if self._torn or old[end:] != new[begin : len(new) - len(added)]:
             return False
-        gone, places = old[begin:end], (base + begin, base + end)
-        left = _calls(self._kept.messages[slice(*places)])
-        if self._torn or set(_results(gone)) != set(left):
-            return False  # a part of a unit: what stays of it is shown in another way
         said = [message_of(state, ref, contents) for ref in added]
-        made, answered = _calls(said), _results(added)
-        known = (self._names.keys(), *self._hidden.values())
-        if not _whole(made, answered) or not all(ids.isdisjoint(made) for ids in known):
+        made, results = _calls(said), _results(added)
+        if not _whole(made, results) or not self._names.keys().isdisjoint(made):
             return False
-        if gone:
-            self._kept = self._kept.without(*places)
-            for call in left:
-                del self._names[call]
-            for ref in gone:
-                self._hidden.pop(ref.number, None)
+        if self._hidden and any(not ids.isdisjoint(made) for ids in self._hidden.values()):
+            return False
+        if begin < end and not self._left(old[begin:end], base + begin, base + end):
+            return False
+        answered = set(results)
         for ref, message in zip(added, said, strict=True):
-            self._add(ref, message, {*answered})
+            self._add(ref, message, answered)
+        return True
+
+    def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
+        """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no whole units."""
+        calls = _calls(self._kept.messages[begin:end])
+        if set(_results(gone)) != set(calls):
+            return False  # what stays of a unit is shown in another way
+        self._kept = self._kept.without(begin, end)
+        for call in calls:
+            del self._names[call]
+        for ref in gone:
+            self._hidden.pop(ref.number, None)
         return True
 
     def _anew(
@@ -186,7 +192,8 @@ def _results(refs: Sequence[MessageRef]) -> list[str]:
 
 def _whole(calls: list[str], results: list[str]) -> bool:
     """Whether no id is there twice, and each result has its call."""
-    return len(set(calls)) == len(calls) and len(set(results)) == len(results) and set(results) <= set(calls)
+    known, answered = set(calls), set(results)
+    return len(known) == len(calls) and len(answered) == len(results) and answered <= known
 
 
 def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
