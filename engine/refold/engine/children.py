@@ -6,8 +6,8 @@ it spent and the hash of its last event, then the call's result.
 """
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Protocol, TypeVar
 
 import anyio
 from msgspec import Meta
@@ -17,8 +17,9 @@ from refold.engine.journal import Overtaken, event_of
 from refold.engine.makers import Maker, maker
 from refold.engine.outcomes import tool_failed, tool_succeeded
 from refold.engine.result import RunResult
+from refold.engine.run import Run
 from refold.engine.tenure import LOOK
-from refold.engine.tools.protocol import BadArguments, CallContext
+from refold.engine.tools.protocol import BadArguments, CallContext, Tool
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated
 from refold.engine.world import LongTool, Work
@@ -27,14 +28,11 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import ChildEnded, Parent
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
+from refold.reducers.policy import Policy
 from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Held, LeaseLost, Store
-
-if TYPE_CHECKING:
-    from refold.engine.agent import Agent  # who is run, and what drives a run: both import this
-    from refold.engine.run import Run
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
 _TASK = "what is to be done, with everything that must be known for it: nothing of this conversation is seen there"
@@ -50,9 +48,9 @@ class AgentTool(LongTool, frozen=True, kw_only=True):
     engine began; with `take_over` whoever has it is fenced out.
     """
 
-    owner: "Agent"
+    owner: Any  # the agent, whose module imports this one
     takes: Accepts
-    child: "Callable[[Work, str | None, bool], Run]"
+    child: Callable[[Work, str | None, bool], Run]
 
     async def see_through(self, work: Work) -> tuple[Maker, ...]:
         """`child_ended`, if a child was there, and the call's result."""
@@ -222,9 +220,26 @@ def _too_deep(state: RunState) -> str:
     )
 
 
-def reachable(agent: "Agent") -> list["Agent"]:
+class Owner(Protocol):
+    """An agent, as far as handing a task on goes."""
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """What its runs may call, by name."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """What its runs go by."""
+        ...
+
+
+OwnerT = TypeVar("OwnerT", bound=Owner)
+
+
+def reachable(agent: OwnerT) -> list[OwnerT]:
     """The agent, and all that its runs may hand a task on to, directly or not."""
-    found: list[Agent] = []
+    found: list[OwnerT] = []
     waiting = [agent]
     while waiting:
         each = waiting.pop()
@@ -234,7 +249,7 @@ def reachable(agent: "Agent") -> list["Agent"]:
     return found
 
 
-def circles(agent: "Agent") -> tuple[Complaint, ...]:
+def circles(agent: Owner) -> tuple[Complaint, ...]:
     """The warning that agents hand on in a circle, and nothing that flows down from one to the next bounds them."""
     costly = (TimeLimit, TokenLimit, CostLimit)
     if any(isinstance(limit, costly) and limit.value is not None for limit in agent.policy.limits):

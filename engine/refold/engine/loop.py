@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import anyio
 import anyio.abc
@@ -27,7 +27,7 @@ from refold.engine.runtime import Runtime
 from refold.engine.schedule import rings_in
 from refold.engine.service import long_tool
 from refold.engine.updates import Audience, Recorded
-from refold.engine.world import Work
+from refold.engine.world import Child, Work
 from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
@@ -40,9 +40,6 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.state import RunState
 from refold.store.protocol import StoreUnavailable
-
-if TYPE_CHECKING:
-    from refold.engine.run import Run  # it drives a loop; its children are runs themselves
 
 Serving = CallModel | RunTool | Reconcile
 """Effects that the world serves: what asks a model or a tool."""
@@ -86,7 +83,7 @@ class Driver:
         self._driving = False
         self._rests = False  # stopped because nothing can be done now
         self.introduced = False  # the log says that this engine is here, as it must before anything is begun
-        self.children: dict[str, Run] = {}
+        self.children: dict[str, Child] = {}
 
     def put(self, make: Maker, effect: Effect | None = None) -> None:
         """Queue a fact: clocks, cancellations and people come this way."""

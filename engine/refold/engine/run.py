@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import anyio
 from transitions import Machine
@@ -108,7 +108,7 @@ class Run:
     @property
     def children(self) -> Mapping[str, "Run"]:
         """The child runs that go on now, by their ids: to watch one, to answer it, to stop it."""
-        return dict(self._loop.children) if self._loop else {}
+        return cast("dict[str, Run]", dict(self._loop.children)) if self._loop else {}
 
     async def result(self) -> RunResult:
         """Wait until the run has ended or waits for a person, and say how it stands.

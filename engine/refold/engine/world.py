@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -12,6 +12,7 @@ from refold.engine.clock import Clock, Stopwatch, SystemClock
 from refold.engine.journal import Journal
 from refold.engine.makers import LateMaker, Maker
 from refold.engine.models.protocol import Model
+from refold.engine.result import RunResult
 from refold.engine.tools.protocol import CallContext, Tool
 from refold.engine.updates import Audience
 from refold.reducers.effects import CallModel, Reconcile, RunTool
@@ -19,9 +20,6 @@ from refold.reducers.numbers import NANO
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
-
-if TYPE_CHECKING:
-    from refold.engine.run import Run  # a child, by its id: what drives it is driven here
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +42,18 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         return self.redactor.under(state.policy.redact)
 
 
+class Child(Protocol):
+    """A run that a call started, while it is driven here."""
+
+    def cancel(self, reason: str = "", *, by: str = "user") -> None:
+        """Let it settle what is in flight, and end."""
+        ...
+
+    async def result(self) -> RunResult:
+        """Drive it until it ends, or waits for a person."""
+        ...
+
+
 class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One effect under way, and what its engine lends to it. `state` is that at which it was begun.
 
@@ -62,7 +72,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     audience: Audience
     late: Callable[[LateMaker], None]
     aside: Callable[[], None]
-    children: "dict[str, Run]"
+    children: dict[str, Child]
 
     @property
     def call(self) -> RunTool | Reconcile:
