@@ -78,7 +78,7 @@ class Driver:
         self._audience, self._afterwards, self._resumed = audience, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
-        self._relief: Callable[[], object] | None = None  # while the task that drives serves an effect itself
+        self._relief: Callable[[], None] | None = None  # while the task that drives serves an effect itself
         self._in_flight = InFlight()
         self._driving = False
         self._rests = False  # stopped because nothing can be done now
@@ -113,7 +113,7 @@ class Driver:
         """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
         self._driving, self._rests = True, False
         self._pace = pace()
-        self._context = copy_context()  # whoever brings something: tools run in that of the run's starter
+        self._context = copy_context()
         try:
             await self._drive()
             while self._queue:  # what came while the last tasks ended
@@ -156,8 +156,7 @@ class Driver:
 
     async def _serve_here(self, effect: Serving, tasks: anyio.abc.TaskGroup) -> bool:
         """Serve it in this task, and queue its facts. False if something has arrived meanwhile: another task drives now."""
-        relief: Callable[[], object] = partial(self._context.run, tasks.start_soon, self._step_by_step, tasks)
-        self._relief = relief
+        relief = self._relief = partial(self._relieve, tasks)
         try:
             facts = await isolated(self._facts(effect, self.state, effect))
         finally:
@@ -168,6 +167,10 @@ class Driver:
         if not drives:
             self._look()
         return drives
+
+    def _relieve(self, tasks: anyio.abc.TaskGroup) -> None:
+        # In the context of the run's starter, as its tools run, whoever brings something. A copy, for it may be in use.
+        self._context.copy().run(tasks.start_soon, self._step_by_step, tasks)
 
     async def leave(self) -> None:
         """Record what is queued, and start nothing: the next engine goes on."""

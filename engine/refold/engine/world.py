@@ -22,6 +22,9 @@ from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
 
 
+_UNBOUND: AbstractContextManager[object] = nullcontext()
+
+
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """One model, some tools and a clock; `models` are others that may be asked instead, by name.
 
@@ -100,7 +103,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Cuts the block off once the effect has taken too long, or after `timeout` nanoseconds."""
         until = self.effect.until
         if until is None and timeout is None:
-            return nullcontext()
+            return _UNBOUND
         left = math.inf if until is None else max(0, until - self.world.clock.now())
         return anyio.move_on_after((left if timeout is None else min(left, timeout)) / NANO)
 
