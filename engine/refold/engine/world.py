@@ -21,7 +21,6 @@ from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
 
-
 _UNBOUND: AbstractContextManager[object] = nullcontext()
 
 
