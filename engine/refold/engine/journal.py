@@ -100,7 +100,8 @@ class Journal:
 
         Raises what `Tenure.hold` and `Store.append` raise, and `RunExists`.
         """
-        records = [record(event, max(before.at, after.at), salt) for event in events]
+        at = max(before.at, after.at)
+        records = [record(event, at, salt) for event in events]
         try:
             await self.store.append(self._run, before.seq, await self.tenure.hold(), records)
         except (Conflict, Held) as error:
