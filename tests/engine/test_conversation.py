@@ -1,10 +1,12 @@
 """The requests of a run, made by going on from the last one: each is what going through the whole window makes."""
 
+import sys
 from collections.abc import Sequence
 from itertools import accumulate
+from types import FrameType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -24,7 +26,7 @@ from refold.reducers.window import MessageRef, Window, extend
 from refold.store import MemoryStore
 from support import golden
 from support.scenario import Scenario
-from support.strategies import Driver, runs
+from support.strategies import Driver, each, runs
 
 ANYTHING = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
 
@@ -108,6 +110,7 @@ POOL = st.lists(
 )
 
 
+@settings(max_examples=each(200))
 @given(POOL, st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
 def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
     """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
@@ -135,6 +138,41 @@ def test_it_looks_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
         agree(conversation, scenario.state, said_in(scenario.log))
         scenario.step("look", "look")
     assert scenario.events(HistoryPruned)
+
+
+def calls_of_a_step(window: int) -> int:
+    """How many functions, Python's and C's, are called for a request of so many messages, two of them new."""
+    conversation, texts = Conversation(), [Message(role=Role.USER, text="x")] * (window + 2)
+    contents: dict[int, Event] = {}
+    contents[1] = replace(
+        golden.events("two_tools_then_an_answer")[0], content=Opening(messages=tuple(texts))
+    )
+    refs = [
+        MessageRef(number=part + 1, role=Role.USER, seq=1, part=part, unit=part + 1, size=Size())
+        for part in range(window + 2)
+    ]
+    grown = [extend(Window(), refs[:window])]
+    grown.append(extend(grown[0], refs[window:]))
+    before, after = [replace(NEW, window=shown) for shown in grown]
+    conversation.sent(ANYTHING, before, conversation.request(ANYTHING, before, contents))
+    called = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        called += event in {"call", "c_call"}
+
+    profile = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        conversation.sent(ANYTHING, after, conversation.request(ANYTHING, after, contents))
+    finally:
+        sys.setprofile(profile)
+    return called
+
+
+def test_a_request_costs_what_is_new_in_it() -> None:
+    """A window of 20,000 messages takes as many calls as one of 100 to show two more."""
+    assert calls_of_a_step(100) == calls_of_a_step(100 + 128 * 155)
 
 
 MESSAGES = tuple(Message(role=Role.USER, text=str(number)) for number in range(300))

@@ -96,7 +96,7 @@ class Messages(Sequence[Message]):
         return self._kept.messages[found] if found < self._lasting else self._own[found - self._lasting]
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Messages | tuple) else NotImplemented
+        return tuple(self) == (tuple(other) if isinstance(other, Messages) else other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
