@@ -100,24 +100,19 @@ def test_words_that_are_gone_are_missed(run: Driver, data: st.DataObject) -> Non
             assert expected == conversation.messages(state, contents)
 
 
+MESSAGES = tuple(Message(role=Role.USER, text=str(number)) for number in range(300))
 ID, NAME = st.sampled_from("abc"), st.sampled_from("tu")
 CALLS = st.lists(st.builds(MessageCall, ID, NAME, st.just("")), max_size=2).map(tuple)
-POOL = st.lists(
-    st.builds(Message, role=st.just(Role.ASSISTANT), calls=CALLS)
-    | st.builds(Message, role=st.just(Role.TOOL), call=ID, name=st.none() | NAME),
-    min_size=1,
-    max_size=9,
+TORN = st.builds(Message, role=st.just(Role.ASSISTANT), calls=CALLS) | st.builds(
+    Message, role=st.just(Role.TOOL), call=ID, name=st.none() | NAME
 )
 
 
-@settings(max_examples=each(200))
-@given(POOL, st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
-def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
-    """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
+def follow(pool: Sequence[Message], windows: Sequence[Sequence[int]]) -> None:
+    """Show these messages of the pool, by their places, in one window after the other."""
     conversation = Conversation()
-    contents: dict[int, Event] = {
-        1: replace(golden.events("two_tools_then_an_answer")[0], content=Opening(messages=tuple(pool)))
-    }
+    opening = golden.events("two_tools_then_an_answer")[0]
+    contents: dict[int, Event] = {1: replace(opening, content=Opening(messages=tuple(pool)))}
     refs = [
         MessageRef(
             number=part + 1, role=message.role, seq=1, part=part, unit=1, size=Size(), call=message.call
@@ -125,8 +120,80 @@ def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: l
         for part, message in enumerate(pool)
     ]
     for window in windows:
-        shown = list(dict.fromkeys(refs[place % len(refs)] for place in window))
+        shown = [refs[place] for place in dict.fromkeys(window)]
         agree(conversation, replace(NEW, window=extend(Window(), shown)), contents)
+
+
+@settings(max_examples=each(200))
+@given(st.lists(TORN, min_size=9, max_size=9), st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
+def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
+    """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
+    follow(pool, windows)
+
+
+def unit(number: int, hidden: int) -> list[Message]:
+    """A reply with three calls, and the results of all but so many."""
+    made = [MessageCall(f"{number}.{place}", f"tool{place}", "") for place in range(3)]
+    reply = Message(role=Role.ASSISTANT, text=str(number), calls=tuple(made), provider_data="x")
+    return [reply, *[Message(role=Role.TOOL, call=call.id) for call in made[hidden:]]]
+
+
+@settings(max_examples=each(100))
+@given(
+    st.lists(st.integers(0, 3), min_size=9, max_size=9),
+    st.lists(st.sets(st.integers(0, 8)), max_size=9),
+    st.data(),
+)
+def test_it_is_right_whatever_units_leave_and_come(
+    hidden: list[int], windows: list[set[int]], data: st.DataObject
+) -> None:
+    """Units may leave a window wherever they stand in it, and come back; so may parts of one."""
+    pool, places = list[Message](), list[list[int]]()
+    for number, count in enumerate(hidden):
+        places.append(list(range(len(pool), len(pool) + 4 - count)))
+        pool += unit(number, count)
+    shown = [[place for number in sorted(window) for place in places[number]] for window in windows]
+    parts = [data.draw(st.integers(0, 3)) for _ in shown]
+    follow(pool, [window[: len(window) - part] for window, part in zip(shown, parts, strict=True)])
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(100, 400), st.integers(0, 400)), max_size=6))
+def test_it_is_right_for_windows_of_many_chunks(cuts: list[tuple[int, int, int]]) -> None:
+    """A long window grows, and loses messages in front, behind or anywhere: only its first chunks may be taken unseen."""
+    windows = [[place for place in range(begin, end) if place != hole] for begin, end, hole in cuts]
+    follow([Message(role=Role.USER, text=str(number)) for number in range(400)], windows)
+
+
+TWICE = [
+    pytest.param([[0, 1], [0, 1, 2, 3], [2, 3], []], id="two replies of one id, and they leave in turn"),
+    pytest.param([[0], [0, 2, 3], [0, 3]], id="a call that has no result, and one of its id that has"),
+    pytest.param([[0, 1], [3], [3, 2]], id="a result that stays without its reply"),
+]
+
+
+@pytest.mark.parametrize("windows", TWICE)
+def test_calls_that_share_an_id_are_told_apart(windows: list[list[int]]) -> None:
+    """What is shown of a call goes by the window that it stands in, not by what had its id before."""
+    reply = Message(role=Role.ASSISTANT, calls=(MessageCall("a", "t", ""),))
+    other = Message(role=Role.ASSISTANT, calls=(MessageCall("a", "u", ""),))
+    result = Message(role=Role.TOOL, call="a")
+    follow([reply, result, other, result], windows)
+
+
+def test_a_view_that_failed_half_way_leaves_nothing_behind() -> None:
+    """Words that are missed while the whole window is gone through spoil no later request."""
+    opening = golden.events("two_tools_then_an_answer")[0]
+    contents: dict[int, Event] = {1: replace(opening, content=Opening(messages=MESSAGES[:4]))}
+    one, two, three, four = [
+        MessageRef(number=part + 1, role=Role.USER, seq=1, part=part, unit=part + 1, size=Size())
+        for part in range(4)
+    ]
+    gone = replace(four, number=5, seq=2)
+    conversation = Conversation()
+    agree(conversation, replace(NEW, window=extend(Window(), (one, two, three))), contents)
+    with pytest.raises(MissingContent):
+        conversation.messages(replace(NEW, window=extend(Window(), (two, four, three, gone))), contents)
+    agree(conversation, replace(NEW, window=extend(Window(), (two, four, three))), contents)
 
 
 def test_it_looks_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +240,6 @@ def calls_of_a_step(window: int) -> int:
 def test_a_request_costs_what_is_new_in_it() -> None:
     """A window of 20,000 messages takes as many calls as one of 100 to show two more."""
     assert calls_of_a_step(100) == calls_of_a_step(100 + 128 * 155)
-
-
-MESSAGES = tuple(Message(role=Role.USER, text=str(number)) for number in range(300))
 
 
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 300), st.data())
@@ -233,6 +297,7 @@ def test_the_words_that_are_kept_follow_the_window(last: int) -> None:
         )
         most = max(most, len(needed_to_go_on(scenario.state)))
         assert len(journal.contents) <= most * 5 // 4 + 40
+        assert len(journal.conversation._names) <= last + 2
         before = scenario.state
         scenario.step("look", text="I look.")
 
