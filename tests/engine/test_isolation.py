@@ -141,7 +141,8 @@ def test_an_event_loop_that_shuts_down_stops_the_engine() -> None:
 
     async def main() -> None:
         run = Agent(model=ScriptedModel([call("slow") for _ in range(9)]), tools=[slow]).start("Do it.")
-        run._started()
+        async for _ in run.updates():
+            break
         await begun.wait()
 
     asyncio.run(main())

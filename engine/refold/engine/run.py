@@ -3,10 +3,9 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import anyio
-from transitions import Machine
 
 from refold.engine.annotation import keep_late
 from refold.engine.answers import Answers, words_of
@@ -14,7 +13,6 @@ from refold.engine.background import Background, aside
 from refold.engine.holder import this_process
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.journal import Journal
-from refold.engine.live_machine import LiveAgent
 from refold.engine.loop import Driver
 from refold.engine.makers import LateMaker, Maker, recorded
 from refold.engine.pace import pace
@@ -24,7 +22,7 @@ from refold.engine.runtime import Runtime, versions
 from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
-from refold.engine.updates import Audience, Subscription, Update
+from refold.engine.updates import Audience, Update, Updates
 from refold.reducers import composition, doubts
 from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import doubtful
@@ -42,6 +40,11 @@ from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
 from refold.store.protocol import Store, UnknownRun
+
+if TYPE_CHECKING:
+    from transitions import Machine
+
+    from refold.engine.live_machine import LiveAgent
 
 Opening = Callable[[Journal], Awaitable[tuple[RunState, list[Maker]]]]
 """How a run begins: the state before its first own event, and the facts to begin with."""
@@ -97,9 +100,12 @@ class Run:
         return self._loop.state if self._loop else self._state
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> "Machine":
         """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
         if self._live is None:
+            # Late: few runs have hooks, and `transitions` takes milliseconds to load.
+            from refold.engine.live_machine import LiveAgent
+
             self._live = LiveAgent()
             self._live.machine.set_state(str(self.state.agent_state))
             self._audience.add(self._live)
@@ -370,26 +376,3 @@ class Run:
     def _set_machine(self, state: RunState) -> None:
         if self._live is not None:
             self._live.machine.set_state(str(state.agent_state))
-
-
-class Updates(Subscription):
-    """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
-
-    def __init__(self, start: Callable[[], Background]) -> None:
-        super().__init__()
-        self._start = start
-        self._background: Background | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Update:
-        if self._background is None:
-            self._background = self._start()
-            if self._background.over:
-                self.close()
-        update = await self.take()
-        if update is None:
-            await self._background.join()
-            raise StopAsyncIteration
-        return update

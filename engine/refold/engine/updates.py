@@ -6,12 +6,14 @@ a stream of which it was shown a part is always delivered.
 """
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 from weakref import ref
 
 import anyio
 import msgspec
 
+from refold.engine.background import Background
 from refold.engine.models.protocol import Delta
 from refold.reducers.events import Event
 
@@ -138,3 +140,26 @@ class Subscription:
             self._changed = anyio.Event()
             await self._changed.wait()
         return self._waiting.popleft()
+
+
+class Updates(Subscription):
+    """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
+
+    def __init__(self, start: Callable[[], Background]) -> None:
+        super().__init__()
+        self._start = start
+        self._background: Background | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Update:
+        if self._background is None:
+            self._background = self._start()
+            if self._background.over:
+                self.close()
+        update = await self.take()
+        if update is None:
+            await self._background.join()
+            raise StopAsyncIteration
+        return update
