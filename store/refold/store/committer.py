@@ -7,7 +7,8 @@ What a group shares is the commit, not the fate: see `group_commit`, which is wh
 
 Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append that is alone is
 committed in the event loop's own thread, where that need not wait: for other work on the connection, for another program's
-lock, or for a checkpoint, which every so many appends the thread sees to.
+lock, or for a flush of the disk. There is one when a checkpoint is made, which is left to the thread every so many appends, and one
+by the first commit after it, which begins the journal anew: the thread has to make that one, too.
 """
 
 import asyncio
@@ -54,7 +55,9 @@ class Committer:
         self._waiting: list[Append] = []
         self._known = Known()  # whoever commits touches it
         self._task: asyncio.Task[None] | None = None
-        self._here = 0  # appends that were committed in this thread, in a row
+        self._here = 0  # appends that were committed in this thread since one had to go to the connection's
+        self._trips = 0  # so many have to go there before others may be committed here
+        self._asked = 0  # of the connection's thread, until our last commit there
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
@@ -74,9 +77,13 @@ class Committer:
     def _committed_here(self) -> bool:
         """Commit what waits in this thread, if that takes no time; False: it was not."""
         writer, (append, *others) = self._database.writer, self._waiting
-        if others or self._here >= HERE_IN_A_ROW or self._database.durability != "process" or not writer.idle:
+        if others or self._database.durability != "process" or not writer.idle:
             return False
         if append.size > HERE_BYTES or len(append.request.records) > HERE_ROWS:
+            return False
+        if self._here >= HERE_IN_A_ROW:
+            self._here, self._trips = 0, 2
+        if self._trips or writer.asked != self._asked:
             return False
         self._waiting.clear()
         try:
@@ -122,7 +129,6 @@ class Committer:
                 break
             count, size, taken = count + len(append.request.records), size + append.size, taken + 1
         group, self._waiting = self._waiting[:taken], self._waiting[taken:]
-        self._here = 0
         return group
 
     async def _commit(self, group: list[Append]) -> None:
@@ -133,6 +139,7 @@ class Committer:
         try:
             self._database.check_file()
             requests = [append.request for append in group]
+            self._trips, self._asked = max(0, self._trips - 1), self._database.writer.asked + 1
             outcomes = await self._database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
             # It is run all the same, in its thread. That one works in order: once it has answered this, it is over.

@@ -24,7 +24,8 @@ class Connection:
 
     def __init__(self, functions: "_Functions", thread: aiosqlite.Connection) -> None:
         self._functions, self._thread = functions, thread
-        self._asked = 0
+        self.asked = 0
+        """How often its thread was asked for something."""
 
     @classmethod
     async def open(cls, path: Path, options: str) -> Self:
@@ -34,13 +35,13 @@ class Connection:
 
     async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
-        self._asked += 1
+        self.asked += 1
         return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
 
     @property
     def idle(self) -> bool:
         """Whether its thread has done all that it was asked for."""
-        return self._functions.done == self._asked
+        return self._functions.done == self.asked
 
     def run_here(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """The same in the event loop's thread, and at once: only while it is `idle`. Nothing is waited for, no lock either."""
