@@ -185,7 +185,7 @@ def test_a_view_that_failed_half_way_leaves_nothing_behind() -> None:
     opening = golden.events("two_tools_then_an_answer")[0]
     contents: dict[int, Event] = {1: replace(opening, content=Opening(messages=MESSAGES[:4]))}
     one, two, three, four = [
-        MessageRef(number=part + 1, role=Role.USER, seq=1, part=part, unit=part + 1, size=Size())
+        MessageRef(number=part + 1, role=Role.ASSISTANT, seq=1, part=part, unit=part + 1, size=Size())
         for part in range(4)
     ]
     gone = replace(four, number=5, seq=2)
