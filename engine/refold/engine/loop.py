@@ -131,6 +131,7 @@ class Driver:
     async def _step_by_step(self, tasks: anyio.abc.TaskGroup) -> None:
         """Go on until nothing is left to do, or another task drives on."""
         while True:
+            await self._pace.turn()
             # What is known comes first: a resumption may say that an open call must not be started again, a
             # cancellation that nothing may.
             if not self._queue:
@@ -143,7 +144,8 @@ class Driver:
                 if alone is not None:
                     if not await self._serve_here(alone, tasks):
                         return
-                elif not (self._queue or self._in_flight.busy(self.state, self._world.clock.now())):
+                    continue
+                if not (self._queue or self._in_flight.busy(self.state, self._world.clock.now())):
                     if self._in_flight.clear():  # for the log it is still pending, as after a crash
                         tasks.cancel_scope.cancel()
                     self._rests = True
@@ -237,10 +239,8 @@ class Driver:
         if not self._queue:
             self._arrived = anyio.Event()
             await self._arrived.wait()
-        if not self._queue:
-            return None
-        await self._pace.turn()
-        return self._queue.popleft()
+            await self._pace.turn()
+        return self._queue.popleft() if self._queue else None
 
     async def _record(self, queued: Queued) -> None:
         """One fact: decide what follows, write both as one, and only then move on and tell."""
