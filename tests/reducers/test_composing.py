@@ -183,13 +183,14 @@ def test_earlier_messages_become_units() -> None:
     ],
 )
 def test_the_output_cap_of_the_policy(size: int, cut: bool, kept: int) -> None:
-    """An output of more than 16 KiB is cut, its own size recorded."""
+    """An output of more than 16 KiB is cut, its own size and digest recorded."""
     scenario = Scenario()
     fact = composition.returned(
-        scenario.state, ToolReturned(at=START, call="c1"), "x" * size, "look", "", SALT
+        scenario.state, ToolReturned(at=START, call="c1"), "x" * size, "look", None, SALT
     )
     assert (size, cut) == (fact.output_bytes, fact.cut)
     assert fact.content is not None
+    assert hashlib.sha256(b"x" * size).hexdigest() == fact.content.sha256
     assert fact.size.chars == len(fact.content.output)
     marker = f"\n[harness: this output of look was cut here; it was {size} bytes in all]\n"
     assert kept + (len(marker) if cut else 0) == fact.size.chars

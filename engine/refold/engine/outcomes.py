@@ -1,6 +1,5 @@
 """How an effect ended, as the maker of the one fact that says so."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,8 +83,7 @@ def model_failed(work: Work, error: ModelError, arrived: Sequence[Delta] = ()) -
 
 def tool_succeeded(work: Work, output: str) -> Maker:
     """The result of a call that went well."""
-    sha256 = hashlib.sha256(output.encode(errors="replace")).hexdigest()
-    return _returned(work, _result(work), output, sha256)
+    return _returned(work, _result(work), output, None)
 
 
 def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
@@ -122,7 +120,7 @@ def _result(work: Work, error: ToolError | None = None) -> ToolReturned:
     return ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
 
 
-def _returned(work: Work, fact: ToolReturned, output: str, sha256: str) -> Maker:
+def _returned(work: Work, fact: ToolReturned, output: str, sha256: str | None) -> Maker:
     return maker(
         fact,
         lambda state, fact, salt: composition.returned(state, fact, output, work.call.name, sha256, salt),

@@ -5,6 +5,7 @@ becomes an event, and of secrets: what people say here, by the caller's `redacto
 in without them, for it is streamed and hashed before it gets here.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -109,11 +110,11 @@ def summarised(
 
 
 def returned(
-    state: RunState, fact: events.ToolReturned, output: str, tool: str, sha256: str, salt: bytes
+    state: RunState, fact: events.ToolReturned, output: str, tool: str, sha256: str | None, salt: bytes
 ) -> events.ToolReturned:
     """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its bytes.
 
-    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays.
+    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays, None is that of `output`.
     """
     policy = state.policy
     text = clean(output)
@@ -122,7 +123,11 @@ def returned(
     if not size:
         cap = policy.tool_output or ToolOutput(max=None)
         capped = cut_output(text, cap.max, text_of(policy, "output_cut"), tool, cap.unit, cap.keep)
+        if sha256 is None and capped.cut:
+            sha256 = hashlib.sha256(text.encode()).hexdigest()
         text, size, cut = capped.text, capped.size, capped.cut
+    if sha256 is None:
+        sha256 = "?"  # any: it becomes that of the text as it is
     said = events.Output(output=text, sha256=sha256)
     return told(fact, said, salt, policy, output_bytes=size, cut=cut)
 

@@ -20,7 +20,7 @@ from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
-from refold.replay.importers.derivation.log import Writer, sha256_of
+from refold.replay.importers.derivation.log import Writer
 from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
 from refold.replay.importers.fields import json_text
@@ -100,7 +100,7 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
             ToolReturned(at=at, call=pair.call, unasked=unasked, **shared(item, "error", "duration")),
             item.output,
             pair.name,
-            sha256_of(item.output),
+            None,
             salt,
         ),
         item,
@@ -115,7 +115,7 @@ def no_result(log: Writer, call: str, item: Item | None) -> None:
     """A call was never answered, though the conversation went on: at the instant of what came next."""
     seq = log.tell(
         lambda state, at, salt: composition.returned(
-            state, ToolReturned(at=at, call=call, error=ToolError.CANCELLED), "", "", sha256_of(""), salt
+            state, ToolReturned(at=at, call=call, error=ToolError.CANCELLED), "", "", None, salt
         ),
         item,
         Message(role=Role.TOOL),

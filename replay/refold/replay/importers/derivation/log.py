@@ -1,6 +1,5 @@
 """The log of an imported run while it grows: facts with what follows from them, and where they came from."""
 
-import hashlib
 from collections.abc import Callable
 
 import msgspec
@@ -192,8 +191,3 @@ class Writer:
         open_results = [call.result for call in calls if call.result is not None]
         wanted = {(ref.seq, ref.part) for ref in (*refs(self.state.window), *open_results)}
         self._keys = {place: key for place, key in self._keys.items() if place in wanted}
-
-
-def sha256_of(text: str) -> str:
-    """The digest of a text, hex."""
-    return hashlib.sha256(clean(text).encode()).hexdigest()
