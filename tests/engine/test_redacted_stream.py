@@ -205,6 +205,30 @@ def test_who_comes_later_sees_the_rest_of_the_redacted_whole(pieces: list[str], 
         assert whole == later
 
 
+@given(
+    pieces=st.lists(
+        st.sampled_from(["word ", "wo", KEY[:7], KEY[7:], " ", "\n", "x"]), min_size=1, max_size=12
+    ),
+    watched=st.lists(st.booleans(), min_size=12, max_size=12),
+)
+@example(pieces=[KEY[:7], KEY[7:]], watched=[True] + [False] * 11)
+def test_who_comes_and_goes_sees_parts_of_the_redacted_whole(pieces: list[str], watched: list[bool]) -> None:
+    """A secret in whose middle somebody came or went is not shown by halves, neither then nor at the end."""
+    arrived: list[Delta] = []
+    shown: list[Delta] = []
+    stream = RedactedStream(WORDS, shown.append)
+    for piece, somebody in zip(pieces, watched, strict=False):
+        arrived.append(TextDelta(piece))
+        if somebody:
+            stream.follow(arrived)
+    stream.close()
+    left = "".join([delta.text for delta in streamed(WORDS, *arrived) if isinstance(delta, TextDelta)])
+    for delta in shown:
+        assert isinstance(delta, TextDelta)
+        assert delta.text in left
+        left = left.partition(delta.text)[2]
+
+
 def test_who_hides_nothing_passes_all_on() -> None:
     """Without anything to look for, deltas are shown as they come."""
     deltas: list[Delta] = [TextDelta("One t"), CallDelta(0, arguments="{"), TextDelta("wo")]

@@ -166,18 +166,25 @@ class RedactedStream:
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
         self._text = RedactedText(redactor)
         self._calls: dict[int, PendingCall] = {}
+        self._arrived: Sequence[Delta] = ()
         self._followed = 0
 
     def follow(self, arrived: Sequence[Delta]) -> None:
-        """Take the last delta of those that arrived so far, now that somebody watches.
+        """Take the last delta of those that arrived so far, in a list that grows, now that somebody watches.
 
-        Those before it that came while nobody did are read, for a secret may begin in them, and not shown.
+        Those before it that came while nobody did are read, for a secret may begin in them, and not shown. So are those
+        that come after the last that is followed.
         """
-        publish, self._publish = self._publish, _unheard
-        for delta in arrived[self._followed : -1]:
-            self.put(delta)
-        self._publish, self._followed = publish, len(arrived)
+        self._arrived = arrived
+        self._read(len(arrived) - 1)
+        self._followed = len(arrived)
         self.put(arrived[-1])
+
+    def _read(self, upto: int) -> None:
+        publish, self._publish = self._publish, _unheard
+        for delta in self._arrived[self._followed : upto]:
+            self.put(delta)
+        self._publish, self._followed = publish, upto
 
     def put(self, delta: Delta) -> None:
         """Take the next delta, and show what may be shown now."""
@@ -198,6 +205,7 @@ class RedactedStream:
 
     def close(self) -> None:
         """The stream is over: show the rest."""
+        self._read(len(self._arrived))  # or of a secret its first half would be shown
         self._show(self._text.close())
         for index, call in self._calls.items():
             self._show_name(index)
