@@ -150,3 +150,19 @@ async def test_words_of_the_harness_that_were_erased(passes: str) -> None:
     with pytest.raises(MissingContent) as missing:
         view(state, contents)
     assert missing.value.seq in said
+
+
+async def test_words_that_are_erased_while_a_run_waits_are_not_shown_any_more() -> None:
+    """An engine that had them in its last request reads the log again, and says what is gone, like one that resumes."""
+    store, model = MemoryStore(), ScriptedModel([say("And?"), say("Well.")])
+    run = Agent(model=model, store=store, policy={"end_of_turn": "wait"}).start("My name is Ann.", run_id="r")
+    assert "WAITING_FOR_INPUT" == (await run.result()).state
+    at, seq = run.state.at, run.state.seq
+    notice = ContentErased(at=at, seqs=(1,), by="ann", why="a name")
+    lease = await store.lease("r", holder="ann")
+    await store.erase("r", seq, lease, [1], recorded(notice, at))
+    await store.release(lease)
+    run.send("Go on.")
+    with pytest.raises(MissingContent, match="run r event 1"):
+        await run.result()
+    assert 1 == len(model.requests)

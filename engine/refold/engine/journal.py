@@ -68,7 +68,7 @@ class Journal:
 
         `NEW` for a run without events. Raises `Damaged`, naming the event that cannot stand.
         """
-        self.contents = {}
+        self.contents, self.conversation = {}, Conversation()  # some of the words may have been erased
         state = await self._from_snapshot(registry)
         self._kept = state.seq
         run, upto = await self._log()
