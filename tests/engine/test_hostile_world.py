@@ -11,12 +11,12 @@ import pytest
 from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
 from refold.engine.models.protocol import Delta
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ModelFailed, ToolReturned
+from refold.reducers.events import ModelFailed, ModelResponded, ToolReturned
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.store import MemoryStore
-from support.driving import assert_sound, events_of
+from support.driving import StreamingModel, assert_sound, events_of
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +234,27 @@ async def test_a_resumed_run_is_asked_at_the_same_address() -> None:
     await run.result()
     with pytest.raises(WrongUse, match=r"asked its model at http://127\.0\.0\.1:1"):
         await Agent(model=ScriptedModel([]), store=store).resume(run.id).result()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before it answers", "while it answers"])
+async def test_a_model_that_changes_its_request_changes_no_other(*, early: bool) -> None:
+    """What an adapter does to the settings that it is given is in no state, no later request, and no digest."""
+
+    async def sent(changes: dict[str, str]) -> list[str]:
+        store = MemoryStore()
+
+        async def stream(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+            assert {"top_p": "0.5"} == request.settings
+            if early:
+                request.settings.update(changes)
+            yield say("Done.") if len(request.messages) > 4 else call("unprintable")
+            request.settings.update(changes)
+
+        tools, settings = [unprintable], {"top_p": 0.5}
+        agent = Agent(model=StreamingModel(*[stream] * 3), tools=tools, settings=settings, store=store)
+        run = agent.start("go", run_id="r", seed=1)
+        assert AgentState.COMPLETED is (await run.result()).state
+        assert {"top_p": "0.5"} == run.state.setup.settings
+        return [event.sent for event in await events_of(store, "r") if isinstance(event, ModelResponded)]
+
+    assert await sent({}) == await sent({"top_p": "0.9", "n": "2"})

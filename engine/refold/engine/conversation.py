@@ -69,7 +69,7 @@ class Conversation:
 
     def sent(self, wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
         """As `sent_of`."""
-        key = wanted.model or state.setup.model, request.settings, request.tools
+        key = wanted.model or state.setup.model, state.setup.settings, request.tools
         if self._offer[0] != key:
             self._offer = key, offer_hash(*key)
         return sent_hash(request, key[0], len(wanted.request_only), self._offer[1])
@@ -171,7 +171,7 @@ def _request(
     wanted: Asked, state: RunState, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
 ) -> ModelRequest:
     return ModelRequest(
-        messages=messages, tools=tools, settings=state.setup.settings, max_output=wanted.max_output
+        messages=messages, tools=tools, settings={**state.setup.settings}, max_output=wanted.max_output
     )
 
 
