@@ -13,6 +13,7 @@ from refold.engine import (
     ModelError,
     NotWaiting,
     Recorded,
+    Run,
     ScriptedModel,
     Tool,
     Update,
@@ -26,9 +27,10 @@ from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Manifest, StateChanged
 from refold.reducers.machine import MOVES, AgentState, Trigger
 from refold.store import MemoryStore
+from refold.store.protocol import Claim
 from support import runs
 from support.driving import assert_sound, kinds
-from support.stores import WatchedStore
+from support.stores import FailingStore, WatchedStore
 
 pytestmark = pytest.mark.anyio
 
@@ -239,6 +241,22 @@ async def test_the_machine_of_a_resumed_run_stands_where_the_log_does() -> None:
     run.send("me")
     await run.result()
     assert ["RUNNING"] == entered
+
+
+async def test_a_machine_is_told_of_no_move_twice() -> None:
+    """A callback that is hung on while an engine looks what became of its last append is told of it, once."""
+    run: Run | None = None
+    entered: list[str] = []
+
+    class Watched(FailingStore):
+        async def claim(self, run_id: str) -> Claim | None:
+            if self.failed and run is not None:
+                run.machine.on_enter_COMPLETED(lambda: entered.append("COMPLETED"))
+            return await super().claim(run_id)
+
+    run = Agent(model=ScriptedModel([say("So.")]), store=Watched(2, after=True)).start("Do it.")
+    assert "COMPLETED" == (await run.result()).state
+    assert ["COMPLETED"] == entered
 
 
 async def test_a_callback_that_raises_stops_the_engine_not_the_log() -> None:

@@ -286,12 +286,13 @@ class Driver:
                 raise error
             await anyio.sleep(wait)
             try:
-                self.state = await self.journal.load(self._runtime.registry)
+                state = await self.journal.load(self._runtime.registry)
                 # Another engine may have written just the same, but for its name: equal states do not tell.
                 await self.journal.tenure.confirm()
             except StoreUnavailable:
                 continue
-            if self.state not in (before, after):
+            self.state = state
+            if state not in (before, after):
                 raise Overtaken(before.setup.run) from error
             return
 
