@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from contextvars import ContextVar
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from refold.engine import Agent, RunResult, ScriptedModel, call, say, tool
+from refold.engine import Agent, RunResult, ScriptedModel, call, calls, say, tool
+from refold.engine.isolation import isolated
 from refold.replay import events
 from refold.store import MemoryStore
 
@@ -28,6 +30,14 @@ async def leave_something() -> str:
     """Set a context variable."""
     WHOSE.set("a tool's")
     return "set"
+
+
+@tool
+async def take_turns() -> str:
+    """Let others go on for a while."""
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+    return "over"
 
 
 @tool
@@ -116,16 +126,37 @@ async def test_whoever_brings_something_does_not_bring_their_context() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
 @pytest.mark.parametrize(
     ("name", "becomes"), [("cancel_itself", "raised: CancelledError"), ("cancel_itself_last", "done")]
 )
-async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becomes: str) -> None:
-    """On asyncio any task can be cancelled: a tool that does it to its own does not stop the engine."""
-    model = ScriptedModel([call(name), call("ask"), say("Done.")])
-    run = Agent(model=model, tools=[cancel_itself, cancel_itself_last, ask]).start("Do it.")
+async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becomes: str, others: int) -> None:
+    """On asyncio any task can be cancelled: a tool that does it to its own stops neither the engine nor another call."""
+    batch = calls((name, {}), *[("take_turns", {})] * others)
+    tools = [cancel_itself, cancel_itself_last, ask, take_turns]
+    run = Agent(model=ScriptedModel([batch, call("ask"), say("Done.")]), tools=tools).start("Do it.")
     async with run:
         result = await run.result()
-    assert ("COMPLETED", [becomes, "nobody's"]) == (result.state, said(result))
+    assert ("COMPLETED", [becomes, *["over"] * others, "nobody's"]) == (result.state, said(result))
+
+
+def test_what_others_cancel_is_cancelled() -> None:
+    """Of two cancellations of one task, one from inside and one from outside, only the first ends with the work."""
+
+    async def cancel_this() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        asyncio.get_running_loop().call_soon(task.cancel)
+
+    async def main() -> str:
+        await isolated(cancel_this())
+        return "went on"
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
 
 
 def test_an_event_loop_that_shuts_down_stops_the_engine() -> None:

@@ -6,7 +6,6 @@ code sets in context variables, and, on asyncio, where a task can be cancelled b
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextlib import suppress
 from contextvars import copy_context
 from types import coroutine
 from typing import Any, TypeVar
@@ -34,9 +33,12 @@ def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
             resume, value = work.send, (yield wanted)
         except BaseException as error:  # whatever it is, it is for the work to say
             resume, value = work.throw, error
-    if by_itself:
-        with suppress(asyncio.CancelledError):
+    if task and by_itself:
+        try:
             yield  # it may not have been thrown yet
+        except asyncio.CancelledError:
+            if task.cancelling() > before:  # somebody else did it meanwhile
+                raise
     return result
 
 

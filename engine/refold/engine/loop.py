@@ -313,7 +313,7 @@ class Driver:
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
-        self._queue.extend(_queued(await self._facts(effect, state, held), held))
+        self._queue.extend(_queued(await isolated(self._facts(effect, state, held)), held))
         self._look()
 
     async def _facts(self, effect: Serving, state: RunState, held: Effect) -> Sequence[Maker]:
