@@ -26,6 +26,7 @@ from refold.store import (
     group_commit,
 )
 from refold.store.bridge import bridge
+from refold.store.committer import Committer
 from refold.store.connection import PagedConnection
 from refold.store.database import Database
 from refold.store.testing import append, events, records
@@ -126,7 +127,7 @@ async def test_the_offender_fails_alone(store: SqliteStore, groups: list[list[st
 async def test_a_full_disk_stops_who_needs_room(tmp_path: Path) -> None:
     """Of a group that does not fit the disk, the appends that fit are written."""
     database = await Database.open(tmp_path / "runs.db", "process", readonly=False)
-    async with SqliteStore(await bridge(), database) as store:
+    async with SqliteStore(await bridge(), database, Committer(database)) as store:
         leases = await leased(store, 3)
         await database.writer.run(connection.one, "PRAGMA max_page_count = 60")
         huge = [Record(at=0, kind="k", body=b'"%s"' % (b"x" * 500_000))]
@@ -241,7 +242,7 @@ async def test_heads_are_looked_up_only_if_somebody_wrote(
 async def test_a_cancelled_append_that_was_not_taken(tmp_path: Path) -> None:
     """It ends at once, though another group is still being committed, and is never written."""
     database = await Database.open(tmp_path / "runs.db", "process", readonly=False)
-    async with SqliteStore(await bridge(), database) as store:
+    async with SqliteStore(await bridge(), database, Committer(database)) as store:
         leases, gate = await leased(store, 3), threading.Event()
         held = asyncio.create_task(database.write(lambda _: gate.wait()))
         first = asyncio.create_task(store.append(leases[0].run, 0, leases[0], records(1)))

@@ -33,6 +33,7 @@ from refold.store import (
 )
 from refold.store.access import Durability
 from refold.store.bridge import bridge
+from refold.store.committer import Committer
 from refold.store.database import Database
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
@@ -68,7 +69,7 @@ async def tampered(path: Path, *pragmas: str, durability: Durability = "process"
     """A store whose writing connection was told these pragmas, to fail as a real disk would."""
     way = await bridge()
     database = await way.call(lambda: Database.open(path, durability, readonly=False))
-    async with SqliteStore(way, database) as store:
+    async with SqliteStore(way, database, Committer(database)) as store:
         for pragma in pragmas:
             await way.call(run, database, pragma)
         yield store

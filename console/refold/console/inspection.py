@@ -11,7 +11,7 @@ from refold.console.screen import Screen
 from refold.engine.conversation import request_for, sent_of
 from refold.engine.guards import installed_guards
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.sent import SentHash
+from refold.engine.models.sent import SentHash
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged

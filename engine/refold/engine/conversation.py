@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from refold.engine.kept_messages import KeptMessages, Messages
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.sent import SentHash, offer_hash, sent_hash
+from refold.engine.models.sent import SentHash, offer_hash, sent_hash
 from refold.reducers.events import Event, Manifest, ModelRequested, SummaryRequested
 from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ToolSchema

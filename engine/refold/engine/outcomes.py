@@ -16,7 +16,7 @@ from refold.engine.models.protocol import (
     Reply,
     TextDelta,
 )
-from refold.engine.sent import SentHash
+from refold.engine.models.sent import SentHash
 from refold.engine.world import Work
 from refold.reducers import composition
 from refold.reducers.doubts import unseen

@@ -13,15 +13,12 @@ by the first commit after it, which begins the journal anew: the thread has to m
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import anyio
 
+from refold.store.database import Database
 from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
-
-if TYPE_CHECKING:
-    from refold.store.database import Database
 
 GROUP_ROWS = 500
 GROUP_BYTES = 2 * 2**20
@@ -50,7 +47,7 @@ class Append:
 class Committer:
     """Gathers appends and commits them in groups. Belongs to one asyncio loop."""
 
-    def __init__(self, database: "Database") -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: list[Append] = []
         self._known = Known()  # whoever commits touches it

@@ -11,7 +11,6 @@ import anyio
 from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.access import Durability, look, open_reader, open_writer
-from refold.store.committer import Committer
 from refold.store.connection import PagedConnection
 from refold.store.problems import translated
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
@@ -25,7 +24,7 @@ class Database:
     """The open file. `writer` is None if it was opened to be read only.
 
     No transaction is open between two round trips to a connection's thread: tasks may interleave and be
-    cancelled as they like. Appends go through `committer`.
+    cancelled as they like.
     """
 
     def __init__(
@@ -34,7 +33,6 @@ class Database:
         self.path, self.reader, self.durability = path, reader, durability
         self._writer = writer
         self._files = _file(path), _file(f"{path}-wal") if writer else None
-        self.committer = Committer(self)
 
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
@@ -114,7 +112,6 @@ class Database:
         """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""
         with anyio.CancelScope(shield=True), translated(self.path):
             try:
-                await self.committer.aclose()
                 await self.reader.close()
             finally:
                 if self._writer:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from anyio import Event
 
     from refold.store.bridge import Bridge
+    from refold.store.committer import Committer
     from refold.store.database import Database
 
 T = TypeVar("T")
@@ -54,8 +55,9 @@ class SqliteStore:
     included, nothing of it is in flight any more: a head read after that is the truth.
     """
 
-    def __init__(self, bridge: "Bridge", database: "Database") -> None:
+    def __init__(self, bridge: "Bridge", database: "Database", committer: "Committer") -> None:
         self._bridge, self._database, self._path = bridge, database, database.path
+        self._committer = committer
         self._closed = False
         self._calls = 0  # under way
         self._problem: str | None = None  # of the file, once it was looked through
@@ -81,6 +83,7 @@ class SqliteStore:
         `StoreUnavailable`, or `DamagedStore`.
         """
         from refold.store.bridge import bridge
+        from refold.store.committer import Committer
         from refold.store.database import Database
 
         way = await bridge()
@@ -89,12 +92,12 @@ class SqliteStore:
         except BaseException:
             await way.aclose()
             raise
-        return cls(way, database)
+        return cls(way, database, Committer(database))
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
         check_append(run, expected_seq, lease, records)
-        return await self._call(self._database.committer.append, run, expected_seq, lease, records)
+        return await self._call(self._committer.append, run, expected_seq, lease, records)
 
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
@@ -272,6 +275,7 @@ class SqliteStore:
                 self._idle = Event()
                 await self._idle.wait()
             try:
+                await self._bridge.call(self._committer.aclose)
                 await self._bridge.call(self._database.close)
             finally:
                 await self._bridge.aclose()

@@ -16,7 +16,7 @@ from refold.engine.models.protocol import (
     TextDelta,
 )
 from refold.engine.models.script import deltas
-from refold.engine.sent import SentHash, sent_hash
+from refold.engine.models.sent import SentHash, sent_hash
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
 from refold.reducers.fields import shared
