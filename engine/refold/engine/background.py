@@ -26,6 +26,8 @@ class Background:
         self._over = anyio.Event()
         self._error: BaseException | None = None
         self._task = _spawn(self._run)
+        if isinstance(self._task, asyncio.Task):
+            self._task.add_done_callback(self._ended)
 
     @property
     def over(self) -> bool:
@@ -47,6 +49,11 @@ class Background:
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._over.wait()
+
+    def _ended(self, _: "asyncio.Task[None]") -> None:
+        if not self.over:  # cancelled before it began
+            self._error = asyncio.CancelledError()
+            self._over.set()
 
     async def _run(self) -> None:
         try:
