@@ -140,6 +140,35 @@ async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becom
     assert ("COMPLETED", [becomes, *["over"] * others, "nobody's"]) == (result.state, said(result))
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.filterwarnings("ignore:coroutine")  # anyio's tasks that never began
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("turns", range(1, 15))
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
+async def test_a_call_that_is_cancelled_with_its_engine_has_no_result(turns: int, others: int) -> None:
+    """Whenever an event loop cancels all tasks, as at its end: of a call that it cuts off nobody says that it failed."""
+    store = MemoryStore()
+
+    @tool
+    async def pay() -> str:
+        await anyio.sleep(10)
+        return "paid"
+
+    model = ScriptedModel([calls(*[("pay", {})] * (1 + others))])
+    run = Agent(model=model, tools=[pay], store=store).start("Do it.", run_id="r")
+    before = asyncio.all_tasks()
+    waiter = asyncio.create_task(run.result())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before - {waiter}:
+        task.cancel()
+    await asyncio.wait([waiter], timeout=5)
+    assert waiter.done()
+    assert waiter.cancelled()
+    failed = {"tool_returned", "model_failed"}
+    assert not (await store.head("r")).seq or not failed & set(await kinds(store))
+
+
 def test_what_others_cancel_is_cancelled() -> None:
     """Of two cancellations of one task, one from inside and one from outside, only the first ends with the work."""
 

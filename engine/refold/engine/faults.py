@@ -4,15 +4,16 @@ import math
 
 import anyio
 
+from refold.engine.isolation import cut_short
+
 
 def somebody_elses(error: BaseException) -> bool:
     """Whether it is the model's or the tool's own failure: no interrupt, and no cancellation that is ours."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         return False
-    ours = (
-        isinstance(error, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -math.inf
-    )
-    return not ours
+    if not isinstance(error, anyio.get_cancelled_exc_class()):
+        return True
+    return not (anyio.current_effective_deadline() == -math.inf or cut_short())
 
 
 def worded(error: BaseException) -> str:

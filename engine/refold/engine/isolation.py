@@ -6,20 +6,32 @@ code sets in context variables, and, on asyncio, where a task can be cancelled b
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from types import coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
+class _Step:
+    """How often the work's task was cancelled by others since it began, as of its present step."""
+
+    cancelled = 0
+
+
+_STEP: ContextVar[_Step | None] = ContextVar("refold_isolated_step", default=None)
+
+
 @coroutine
 def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await `work` in a copy of this context. If it cancels its task, that is thrown into it, and ends with it."""
     run, task = copy_context().run, _asyncio_task()
-    resume, value, by_itself = work.send, None, False
+    resume, value, by_itself, step = work.send, None, False, _Step()
+    run(_STEP.set, step)
+    begun = task.cancelling() if task else 0
     while True:
         before = task.cancelling() if task else 0
+        step.cancelled = before - begun
         try:
             wanted = run(resume, value)
         except StopIteration as end:
@@ -40,6 +52,12 @@ def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
             if task.cancelling() > before:  # somebody else did it meanwhile
                 raise
     return result
+
+
+def cut_short() -> bool:
+    """In isolated work: whether somebody else has cancelled its task, as an event loop does that shuts down."""
+    step, task = _STEP.get(), _asyncio_task()
+    return step is not None and task is not None and step.cancelled > 0 and task.cancelling() > 0
 
 
 def _asyncio_task() -> "asyncio.Task[Any] | None":

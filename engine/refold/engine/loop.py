@@ -118,6 +118,8 @@ class Driver:
             await self._drive()
             while self._queue:  # what came while the last tasks ended
                 await self._drive()
+            if not self._rests:  # others have cancelled a task of ours
+                raise anyio.get_cancelled_exc_class()
         finally:
             self._driving = False
             for queued in [each for each in self._queue if each.late]:
