@@ -109,6 +109,9 @@ class _Schedule:
         self.nearby = self.chance.random() < 0.5 if self.wild else True
         self.latency = self.chance.choice((0.0, 0.0, 0.01, 2.0)) if self.wild else 0.0
         self.lives = self.processes = 0
+        self.endings: list[
+            Ending
+        ] = []  # of the engines of this life, those of whoever answered elsewhere too
         self.end = ""
 
     async def play(self) -> None:
@@ -143,7 +146,7 @@ class _Schedule:
     async def _life(self, target: str) -> None:
         """One engine drives the run, and sometimes another at the same time."""
         self.lives += 1
-        endings: list[Ending] = []
+        endings = self.endings = []
         async with trio.open_nursery() as nursery:
 
             def rival(delay: float, *, force: bool) -> None:
@@ -156,7 +159,7 @@ class _Schedule:
                 await trio.sleep(delay)
                 process = self._process()
                 process.rivalled = rival
-                endings.append(await self._driven(process, target, force=force))
+                await self._driven(process, target, force=force)
 
             nursery.start_soon(one, 0, False)
             if self.wild and self.chance.random() < 0.12:
@@ -171,7 +174,7 @@ class _Schedule:
         self.processes += 1
         return Process(self.world, self.processes, self.latency)
 
-    async def _driven(self, process: Process, target: str, *, force: bool = False) -> Ending:
+    async def _driven(self, process: Process, target: str, *, force: bool = False) -> None:
         current.set(process)
         agents = self.scenario.agents(process)
         state = self.world.states.get(target)
@@ -184,7 +187,7 @@ class _Schedule:
         ending = await process.live(run, self._visitor(target, waits=waits))
         if ending.error is not None and not self._explained(process, ending.error):
             self.world.wrong(f"process {process.number} raised {ending.error!r}, and nothing explains it")
-        return ending
+        self.endings.append(ending)
 
     def _visitor(self, target: str, *, waits: bool) -> Callable[[Run], Awaitable[bool]]:
         """Somebody who answers here and now, or leaves that to the next life; one that began so has its answer.
