@@ -1,5 +1,6 @@
 """`refold worker`: drives the runs of a store that want an engine, each as `refold resume` would."""
 
+import gc
 import os
 import signal
 import time
@@ -116,6 +117,7 @@ async def worker_command(
         worker = Worker(
             store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
+        gc.freeze()  # what was imported stays: looking through it again and again would hold up every run
         note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
 
         async def work() -> None:
