@@ -25,6 +25,12 @@ def test_each_key_is_hidden(text: str, secret: str) -> None:
     assert json.dumps(secret)[1:-1] not in KNOWN.json(json.dumps({"a": text}))
 
 
+@pytest.mark.parametrize("prefix", ["dp.st.", "dt0c01."])
+def test_what_could_be_the_sign_of_another_key_hides_no_sign(prefix: str) -> None:
+    """Where a key of one service has periods as that of another has them, it is found as what it is."""
+    assert REDACTED == KNOWN.text(f"{prefix}a1B2c3.{'a1B2c3D4e5' * 8}")
+
+
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in SHAPES])
 def test_each_shape_has_an_example(row: Shape) -> None:
     """No pattern could be removed without a key that is no longer found."""

@@ -82,7 +82,7 @@ _FRAMES: tuple[Shape, ...] = (
           r"/webhooks/[0-9]{10,32}/([\w-]{40,})"),
     Shape("web hook of Teams", ((".", "(?=office[.]com/webhookb2/)"),),
           r"webhook\.office\.com/webhookb2/([\w@/-]{40,})"),
-    Shape("token of a Discord bot", ((".", r"(?=[\w-]{6}[.][\w-]{27})"),),
+    Shape("token of a Discord bot", ((".", r"(?<=[\w-]{23}[.])(?=[\w-]{6}[.][\w-]{27})"),),
           r"(?<![\w-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}"),
     Shape("token of a Telegram bot", ((":", r"(?=A[\w-]{34})"),),
           r"(?<![0-9])[0-9]{5,16}:A[\w-]{34}(?![\w-])"),
