@@ -118,6 +118,7 @@ async def worker_command(
             store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
         gc.freeze()  # what was imported stays: looking through it again and again would hold up every run
+        stack.callback(gc.unfreeze)
         note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
 
         async def work() -> None:
