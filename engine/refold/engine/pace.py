@@ -60,6 +60,8 @@ class Pace:
                     self._waiting.popleft().set()
         finally:
             self._turning = False
+            while self._waiting:  # it was cancelled: nothing else would wake them
+                self._waiting.popleft().set()
 
 
 _PACE: RunVar[Pace] = RunVar("refold_pace")
