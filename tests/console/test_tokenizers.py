@@ -1,12 +1,15 @@
 """Runs weighed by a tokenizer: what commands say where it is there, and where it is not."""
 
 import re
+import runpy
 from pathlib import Path
 
 import anyio
 import pytest
 
 from console.conftest import Refold, act, look, record
+from console.test_evidence import rechained
+from console.test_listings import tamper
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.reducers.errors import PolicyError
 from support.edited import edited
@@ -81,6 +84,20 @@ def test_what_needs_no_weighing_is_checked_without_it(
         assert (3, True) == (ran.code, "run r: DAMAGED" in ran.out)
 
 
+def test_damage_of_another_run_is_told_first(
+    refold: Refold, run: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Of a bundle in which one run cannot be judged and another is damaged, the damage is what counts."""
+    record(run, SCRIPT[-1:], run_id="z")
+    tamper(run, "UPDATE event SET at = 1 WHERE key = (SELECT max(key) FROM event)")
+    rechained(run)
+    file = tmp_path / "both.zip"
+    assert 0 == refold("pack", "r", "z", "-o", file, "--store", run).code
+    request.getfixturevalue("without_tokenizer")
+    ran = refold("verify", file)
+    assert (3, True) == (ran.code, "run z" in ran.out)
+
+
 def test_nor_where_the_words_are_gone(refold: Refold, run: Path, request: pytest.FixtureRequest) -> None:
     """Without a word of the model's to measure, the harness's own are left: a missing tokenizer is no damage."""
     for seq in (1, 3, 6, 10, 13, 19, 22, 28):  # every fact
@@ -128,3 +145,17 @@ def test_no_run_begins_or_goes_on_without_it(run: Path, request: pytest.FixtureR
 
     with pytest.raises(PolicyError, match=re.escape(WAY_OUT)):
         anyio.run(answered)
+
+
+def test_a_test_case_that_nobody_can_weigh_fails(
+    refold: Refold, run: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Its log is believed there in part, and a test that passes says that it is whole."""
+    file = tmp_path / "test_it.py"
+    assert 0 == refold("testcase", "r", "-o", file, "--store", run).code
+    there = tmp_path / "there"
+    there.mkdir()
+    (passes,) = [made for name, made in runpy.run_path(str(file)).items() if name.startswith("test_")]
+    request.getfixturevalue("without_tokenizer")
+    with pytest.raises(AssertionError, match=re.escape(WAY_OUT)):
+        passes(there)

@@ -7,6 +7,7 @@ import pytest
 from refold.reducers import parse
 from refold.reducers.complaints import opening, warnings
 from refold.reducers.events import Manifest, RunStarted
+from refold.reducers.named_tools import strangers
 
 
 def chain(approver: str, **keys: Any) -> dict[str, Any]:
@@ -111,3 +112,22 @@ def test_a_field_that_no_tool_has(rule: dict[str, Any], field: str, problem: str
         found = opening(fact)
         assert [path] * bool(problem) == [each.path for each in found]
         assert [True] * bool(problem) == [problem in each.problem for each in found]
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "no JSON", '{"type":"object","properties":{"a":{}},"additionalProperties":{}}']
+)
+def test_a_schema_that_lists_no_fields_for_good(schema: str) -> None:
+    """Whatever an imported run says of its tools can be judged: what is not known is no fault."""
+    assert _said_of(schema) == []
+
+
+@pytest.mark.parametrize("schema", ['{"type":"array"}', '{"type":"null","properties":5}'])
+def test_a_schema_of_no_object(schema: str) -> None:
+    """It has no field at all."""
+    assert _said_of(schema) == ["guards[0].field"]
+
+
+def _said_of(schema: str) -> list[str]:
+    policy = parse(guard("arguments", field="cmd", matches="rm"))
+    return [path for path, _ in strangers(policy, [Manifest(name="t", schema=schema)])]

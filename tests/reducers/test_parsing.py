@@ -677,6 +677,13 @@ def test_a_policy_that_was_parsed_is_parsed_again_only_with_other_guards_or_chan
         checked(msgspec.structs.replace(policy, end_of_turn="stop"))
 
 
+def test_a_guard_that_was_only_kept_is_not_taken_for_installed() -> None:
+    """A policy of a recorded run may be read without its guards; to run with it they must be here."""
+    recorded = parse({"guards": [{"guard": "nowhere"}]}, strict_guards=False)
+    with pytest.raises(PolicyError, match=r"guards\[0\]\.guard: no guard 'nowhere' is installed"):
+        checked(recorded)
+
+
 def test_a_name_is_one_line() -> None:
     """A name that would start a line of its own, where it is shown, is refused."""
     with pytest.raises(PolicyError, match=r"limits\[0\]\.name: expected one line"):

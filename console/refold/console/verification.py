@@ -245,7 +245,7 @@ def _verify_bundle(
 
 
 def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
-    for run in runs:
+    for run in sorted(runs, key=lambda each: not each.damaged):  # damage is the worst that can be said
         if run.problem is not None:
             problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
             raise (DamagedBundle if run.damaged else UnjudgedBundle)(str(path), problem)

@@ -59,9 +59,10 @@ def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
             yield named.path, f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
     for path, globs, field in _fields(policy):
         fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
-        schemas = [msgspec.json.decode(tool.schema) for tool in fitting]
+        schemas = [_schema(tool) for tool in fitting]
         if schemas and not any(_may_have(schema, field.split(".")) for schema in schemas):
-            known = {key for schema in schemas for key in schema["properties"]}
+            listed = [schema.get("properties") for schema in schemas]
+            known = {key for fields in listed if isinstance(fields, dict) for key in fields}
             yield (
                 path,
                 f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}",
@@ -78,6 +79,13 @@ def _fields(policy: Policy) -> Iterator[tuple[str, Sequence[str], str]]:
             yield f"approvals.chain[{place}].field", approver.tools, approver.field
 
 
+def _schema(tool: Manifest) -> Any:
+    try:
+        return msgspec.json.decode(tool.schema)
+    except msgspec.DecodeError:  # as an imported run may say it: nothing is known of its fields
+        return None
+
+
 def _may_have(schema: Any, path: Sequence[str]) -> bool:
     """Whether there may be such a field in arguments by this JSON Schema: where it does not list them there may."""
     for key in path:
@@ -87,7 +95,7 @@ def _may_have(schema: Any, path: Sequence[str]) -> bool:
         kind, listed = plain.get("type", "object"), plain.get("properties")
         if kind != "object":
             return not isinstance(kind, str)
-        if not isinstance(listed, dict) or any(map(plain.get, _OPEN)):
+        if not isinstance(listed, dict) or any(plain.get(key, False) is not False for key in _OPEN):
             return True
         if key not in listed:
             return False

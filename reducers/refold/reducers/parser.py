@@ -162,7 +162,8 @@ def _canonical(policy: Policy, registry: Registry, kept: Collection[Any]) -> Pol
         if key not in texts:
             raise PolicyError(f"texts.{key}", f"no such text{nearest(key, texts)}")
     policy = msgspec.structs.replace(policy, guards=tuple(guards), texts={**texts, **policy.texts})
-    policy.checked_with.append(registry)
+    if all(guard["guard"] in registry for guard in guards):  # one that is not installed was only kept
+        policy.checked_with.append(registry)
     return policy
 
 

@@ -24,6 +24,7 @@ from refold.console.report import assets
 from refold.console.report.page import page
 from refold.reducers.codec import encode
 from refold.reducers.events import SourceRecorded
+from refold.replay import Verification
 from refold.store import SqliteStore
 from refold.store.protocol import Record
 
@@ -105,6 +106,14 @@ def test_no_script_of_ours_is_too_long() -> None:
     lengths = {path.name: len(path.read_bytes().splitlines()) for path in FOLDER.glob("*.js")}
     assert set(assets.OURS) == set(lengths)
     assert {} == {name: lines for name, lines in lengths.items() if lines > 400}
+
+
+def test_what_the_page_says_of_the_check_is_there() -> None:
+    """A field that nobody fills is `undefined`: what could not be judged was called damaged for one."""
+    script = (FOLDER / "header.js").read_text(encoding="utf-8")
+    (taken,) = re.findall(r"const \{ (.+) \} = model\.checked;", script)
+    asked = {*taken.split(", "), *re.findall(r"\bchecked\.(\w+)", script)}
+    assert asked <= {*Verification.__struct_fields__}
 
 
 @pytest.mark.parametrize("name", assets.OURS)

@@ -30,8 +30,8 @@
       const others = chain.broken.size > 1 ? `, and ${chain.broken.size - 1} more` : "";
       return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; nothing behind it is believed`];
     }
-    const { problem, newer, hash } = model.checked;
-    if (problem) return [newer ? "warn" : "bad", newer ? "newer" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
+    const { problem, unjudged, hash } = model.checked;
+    if (problem) return [unjudged ? "warn" : "bad", unjudged ? "cannot be judged" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
     if (chain.head !== hash)
       return ["bad", "broken", `its head is ${chain.head.slice(0, 16)}…, and was ${hash.slice(0, 16)}… when the page was made: events are missing at its end`];
     return ["good", "whole", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head.slice(0, 16)}…`];
@@ -56,6 +56,7 @@
     if (model.partial) said.push(["", `The log goes on: this report shows it up to event ${model.events.length}.`]);
     if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): the decisions were derived, not recorded then.`]);
     if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
+    if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
     if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);
     return said;
   }
