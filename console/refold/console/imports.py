@@ -86,8 +86,8 @@ async def import_command(
     With -o json: one line a file, with its counts, its runs and what was odd in it.
 
     Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a file of no
-    known format and for a folder without a transcript, 3 if a file cannot be imported at all, or the run that is there is damaged, 4 if it cannot be read; the
-    worst of them.
+    known format and for a folder without a transcript, 3 if a file cannot be imported at all, or the run that is there
+    is damaged, 4 if it cannot be read; the worst of them.
     """
     if format is not None:
         importer(format)

@@ -50,9 +50,8 @@ class Overtaken(StoreError):
 class Journal:
     """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
 
-    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the requests of
-    them. `base` is where a fork that has no
-    event yet goes on from: a run, and the number of an event in its log.
+    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the requests
+    of them. `base` is where a fork that has no event yet goes on from: a run, and the number of an event in its log.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:

@@ -55,9 +55,7 @@ class Tenure:
     ) -> None:
         self.store, self._run, self.seconds = store, run, seconds
         self.take_over, self._patience = take_over, patience
-        self._by_force = (
-            take_over  # once: given back to wait for a person, the run is taken again like any other
-        )
+        self._by_force = take_over  # once: a run given back for a person is taken again like any other
         self._holder = new_holder()
         self._lease: Lease | None = None
         self._asked = False

@@ -324,18 +324,18 @@ def outside(ranges: Ranges, kept: Ranges) -> set[int]:
 
 def left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
     """The ranges without these numbers, which come in the same order: less work than to look at all that stays."""
-    left: list[tuple[int, int]] = []
+    staying: list[tuple[int, int]] = []
     going = iter(gone)
     number = next(going, 0)
     for first, last in ranges:
         begin = first
         while begin <= number <= last:
             if begin < number:
-                left.append((begin, number - 1))
+                staying.append((begin, number - 1))
             begin, number = number + 1, next(going, 0)
         if begin <= last:
-            left.append((begin, last))
-    return _joined(left)
+            staying.append((begin, last))
+    return _joined(staying)
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -6,9 +6,11 @@ power cut, a flush of the disk. So while one group is being committed the next o
 What a group shares is the commit, not the fate: see `group_commit`, which is what runs in that thread.
 
 Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append that is alone is
-committed in the event loop's own thread, where that need not wait: for other work on the connection, for another program's
-lock, or for a flush of the disk. There is one when a checkpoint is made, which is left to the thread every so many appends, and one
-by the first commit after it, which begins the journal anew: the thread has to make that one, too.
+committed in the event loop's own thread, unless other work on the connection, or another program's lock, would be waited for.
+
+What flushes the disk even there is a checkpoint, and the first commit after it, which begins the journal anew. A commit in the
+event loop's thread makes no checkpoint. Every so many of them, two commits in a row go to the connection's thread: one for each
+flush. After a checkpoint that comes otherwise, by a long group or by another program, one commit of the loop's may flush.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Appends, as a connection's thread writes them: a group of them in one transaction.
+"""Appends, as they are written: a group of them in one transaction.
 
 Each append is checked against its own run's head and token, inside the transaction. One that is not as expected is
 left out. If SQLite refuses the rest, it is rolled back and written again append by append, so that only the offender

@@ -75,9 +75,8 @@ def _carry_out(flow: Flow, watch: Watch, judgement: Judgement) -> None:
                 flow.say(said)
         case Refuse():
             batch = flow.state.batch
-            if batch and batch.open_call(
-                judgement.call
-            ):  # the first guard that refused a call gave it its result
+            # The first guard that refused a call gave it its result.
+            if batch and batch.open_call(judgement.call):
                 flow.say(_refused(flow.state, watch, judgement))
         case Shorten():
             _shorten(flow, watch, judgement)
