@@ -103,6 +103,17 @@ _TOOLS = (
     seed=0,
     contexts=None,
 )  # how long the provider had it wait before another attempt
+@example(
+    other={
+        **OBSERVED,
+        "guards": [
+            {"guard": "stall", "stop": True, "same_tool": [1, 2], "pollers": ["look"], "identical": [1, 1]}
+        ],
+    },
+    blots=Blots(0, errors=1.0),
+    seed=0,
+    contexts=None,
+)  # of one failure a guard warns where of all of them it stops
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:

@@ -182,7 +182,7 @@ class Ends:
             if one.limit is not None and (one.limit.type, one.limit.measure) == kind:
                 # The record itself tells of the limits that were in force: the far end has none of them.
                 return None if one.ended else "rests"
-            return _ended_by(found, far.unknown[0])
+            return "rests" if self._stalls(far) else _ended_by(found, far.unknown[0])
         assert near is not None
         if near.parted.kind == "unknown":
             return None
@@ -190,11 +190,14 @@ class Ends:
             return _ended_by(found, Unknown.TIME)
         if found is None or (near.verdict is Verdict.STOPS) != (found.verdict is Verdict.STOPS):
             return "rests"
-        if Unknown.ERRORS in far.unknown and any(
-            isinstance(watch.guard, Stall) for watch in near.other.guards
-        ):
-            return "rests"  # of some failures it may speak of neither
+        if self._stalls(far):
+            return "rests"
         return None if near.code == found.code else "stops"
+
+    def _stalls(self, far: Far) -> bool:
+        """Whether of some failures a guard may warn, and so show something else, where of all of them it would stop."""
+        guards = self._near.derived.state.guards
+        return Unknown.ERRORS in far.unknown and any(isinstance(watch.guard, Stall) for watch in guards)
 
     def _look_at_guards(self, seq: int) -> None:
         """A call that did not fail, or did: a guard that nobody here knows may count either."""
