@@ -1,5 +1,7 @@
 """Runs of one event loop go on a few at a time, so that everything else that lives there comes to its turn."""
 
+import asyncio
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -80,3 +82,20 @@ async def test_runs_of_one_loop_have_one_pace() -> None:
         for agent in agents:
             tasks.start_soon(run, agent)
     assert (3 * AT_ONCE, 0) == (max(seen), pace().runs)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_turns_go_on_where_all_tasks_were_cancelled(anyio_backend: str) -> None:
+    """Also that which gives the turns, before it has begun: who comes later starts it anew."""
+    its, others = Pace(), asyncio.all_tasks()
+    its.runs = MANY
+    waiting = asyncio.create_task(its.turn())
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    await asyncio.sleep(0.01)
+    assert waiting.done()
+    with anyio.fail_after(2):
+        for _ in range(3 * AT_ONCE):
+            await its.turn()

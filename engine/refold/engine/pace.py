@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.lowlevel import RunVar, checkpoint
 
-from refold.engine.background import aside
+from refold.engine.background import Background
 
 AT_ONCE = 8
 """Runs that go on in one turn of the loop: about a millisecond."""
@@ -24,7 +24,7 @@ class Pace:
         self.runs = 0  # that are driven here: as long as they are few, none waits
         self._room = AT_ONCE
         self._waiting: deque[anyio.Event] = deque()
-        self._turning = False
+        self._turner: Background | None = None  # gives the turns, as long as there are any to give
 
     @asynccontextmanager
     async def joined(self) -> AsyncGenerator[None]:
@@ -40,9 +40,8 @@ class Pace:
         """Wait until it is this run's turn, if there are many."""
         if self.runs <= AT_ONCE:
             return
-        if not self._turning:
-            self._turning = True
-            aside(self._turns)
+        if self._turner is None or self._turner.over:
+            self._turner = Background(self._turns)
         if self._room and not self._waiting:
             self._room -= 1
             return
@@ -59,7 +58,6 @@ class Pace:
                     self._room -= 1
                     self._waiting.popleft().set()
         finally:
-            self._turning = False
             while self._waiting:  # it was cancelled: nothing else would wake them
                 self._waiting.popleft().set()
 
