@@ -62,7 +62,8 @@ def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
         schemas = [_schema(tool) for tool in fitting]
         if schemas and not any(_may_have(schema, field.split(".")) for schema in schemas):
             listed = [schema.get("properties") for schema in schemas]
-            known = {key for fields in listed if isinstance(fields, dict) for key in fields}
+            kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
+            known = {key for fields in kept for key in fields}
             yield (
                 path,
                 f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}",
