@@ -254,6 +254,49 @@ def test_a_preset_by_its_name_and_what_the_environment_sets_are_recorded(
     assert '"value": 7' in said
 
 
+@pytest.mark.parametrize(
+    ("variables", "settings", "code"),
+    [
+        pytest.param({}, None, 2, id="by itself it would retry for ever"),
+        pytest.param(
+            {"REFOLD_TIME_LIMIT": "60"}, ["limits.time: REFOLD_TIME_LIMIT"], 0, id="a variable ends it"
+        ),
+        pytest.param(
+            {"REFOLD_TIME_LIMIT": "60", "REFOLD_MAX_STEPS": "x"}, None, 2, id="a variable that is no value"
+        ),
+        pytest.param(
+            {"REFOLD_TIME_LIMIT": "60", "REFOLD_RETRY_MAX_ATTEMPTS": "3"},
+            ["limits.time: REFOLD_TIME_LIMIT"],
+            0,
+            id="a variable for what the file says",
+        ),
+    ],
+)
+def test_what_is_checked_is_what_a_run_takes(
+    refold: Refold,
+    scripted: Scripted,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    settings: list[str] | None,
+    code: int,
+) -> None:
+    """`policy check` takes and refuses what `run` does, and says what the environment set."""
+    path = tmp_path / "p.yaml"
+    path.write_text("schema: refold/v1\nretry: {attempts: null}\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    scripted([say("Done.")])
+    assert code == refold("run", "Go", "--policy", path, "--store", store).code
+    checked = refold("policy", "check", path, "-o", "json")
+    assert code == checked.code
+    assert settings == (json.loads(checked.out)["environment"] if code == 0 else None)
+    assert [f"environment: {each}" for each in settings or []] == [
+        line for line in refold("policy", "check", path).out.splitlines() if line.startswith("environment")
+    ]
+
+
 def test_warnings_and_the_prune_log_are_on_stderr(
     refold: Refold, scripted: Scripted, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """`refold policy`: the presets, what a policy says in full, whether a file can work, and the schema."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -61,12 +62,19 @@ def policy_show_command(
 
 
 def policy_check_command(screen: Screen, policy: PolicyName) -> int:
-    """Check that a policy can work, and say what in it is surely not meant so. With -o json: one document."""
-    found, _ = chosen_policy(policy, installed_guards(), {})
+    """Check that a policy can work for a run that begins here, and say what in it is surely not meant so.
+
+    With -o json: one document.
+    """
+    found, chosen = chosen_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found.estimator)
     complaints = warnings(found)
-    lines = [*(f"warning: {complaint}" for complaint in complaints), f"{policy} can be used"]
-    document = {"policy": str(policy), "warnings": complaints}
+    lines = [
+        *(f"environment: {setting}" for setting in chosen),
+        *(f"warning: {complaint}" for complaint in complaints),
+        f"{policy} can be used",
+    ]
+    document = {"policy": str(policy), "environment": chosen, "warnings": complaints}
     screen.result(document, lambda: screen.text("".join(f"{hostile.line(line)}\n" for line in lines)))
     return 0
 
