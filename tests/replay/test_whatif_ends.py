@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from refold.reducers.events import Diagnosed, Event, ModelResponded, RunStarted
+from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, RunStarted
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.errors import Errors
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
-from support.scenario import Scenario
+from support.scenario import TOOLS, Scenario
 from support.strategies import drive
 
 Plain = dict[str, Any]
@@ -205,15 +205,25 @@ def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdi
         pytest.param(3_000, 900, Verdict.UNJUDGED, id="there would be little room beside as much"),
     ],
 )
-def test_tools_weigh_no_more_than_the_requests(room: int, used: int, verdict: Verdict) -> None:
-    """Tools that nobody lists leave the room that the largest request does not fill, as soon as one was counted."""
+@pytest.mark.parametrize("listed", [TOOLS, ()], ids=["some are listed", "none is"])
+def test_tools_weigh_no_more_than_the_requests(
+    room: int, used: int, verdict: Verdict, listed: tuple[Manifest, ...]
+) -> None:
+    """Tools beside those that are listed leave the room that the largest request does not fill, once one was counted."""
     budget = {"context": room, "minus_tools": True}
     other = {"history": [{"do": "token_tail", "budget": budget, "when": {"after_step": 1}}]}
     log = [
-        replace(event, tools=()) if isinstance(event, RunStarted) else event
+        replace(event, tools=listed) if isinstance(event, RunStarted) else event
         for event in lacking(calls("look", 3, used), (Unknown.TOOLS,))
     ]
     assert verdict is judged(log, other).verdict
+
+
+def test_a_request_that_weighs_less_than_its_tools() -> None:
+    """A source that counts less than the tools that it lists does not say how much they weigh at most."""
+    other = {"history": [{"do": "token_tail", "budget": {"context": 100_000, "minus_tools": True}}]}
+    log = lacking(calls("look", 3, 1), (Unknown.TOOLS,))
+    assert Verdict.UNJUDGED is judged(log, other).verdict
 
 
 PIVOT: Plain = {

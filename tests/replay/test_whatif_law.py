@@ -14,7 +14,7 @@ MOST_UNJUDGED = {
     "more money than any run costs": 121,
     "more time than any run takes": 51,
     "half of the context": 93,
-    "what the tools leave of the context": 62,
+    "what the tools leave of the context": 64,
     "two batches that only read": 92,
 }
 """Of how many runs that are whole nobody can say under the policy of each kind; of kinds that are not here of none."""

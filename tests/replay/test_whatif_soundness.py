@@ -114,6 +114,15 @@ _TOOLS = (
     seed=0,
     contexts=None,
 )  # of one failure a guard warns where of all of them it stops
+@example(
+    other={
+        **OBSERVED,
+        "history": [{"do": "token_tail", "budget": {"context": 80, "minus_output": 10, "minus_tools": True}}],
+    },
+    blots=Blots(18, tools=0.2),
+    seed=0,
+    contexts=None,
+)  # a list of tools may lack one that is not called before it has made a difference
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:

@@ -43,7 +43,6 @@ class Far(Pair):
         self._near, self.unknown = near, unknown
         self._context: int | None = 1  # tokens that it surely has; None: it is known
         self._used: int | None = None  # tokens of the largest request
-        self._listed = True  # all tools that were called
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
             self._go_by(self._most(self._plain, near.recorded.state.policy))
@@ -74,7 +73,6 @@ class Far(Pair):
 
     def offer(self, tools: tuple[Manifest, ...]) -> None:
         """Both runs have these tools, and more."""
-        self._listed = False
         super().offer(more_tools(tools, self._plain) if Unknown.TOOLS in self.unknown else tools)
         self._go_by(self._roomed(self._plain))
 
@@ -89,9 +87,12 @@ class Far(Pair):
 
     def _roomed(self, policy: Policy) -> Policy:
         """The policy with the room that the tools surely leave."""
-        if Unknown.TOOLS not in self.unknown or self._listed:
+        if Unknown.TOOLS not in self.unknown:
             return policy
-        return with_room(policy, None if self._used is None else heaviest(policy, self._used))
+        most = None if self._used is None else heaviest(policy, self._used)
+        if most is not None and most < self._near.derived.state.setup.tools_tokens:
+            most = None  # the source counts something else than what a request weighs
+        return with_room(policy, most)
 
     def _filled(self, fact: Fact) -> Fact:
         if isinstance(fact, RunStarted):
@@ -105,7 +106,6 @@ class Far(Pair):
         return fact
 
     def _started(self, run: RunStarted) -> RunStarted:
-        self._listed = bool(run.tools)
         self._change(run.policy)
         if Unknown.CONTEXT in self.unknown:
             names = " ".join(name for step in self._plain.history for name in step.when.model)
