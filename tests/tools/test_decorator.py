@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import date
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -17,8 +16,8 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from refold.engine.tools.decorator import as_text, tool
-from refold.engine.tools.protocol import BadArguments, CallContext, CannotTell, DidNot, Happened, Tool
+from refold.engine.tools.decorator import tool
+from refold.engine.tools.protocol import BadArguments, CallContext, Tool
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import Replay
 
@@ -232,31 +231,6 @@ async def test_a_default_is_not_shared_between_calls() -> None:
         return items
 
     assert ["[1,2]", "[1,2]"] == [await grow.run("{}", CALL), await grow.run("{}", CALL)]
-
-
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        pytest.param("as it is", "as it is", id="text"),
-        pytest.param(None, "", id="nothing"),
-        pytest.param({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}', id="keys in order"),
-        pytest.param({"z", "y"}, '["y","z"]', id="a set in order"),
-        pytest.param(Point(1), '{"x":1,"y":0}', id="an object"),
-        pytest.param(Colour.RED, '"red"', id="an enum"),
-        pytest.param(0, "0", id="a number that is false"),
-        pytest.param("half \ud800", "half \ufffd", id="a lone surrogate"),
-        pytest.param({"k\udc00": ["\ud800"]}, '{"k\ufffd":["\ufffd"]}', id="a lone surrogate within"),
-    ],
-)
-def test_results_become_text(result: object, text: str) -> None:
-    """One row a kind of result: the model reads exactly this text."""
-    assert text == as_text(result)
-
-
-def test_a_result_that_is_no_json_is_the_tools_failure() -> None:
-    """What JSON cannot carry raises and is never shown by its repr."""
-    with pytest.raises(TypeError):
-        as_text(object())
 
 
 def test_name_description_and_arguments_come_from_the_function() -> None:
@@ -537,58 +511,3 @@ def test_schema_and_digest_do_not_depend_on_the_hash_seed() -> None:
         for seed in ("1", "2", "3")
     }
     assert 1 == len(outputs)
-
-
-@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "in a thread"])
-async def test_a_reconcile_gets_what_the_tool_got(asynchronous: bool) -> None:
-    """It takes those of the tool's arguments that it names, validated and with defaults, and the call's context."""
-    seen: list[object] = []
-
-    def look(day: date, context: CallContext, times: int = 7) -> Happened:
-        seen.extend((day, context, times))
-        return Happened({"at": day})
-
-    async def look_there(day: date, context: CallContext, times: int = 7) -> Happened:
-        return look(day, context, times)
-
-    @tool(replay="reconcilable", reconcile=look_there if asynchronous else look)
-    def book(day: date, seat: str, times: int = 2) -> str:
-        """Book."""
-        return ""
-
-    assert book.reconcile is not None
-    found = await book.reconcile('{"day": "2026-11-21", "seat": "12A"}', CALL)
-    assert [date(2026, 11, 21), CALL, 2] == seen
-    assert Happened('{"at":"2026-11-21"}') == found
-
-
-async def test_a_reconcile_that_says_nothing_known() -> None:
-    """What is none of the three answers is an error of the tool's; arguments that the tool refuses never got to it."""
-
-    @tool(replay="reconcilable", reconcile=lambda: "yes")
-    def book(seat: int) -> str:
-        """Book."""
-        return ""
-
-    assert book.reconcile is not None
-    with pytest.raises(TypeError, match="expected Happened, DidNot or CannotTell, got str"):
-        await book.reconcile('{"seat": 1}', CALL)
-    refused = await book.reconcile('{"seat": "x"}', CALL)
-    assert isinstance(refused, DidNot)
-    assert "seat" in refused.note
-
-
-def test_the_digest_covers_the_reconcile() -> None:
-    """A tool whose reconcile was edited is another version of it."""
-
-    def shrug() -> CannotTell:
-        return CannotTell()
-
-    def shrug_and_say() -> CannotTell:
-        return CannotTell(note="no idea")
-
-    one, other = (
-        tool(name="f", replay="reconcilable", reconcile=each)(print_nothing)
-        for each in (shrug, shrug_and_say)
-    )
-    assert one.manifest.digest != other.manifest.digest

@@ -27,7 +27,6 @@ from refold.engine.outcomes import (
 from refold.engine.presence import RUN
 from refold.engine.reconciliation import ask, credible, doer, doubt_resolved
 from refold.engine.secrets import RedactedStream, redacted_reply
-from refold.engine.tools.decorator import as_text
 from refold.engine.tools.protocol import (
     BadArguments,
     CannotTell,
@@ -36,6 +35,7 @@ from refold.engine.tools.protocol import (
     Reconciled,
     Tool,
 )
+from refold.engine.tools.results import as_text
 from refold.engine.tools.threads import LISTENER, Late
 from refold.engine.updates import Finished, Streamed
 from refold.engine.world import LongTool, Work

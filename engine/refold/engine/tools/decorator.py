@@ -6,20 +6,18 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
-
-import msgspec
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from refold.engine.tools.digest import source_digest
 from refold.engine.tools.docstring import parse
 from refold.engine.tools.protocol import CallContext, Tool
 from refold.engine.tools.reconciler import Called, reconciler
+from refold.engine.tools.results import as_text, refuse_result
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.tools.threads import in_thread
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Manifest
 from refold.reducers.numbers import nano
-from refold.reducers.text import clean
 from refold.reducers.vocabulary import Replay
 
 P = ParamSpec("P")
@@ -88,6 +86,7 @@ def _made(
         )
     documentation = parse(inspect.getdoc(function))
     takes = accepts(function, called, documentation.arguments)
+    refuse_result(function, called)
     return FunctionTool(
         manifest=Manifest(
             name=called,
@@ -99,7 +98,7 @@ def _made(
         ),
         run=_runner(function, takes),
         redact=redact,
-        reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile), as_text),
+        reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile)),
         function=function,
     )
 
@@ -147,29 +146,3 @@ def _called(function: Callable[..., Any]) -> Called:
         return await result if inspect.isawaitable(result) else result
 
     return called
-
-
-def as_text(result: object) -> str:
-    """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as JSON.
-
-    Lone surrogates are replaced, sets and keys are in order. Raises `TypeError` for what JSON cannot carry.
-    """
-    if result is None:
-        return ""
-    if isinstance(result, str):
-        return clean(str.__str__(result))
-    try:
-        return msgspec.json.encode(result, order="deterministic").decode()
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_cleaned(msgspec.to_builtins(result, order="deterministic"))).decode()
-
-
-def _cleaned(value: object) -> object:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        entries = cast("dict[object, object]", value)
-        return {_cleaned(key): _cleaned(each) for key, each in entries.items()}
-    if isinstance(value, list):
-        return [_cleaned(each) for each in cast("list[object]", value)]
-    return value

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.engine.tools.protocol import BadArguments, CallContext, CannotTell, DidNot, Happened, Reconciled
+from refold.engine.tools.results import as_text
 from refold.engine.tools.signature import Accepts, hints_of
 from refold.reducers.errors import WrongUse
 
@@ -17,7 +18,7 @@ Called = Callable[[dict[str, Any]], Awaitable[object]]
 
 
 def reconciler(
-    function: Callable[..., object], takes: Accepts, called: Called, as_text: Callable[[object], str]
+    function: Callable[..., object], takes: Accepts, called: Called
 ) -> Callable[[str, CallContext], Awaitable[Reconciled]]:
     """A tool's `reconcile` from a typed function that takes some of the tool's arguments, by name.
 

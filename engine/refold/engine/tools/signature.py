@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 
 import msgspec
 
+from refold.engine.tools import pydantic_types
 from refold.engine.tools.protocol import BadArguments, CallContext
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
@@ -91,8 +92,8 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
         names=tuple(name for name, _, _ in fields),
         required=tuple(name for name, _, default in fields if default is msgspec.NODEFAULT),
         context=context,
-        decoder=msgspec.json.Decoder(struct),
-        schema=_schema(struct, {name: default for name, _, default in fields}, documented),
+        decoder=_decoder(struct),
+        schema=_schema(tool, struct, {name: default for name, _, default in fields}, documented),
     )
 
 
@@ -112,8 +113,8 @@ def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
     if parameter.default is inspect.Parameter.empty:
         return msgspec.NODEFAULT
     try:
-        msgspec.json.decode(msgspec.json.encode(parameter.default), type=annotation)
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError) as error:
+        _decoder(annotation).decode(msgspec.json.encode(parameter.default, enc_hook=pydantic_types.encode))
+    except (TypeError, NotImplementedError, msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise WrongUse(f"{place}: the default does not fit the annotation: {error}") from error
     return parameter.default
 
@@ -124,9 +125,9 @@ def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struc
         if name.startswith("__"):
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
         try:
-            msgspec.json.schema(annotation)
-            msgspec.json.Decoder(annotation)
-        except TypeError as error:
+            _components(annotation)
+            _decoder(annotation)
+        except (TypeError, NotImplementedError) as error:
             problem = " ".join(str(error).split())
             raise WrongUse(f"tool {tool}, parameter {name}: JSON cannot carry its type: {problem}") from error
     return msgspec.defstruct(
@@ -146,9 +147,14 @@ def _field(default: Any) -> Any:
     )
 
 
-def _schema(struct: type[msgspec.Struct], defaults: Mapping[str, Any], documented: Mapping[str, str]) -> str:
+def _schema(
+    tool: str, struct: type[msgspec.Struct], defaults: Mapping[str, Any], documented: Mapping[str, str]
+) -> str:
     """The schema as JSON text; equal signatures give equal bytes."""
-    (top,), definitions = msgspec.json.schema_components([struct], ref_template=_REFERENCE + "{name}")
+    try:
+        top, definitions = _components(struct)
+    except TypeError as error:  # each parameter alone was tried: it is two of them
+        raise WrongUse(f"tool {tool}: JSON cannot carry its types together: {error}") from error
     kept: set[str] = set()
     schema = _inlined(top, definitions, (), kept)
     for name, described in schema["properties"].items():
@@ -161,9 +167,36 @@ def _schema(struct: type[msgspec.Struct], defaults: Mapping[str, Any], documente
     return msgspec.json.encode(schema).decode()
 
 
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=pydantic_types.decode)
+
+
+def _components(kind: Any) -> tuple[Schema, Schema]:
+    """The schema of a type, and the definitions that it and they refer to."""
+    theirs: Schema = {}
+
+    def hook(model: type) -> Schema:
+        schema, kept = pydantic_types.schema(model, _REFERENCE + "{model}"), set[str]()
+        definitions = schema.pop("$defs", {})
+        laid: Schema = _inlined(schema, definitions, (), kept)
+        for name, definition in _kept(definitions, kept).items():
+            if theirs.setdefault(name, definition) != definition:
+                raise TypeError(f"two models that hold themselves are called {name}")
+        return laid
+
+    (top,), ours = msgspec.json.schema_components(
+        [kind], ref_template=_REFERENCE + "{name}", schema_hook=hook
+    )
+    if both := sorted(theirs.keys() & ours.keys()):
+        raise TypeError(f"two types are called {both[0]}")
+    return top, {**theirs, **ours}
+
+
 def _plain(value: Any) -> Any:
     """A value as JSON has it, its sets in order."""
-    return msgspec.json.decode(msgspec.json.encode(value, order="deterministic"))
+    return msgspec.json.decode(
+        msgspec.json.encode(value, enc_hook=pydantic_types.encode, order="deterministic")
+    )
 
 
 def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
@@ -207,6 +240,6 @@ def _part(
     if key == "properties":
         named = cast("dict[str, object]", value)
         return {name: _inlined(each, definitions, within, kept) for name, each in named.items()}
-    if key in {"items", "prefixItems", "anyOf", "additionalProperties", "propertyNames"}:
+    if key in {"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties", "propertyNames"}:
         return _inlined(value, definitions, within, kept)
     return value
