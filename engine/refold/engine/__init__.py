@@ -7,7 +7,7 @@ from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model, ModelError, ModelRequest, Reply
 from refold.engine.models.script import ScriptedModel, ScriptError, call, calls, fail, say
 from refold.engine.playback import Recording
-from refold.engine.result import LimitError, RunOutcome, RunResult
+from refold.engine.result import LimitError, RunOutcome, RunResult, WaitingCall
 from refold.engine.run import NotWaiting, Run
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.files import files
@@ -53,6 +53,7 @@ __all__ = [
     "Streamed",
     "Tool",
     "Update",
+    "WaitingCall",
     "Worker",
     "call",
     "calls",

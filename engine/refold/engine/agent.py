@@ -4,6 +4,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -40,6 +41,7 @@ from refold.engine.validation import (
     run_id_of,
     seed_of,
     setting_text,
+    tools_of,
 )
 from refold.engine.world import Work, World
 from refold.reducers import composition
@@ -68,7 +70,8 @@ _LOGGER = logging.getLogger("refold.policy")
 class Agent:
     """What runs are started with.
 
-    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `policy` is a `Policy` or plain
+    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `tools` are made with `@tool`; a plain
+    function is taken too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain
     data. `store` is a store that you keep, or the path of a SQLite file; without one, runs are kept in memory for
     as long as the agent lives. `settings` are sampling settings, recorded and handed to the model. `guards` are
     classes of further guards that the policy may name. `handoffs` are agents to whom a task can be handed on: each
@@ -81,9 +84,9 @@ class Agent:
 
     def __init__(
         self,
-        *,
         model: Model | str,
-        tools: Iterable[Tool] = (),
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
         policy: Policy | Mapping[str, Any] | None = None,
         system: str | None = None,
         store: StoreSource | None = None,
@@ -99,7 +102,7 @@ class Agent:
             raise WrongUse(f"lease: expected seconds above 0, got {lease!r}")
         self.lease = lease
         self.model = resolve_model(model) if isinstance(model, str) else model
-        self.tools = by_name(tools)
+        self.tools = by_name(tools_of(tools))
         self.registry: Registry = {**installed_guards(), **(guards or {})}
         self.policy = (
             checked(policy, self.registry)
@@ -256,14 +259,15 @@ class Agent:
         )
         return Run(opened.run, fork.runtime, fork.begin)
 
+    async def run(self, task: str, **options: Any) -> RunResult:
+        """Start a run and wait until it has ended or waits for a person. Options as `start`."""
+        return await self.start(task, **options).result()
+
     def run_sync(self, task: str, **options: Any) -> RunResult:
-        """Start a run and wait for it, where no event loop runs: in one, it raises `WrongUse`. Options as `start`."""
+        """As `run`, where no event loop runs: in one, it raises `WrongUse`."""
         if _in_event_loop():
-            raise WrongUse(
-                "run_sync: an event loop runs here; write `await agent.start(task).result()` instead"
-            )
-        run = self.start(task, **options)
-        return anyio.run(run.result)
+            raise WrongUse("run_sync: an event loop runs here; write `await agent.run(task)` instead")
+        return anyio.run(partial(self.run, task, **options))
 
     def _warn(self, complaints: Iterable[Complaint]) -> None:
         """Say once what in the policy is surely not meant so: on stderr, unless the program's logging is set up."""

@@ -1,6 +1,7 @@
 """What a caller gets of a run: how it ended, why, what was said and spent. Nothing is raised by default."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -15,7 +16,7 @@ from refold.reducers.messages import Message
 from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState, Spent
 from refold.reducers.texts import render
-from refold.reducers.views import MissingContent, view
+from refold.reducers.views import MissingContent, arguments_of, view
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +36,23 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
 
 
+class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call about which a person is asked: whether it may run (`approval`), or how it ended (`doubt`).
+
+    `arguments` are the JSON text with which it would run or did run; None where they were erased.
+    """
+
+    id: str
+    tool: str
+    arguments: str | None
+    asked: Literal["approval", "doubt"]
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it stands when nothing more is to be done now.
 
     `usage` is all that was spent (tokens, nano-dollars, nanoseconds), `messages` what the model would see
-    next, `limit` the limit that ended the run, if one did. Where words that they need were erased, `messages` is
+    next, `limit` the limit that ended the run, if one did, `pending` the calls about which a person is asked. Where words that they need were erased, `messages` is
     empty, and `erased` is the event that had them.
     """
 
@@ -49,7 +62,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     usage: Spent
     messages: tuple[Message, ...]
     limit: LimitHit | None = None
+    pending: tuple[WaitingCall, ...] = ()
     erased: int | None = None
+
+    @property
+    def cost(self) -> float | None:
+        """What the run cost, in US dollars; None where the price of one of its answers is not known."""
+        return None if self.usage.unpriced else self.usage.cost_nanousd / NANO
 
     def raise_for_limit(self) -> None:
         """Raise `LimitError` if a limit ended the run."""
@@ -94,8 +113,32 @@ def result_of(
         usage=state.spent,
         messages=messages,
         limit=state.limit if state.ended else None,
+        pending=_pending(state, contents),
         erased=erased,
     )
+
+
+def _pending(state: RunState, contents: dict[int, Event]) -> tuple[WaitingCall, ...]:
+    if state.asked_at is None or state.batch is None:
+        return ()
+    asked = unknown(state) if state.approval is None else state.approval.event.calls
+    kind: Literal["approval", "doubt"] = "doubt" if state.approval is None else "approval"
+    return tuple(
+        [
+            WaitingCall(
+                id=call.id, tool=call.name, arguments=_arguments(state, call.id, contents), asked=kind
+            )
+            for call in state.batch.calls
+            if call.id in asked
+        ]
+    )
+
+
+def _arguments(state: RunState, call: str, contents: dict[int, Event]) -> str | None:
+    try:
+        return arguments_of(state, call, contents)
+    except MissingContent:
+        return None
 
 
 def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:

@@ -21,6 +21,7 @@ from refold.engine.result import RunResult, result_of
 from refold.engine.runtime import Runtime, versions
 from refold.engine.schedule import wake_parent
 from refold.engine.stores import opened
+from refold.engine.streamed_text import StreamedText
 from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Audience, Update, Updates
 from refold.reducers import composition, doubts
@@ -146,6 +147,12 @@ class Run:
         updates = Updates(self._started)
         self._audience.add(updates)
         return updates
+
+    def text(self) -> AsyncIterator[str]:
+        """What the model says, piece by piece as it streams, with an empty line between two answers; see `updates`."""
+        text = StreamedText(self._started)
+        self._audience.add(text.updates)
+        return text
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""

@@ -145,8 +145,8 @@ class Subscription:
 class Updates(Subscription):
     """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
 
-    def __init__(self, start: Callable[[], Background]) -> None:
-        super().__init__()
+    def __init__(self, start: Callable[[], Background], room: int = _ROOM) -> None:
+        super().__init__(room)
         self._start = start
         self._background: Background | None = None
 

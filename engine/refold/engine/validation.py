@@ -1,10 +1,12 @@
 """What an agent was given, in the form in which it is recorded with a run."""
 
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from refold.engine import entropy
+from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
@@ -44,13 +46,38 @@ def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
     return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given}
 
 
+def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
+    """Tools, and plain functions made into tools, with a warning: nobody said what may be done with their calls.
+
+    Raises `WrongUse` for anything else.
+    """
+    made: list[Tool] = []
+    unsaid: list[str] = []
+    for place, each in enumerate(given):
+        if isinstance(each, Tool):
+            made.append(each)
+        elif callable(each):
+            made.append(tool(each))
+            unsaid.append(made[-1].name)
+        else:
+            raise WrongUse(f"tools[{place}]: expected a tool or a function, got a {type(each).__name__}")
+    if unsaid:
+        warnings.warn(
+            f"tools without @tool: {', '.join(unsaid)}: a call of theirs is never repeated, and is in doubt after a crash "
+            "until a person says how it ended; say what may be done with it: "
+            "@tool(replay='read_only'), 'idempotent', 'reconcilable' or 'at_most_once'",
+            stacklevel=3,
+        )
+    return made
+
+
 def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     """The tools by their names. Raises `WrongUse` for two of one name."""
     named: dict[str, Tool] = {}
-    for tool in tools:
-        if tool.name in named:
-            raise WrongUse(f"two tools are called {tool.name!r}; give one another name")
-        named[tool.name] = tool
+    for each in tools:
+        if each.name in named:
+            raise WrongUse(f"two tools are called {each.name!r}; give one another name")
+        named[each.name] = each
     return named
 
 
