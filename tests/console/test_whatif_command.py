@@ -201,7 +201,7 @@ def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: 
     one = refold("whatif", "@last", "--policy", policy, "--store", runs).out
     assert 'guards[0].tool: "lok" fits no tool of this run' in one
     many = refold("whatif", "--all", "--policy", policy, "--policy", "guardrails", "--store", runs).out
-    assert 1 == many.count("guards[0].tool fits no tool of any of these runs")
+    assert 1 == many.count("guards[0].tool fits nothing in any of these runs")
 
 
 def test_a_guard_by_one_setting(refold: Refold, runs: Path) -> None:

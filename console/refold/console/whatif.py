@@ -131,7 +131,7 @@ class _Table:
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in names]
-        self._unfit: list[set[str]] = []  # where each policy names a tool that no run has
+        self._unfit: list[set[str]] = []  # where each policy names what no run has
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self.codes: list[int] = []
 
@@ -275,7 +275,7 @@ def tell_totals(screen: Screen, name: str, totals: Totals, unfit: Sequence[str] 
             "fired": fired or "none",
             "diverge in": _counts(totals.parted),
             "in turn": _counts(_in_order(totals.in_turn)),
-            "unfit": tuple(f"{path} fits no tool of any of these runs" for path in unfit),
+            "unfit": tuple(f"{path} fits nothing in any of these runs" for path in unfit),
             "forks": forks if totals.before else None,
             "not judged": f"something of {totals.unknown} runs" if totals.unknown else None,
         }

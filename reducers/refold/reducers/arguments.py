@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -30,8 +30,14 @@ def is_object(arguments: str) -> bool:
     try:
         _OBJECT.decode(arguments)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return isinstance(_parsed(arguments), dict)
+        return object_of(arguments) is not None
     return _depth(arguments) <= _DEEPEST
+
+
+def object_of(arguments: str) -> Mapping[str, Any] | None:
+    """The JSON object that the arguments are, numbers as they were written; None for text that is none."""
+    parsed = _parsed(arguments)
+    return cast("Mapping[str, Any]", parsed) if isinstance(parsed, dict) else None
 
 
 def call_signature(name: str, arguments: str, clip: int) -> str:
@@ -40,17 +46,17 @@ def call_signature(name: str, arguments: str, clip: int) -> str:
     Numbers stay as they were written; a value counts up to its first `clip` characters. Arguments that are no
     JSON object stand as their raw text; empty text is `{}`.
     """
-    parsed = _parsed(arguments)
-    if not isinstance(parsed, dict):
+    parsed = object_of(arguments)
+    if parsed is None:
         return f"{name}({arguments[:clip]})"
-    pairs: list[tuple[str, Any]] = sorted(cast("dict[str, Any]", parsed).items())
+    pairs = sorted(parsed.items())
     return f"{name}({','.join(f'{key}={_value(value)[:clip]}' for key, value in pairs)})"
 
 
 def canonical(arguments: str) -> str:
     """Arguments as compact JSON with sorted keys and numbers as written; text that is no JSON object as it is."""
-    parsed = _parsed(arguments)
-    return _object(cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else arguments
+    parsed = object_of(arguments)
+    return arguments if parsed is None else _object(parsed)
 
 
 def searched(arguments: str, field: str | None = None) -> list[str]:
@@ -59,10 +65,9 @@ def searched(arguments: str, field: str | None = None) -> list[str]:
     Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by spaces, as of
     a command and its words. Of what is no JSON object the text as it is, for then nobody knows where a field ends.
     """
-    parsed = _parsed(arguments)
-    if not isinstance(parsed, dict):
+    found: Any = object_of(arguments)
+    if found is None:
         return [arguments]
-    found: Any = cast("dict[str, Any]", parsed)
     for key in field.split(".") if field else ():
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
     texts: list[str] = []
@@ -129,7 +134,7 @@ def _compact(value: object) -> str:
     return write(value) if write else _ENCODER.encode(value)
 
 
-def _object(values: dict[str, Any]) -> str:
+def _object(values: Mapping[str, Any]) -> str:
     return "{" + ",".join(f"{_compact(key)}:{_compact(inner)}" for key, inner in sorted(values.items())) + "}"
 
 

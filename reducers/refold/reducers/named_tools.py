@@ -1,7 +1,7 @@
 """The tools and fields that a policy names: such as no tool can have, and such as none of a run has. A rule with one never fits."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
@@ -51,23 +51,40 @@ def unfit(policy: Policy) -> Iterator[Fault]:
             yield named.path, f"{shown(named.text)} {said}{_WAY}"
 
 
-def strangers(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
-    """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say."""
+def strangers(
+    policy: Policy, tools: Collection[Manifest], called: Mapping[str, Any] | None = None
+) -> Iterator[Fault]:
+    """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say.
+
+    `called`: schemas of the arguments that were recorded, by the tool; they speak where its own does not list its fields.
+    """
     names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
         if not any(_fits(named, name) for name in names):
             yield named.path, f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
     for path, globs, field in _fields(policy):
+        keys = field.split(".")
         fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
-        schemas = [_schema(tool) for tool in fitting]
-        if schemas and not any(_may_have(schema, field.split(".")) for schema in schemas):
+        own = [_schema(tool) for tool in fitting]
+        silent = [_has(schema, keys) is None for schema in own]
+        schemas: list[Any] = [
+            (called or {}).get(tool.name) if unsaid else schema
+            for tool, schema, unsaid in zip(fitting, own, silent, strict=True)
+        ]
+        if schemas and all(_has(schema, keys) is False for schema in schemas):
             listed = [schema.get("properties") for schema in schemas]
             kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
             known = {key for fields in kept for key in fields}
+            what = "call" if any(silent) else "tool"
             yield (
                 path,
-                f"{shown(field)} is a field of no tool of this run that it is about{nearest(field, known)}",
+                f"{shown(field)} is a field of no {what} of this run that it is about{nearest(field, known)}",
             )
+
+
+def looks_into_fields(policy: Policy) -> bool:
+    """Whether a rule looks at one field of arguments."""
+    return any(True for _ in _fields(policy))
 
 
 def _fields(policy: Policy) -> Iterator[tuple[str, Sequence[str], str]]:
@@ -87,17 +104,17 @@ def _schema(tool: Manifest) -> Any:
         return None
 
 
-def _may_have(schema: Any, path: Sequence[str]) -> bool:
-    """Whether there may be such a field in arguments by this JSON Schema: where it does not list them there may."""
+def _has(schema: Any, path: Sequence[str]) -> bool | None:
+    """Whether there is such a field in arguments by this JSON Schema; None: it does not list them."""
     for key in path:
         if not isinstance(schema, dict):
-            return True
+            return None
         plain = cast("dict[str, Any]", schema)
         kind, listed = plain.get("type", "object"), plain.get("properties")
         if kind != "object":
-            return not isinstance(kind, str)
+            return False if isinstance(kind, str) else None
         if not isinstance(listed, dict) or any(plain.get(key, False) is not False for key in _OPEN):
-            return True
+            return None
         if key not in listed:
             return False
         schema = cast("dict[str, Any]", listed)[key]

@@ -23,6 +23,7 @@ from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import complaints
 from refold.replay.reader import event_of, stored_events
+from refold.replay.whatif.called import Called
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
 from refold.replay.whatif.ends import Ends
@@ -100,6 +101,7 @@ class Comparison:
         self._doubts: dict[tuple[str, Effect], Doubt] = {}  # each once, by the first fact that left it
         self._losses = Losses(self._near, self._doubt)
         self._ends = Ends(self._near, change, registry, self._doubt)
+        self._called = Called()
         self._fact: Fact | None = None
         self._fact_seq = 0
         self._group: list[Decision] = []
@@ -161,7 +163,7 @@ class Comparison:
             contexts=self._contexts.name if self._contexts else "",
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
-            unfit=complaints(strangers(other.policy, other.setup.tools)),
+            unfit=complaints(strangers(other.policy, self.derived.state.setup.tools, self._called.schemas)),
         )
         return told if found is None else self._parted(told, found)
 
@@ -207,6 +209,7 @@ class Comparison:
         self._fact, self._group = None, []
         parted = self._near.found is not None
         self._ends.take(seq, fact, group)
+        self._called.take(fact, self.derived.state.policy)
         self._near.take(seq, fact, group)
         self._ends.judge(seq, fact)
         self._losses.judge(seq, fact, parted=parted)

@@ -74,7 +74,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     and `priced` counts the answers that it had one for; `contexts` names that of context lengths, and `context` is what it
     says where the record does not. `unseen` are facts of a run that agrees, by their event and
     in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
-    `unfit` are names of tools in the other policy that fit none of the run's: such a rule says nothing, whatever was called.
+    `unfit` are names in the other policy of tools that the run lacks, and of fields that neither its tools nor its calls have:
+    such a rule says nothing.
     """
 
     run: str
