@@ -20,13 +20,12 @@ from refold.replay.importers.items import (
     RunBegan,
     RunEnded,
     Said,
-    Tally,
 )
 from support import audits
 from support.transcripts import salts
 
 ORIGIN = Origin("test", "a.jsonl", "0" * 64)
-END = RunEnded(position="end", end="finished", end_source="it says so", tally=Tally())
+END = RunEnded(position="end", end="finished", end_source="it says so")
 
 
 def began(*messages: Message, at: int | None = None) -> RunBegan:

@@ -1,12 +1,13 @@
 """What an importer tells of a few bytes, for tests of the formats."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import Count, Tally
 
 Told = TypeVar("Told", bound=Item)
 
@@ -26,6 +27,24 @@ def encoded(document: object) -> bytes:
 def only(items: Sequence[Item], kind: type[Told]) -> list[Told]:
     """The items of a kind."""
     return [item for item in items if isinstance(item, kind)]
+
+
+def tallies(items: Iterable[Item]) -> list[Tally]:
+    """What is counted of each run among the items; of one that is the file's and no run's too."""
+    found: list[Tally] = []
+    count = Count()
+    for item in items:
+        count.take(item)
+        if isinstance(item, RunEnded):
+            found.append(count.tally())
+            count = Count()
+    return found
+
+
+def tally_of(items: Iterable[Item]) -> Tally:
+    """What is counted of the only run among the items."""
+    (found,) = tallies(items)
+    return found
 
 
 def whole_up_to(importer: Importer, data: bytes) -> list[Item]:

@@ -178,7 +178,6 @@ def _document(name: str, told: _ReadFile) -> dict[str, Any]:
     return {
         **head,
         **counts,
-        "beside": reading.beside(),
         "imported": told.runs,
         "diagnostics": Diagnostics(count=reading.odd, unread=reading.unread, first=first),
     }
@@ -220,8 +219,8 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
 
 
 def _messages(reading: Transcript) -> str:
-    counts, beside = reading.counts(), reading.beside()
-    more = f" and {figures.count(beside)} beside them" if beside else ""
+    counts = reading.counts()
+    more = f" and {figures.count(counts.beside)} beside them" if counts.beside else ""
     return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {counts.tool_errors}"
 
 

@@ -10,7 +10,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.atif import ATIF
 from refold.replay.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
 from refold.replay.importers.source import Source
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, only, tallies, tally_of, told, whole_up_to
 
 
 def doc(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def test_steps_are_messages_calls_and_results() -> None:
 
 def test_the_counts_follow_the_rules() -> None:
     """Tokens are the final metrics, not the sum of the steps; there is no error mark and no end."""
-    ended = only(told(ATIF, DOCUMENT), RunEnded)[0]
-    tally = ended.tally
+    items = told(ATIF, DOCUMENT)
+    ended, tally = only(items, RunEnded)[0], tally_of(items)
     assert (5, 1, 2, 2) == (
         tally.messages,
         tally.user_messages,
@@ -81,7 +81,7 @@ def test_copied_steps_are_what_the_run_began_with() -> None:
     items = told(ATIF, doc(USER, copied, agent("now")))
     assert ["Do it", "before", "old"] == [message.text for message in only(items, RunBegan)[0].messages]
     assert ["now"] == [answer.text for answer in only(items, Answered)]
-    assert (2, 1) == ((tally := only(items, RunEnded)[0].tally).assistant_messages, tally.tool_messages)
+    assert (2, 1) == ((tally := tally_of(items)).assistant_messages, tally.tool_messages)
 
 
 def test_an_observation_without_a_call_was_said() -> None:
@@ -152,7 +152,7 @@ def test_a_file_of_several_trajectories(lines: bool) -> None:
     assert match.score > 90
     items = list(ATIF.items(source))
     assert ["s0", "s1", "s2"] == [each.key for each in only(items, RunBegan)]
-    assert [5, 5, 5] == [each.tally.messages for each in only(items, RunEnded)]
+    assert [5, 5, 5] == [each.messages for each in tallies(items)]
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_a_file_of_several_trajectories(lines: bool) -> None:
 def test_times_are_the_source_s_own_words(written: str, told_as: str) -> None:
     """A time keeps the digits that it was written with."""
     step = USER | {"timestamp": written}
-    assert told_as == only(told(ATIF, doc(step)), RunEnded)[0].tally.first_timestamp
+    assert told_as == tally_of(told(ATIF, doc(step))).first_timestamp

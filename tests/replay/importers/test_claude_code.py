@@ -33,6 +33,7 @@ from support.claude_code import (
     told,
     user,
 )
+from support.transcribed import tally_of
 
 
 def test_a_response_is_one_answer_with_its_usage_once() -> None:
@@ -66,7 +67,7 @@ def test_a_response_is_one_answer_with_its_usage_once() -> None:
     ]
     assert Usage(input=123, output=40, cache_read=20, cache_write=100) == found.usage
     assert (StopReason.TOOL_USE, "tool_use", "reported") == (found.stop, found.stop_raw, found.quality)
-    tally = ending(items).tally
+    tally = tally_of(items)
     assert (1, 123, 40) == (tally.assistant_messages, tally.input_tokens, tally.output_tokens)
 
 
@@ -106,14 +107,14 @@ def test_a_repeated_uuid_counts_once() -> None:
     items = read(user("u", None, "go"), last, last | {"cwd": "/elsewhere"})
 
     assert [("Said", "go"), ("Answered", "hi"), ("Remarked", "repeated")] == told(items)
-    assert 2 == ending(items).tally.messages
+    assert 2 == tally_of(items).messages
 
 
 def test_a_placeholder_is_no_uuid() -> None:
     """Rows that share what a redaction put everywhere are rows of their own."""
     items = read(user("[trimmed for fixture]", None, "one"), user("[trimmed for fixture]", None, "two"))
 
-    assert 2 == ending(items).tally.user_messages
+    assert 2 == tally_of(items).user_messages
 
 
 def test_two_objects_on_a_line_are_two_rows() -> None:
@@ -137,8 +138,8 @@ def test_rows_of_a_sub_agent_are_counted_but_not_said() -> None:
 
     assert [("Said", "go"), ("Answered", ""), ("Remarked", "subagent"), ("Returned", "done")] == told(items)
     assert (2, 2, "lines 3-4") == (
-        ending(items).tally.user_messages,
-        ending(items).tally.assistant_messages,
+        tally_of(items).user_messages,
+        tally_of(items).assistant_messages,
         only(Remarked, items).position,
     )
 
@@ -170,7 +171,7 @@ def test_who_goes_back_leaves_a_branch() -> None:
         ("Said", "right"),
         ("Answered", "yes"),
     ] == told(items)
-    assert (3, 3) == (ending(items).tally.user_messages, ending(items).tally.assistant_messages)
+    assert (3, 3) == (tally_of(items).user_messages, tally_of(items).assistant_messages)
 
 
 def test_a_branch_before_a_compaction_is_a_branch() -> None:
@@ -241,7 +242,7 @@ def test_who_said_what(content: Any, more: Json, by: str) -> None:
 def test_errors_of_results(content: Any, error: ToolError) -> None:
     """A marked result has the class that its words tell; the same words unmarked are no error."""
     marked = read(result("r", "a", "t", content, is_error=True))
-    assert (error, 1) == (only(Returned, marked).error, ending(marked).tally.tool_errors)
+    assert (error, 1) == (only(Returned, marked).error, tally_of(marked).tool_errors)
     assert None is only(Returned, read(result("r", "a", "t", content))).error
 
 
@@ -265,7 +266,7 @@ def test_a_compaction_leaves_its_summary_and_what_it_kept() -> None:
     found = only(Prompted, items)
     assert ("compaction", ["Summary.", "hi"]) == (found.why, [message.text for message in found.messages])
     assert "compaction" == only(Remarked, items).what
-    assert 2 == ending(items).tally.user_messages
+    assert 2 == tally_of(items).user_messages
 
 
 def test_a_microcompaction_clears_results_in_place() -> None:
@@ -326,7 +327,7 @@ def test_an_error_in_the_models_place_is_no_answer() -> None:
         ending(items).end,
         ending(items).end_source,
     )
-    assert (0, None) == (ending(items).tally.assistant_messages, ending(items).tally.input_tokens)
+    assert (0, None) == (tally_of(items).assistant_messages, tally_of(items).input_tokens)
 
 
 def test_the_harness_in_the_models_place_is_quoted() -> None:

@@ -21,6 +21,7 @@ from refold.replay.importers.items import (
     Said,
 )
 from refold.replay.importers.source import Source
+from support.transcribed import tally_of
 
 Json = dict[str, Any]
 
@@ -142,7 +143,7 @@ def test_tokens_are_the_growth_of_the_counter(
     counters: list[Json], grown: tuple[int | None, int | None]
 ) -> None:
     """What was spent is how much the total grew."""
-    tally = only(RunEnded, read(META, *counters)).tally
+    tally = tally_of(read(META, *counters))
     assert grown == (tally.input_tokens, tally.output_tokens)
 
 
@@ -193,7 +194,7 @@ def test_a_result_says_in_its_head_that_it_failed(output: Any, failed: bool) -> 
     """There is no field for it: the wordings of all versions are read."""
     items = read(META, call("a"), result("a", output))
     assert (ToolError.RAISED if failed else None) is only(Returned, items).error
-    assert int(failed) == only(RunEnded, items).tally.tool_errors
+    assert int(failed) == tally_of(items).tool_errors
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_a_call_that_the_provider_ran_waits_for_nothing() -> None:
     """A hosted search is counted as a call, and is a remark, for its result is no message."""
     items = read(META, item("web_search_call", id="ws", action={"query": "x"}))
     assert [("Remarked", "hosted_call")] == told(items)
-    assert 1 == only(RunEnded, items).tally.tool_calls
+    assert 1 == tally_of(items).tool_calls
 
 
 def test_a_compaction_names_what_was_left() -> None:

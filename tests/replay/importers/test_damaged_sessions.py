@@ -10,7 +10,7 @@ from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, rows
 from refold.replay.importers.source import Source
-from refold.replay.importers.tallies import stamp
+from refold.replay.importers.times import stamp
 from support.transcripts import path_of
 
 LOGS = [
@@ -140,13 +140,13 @@ def test_a_line_may_hold_several_objects_and_a_broken_end() -> None:
     found = list(rows(Source.of("x", b'{"a":1} {"b":2}[3]{"c":\n\n{"d":4}\n')))
 
     assert [
-        Row(1, {"a": 1}),
-        Row(1, {"b": 2}),
+        Row(1, {"a": 1}, None),
+        Row(1, {"b": 2}, None),
         Noise(what="no_object", line=1, text="[3]", problem="JSON, but no object"),
     ] == found[:3]
     assert isinstance(found[3], Noise)
     assert ("not_json", 1, '{"c":') == (found[3].what, found[3].line, found[3].text)
-    assert Row(3, {"d": 4}) == found[4]
+    assert Row(3, {"d": 4}, None) == found[4]
 
 
 @pytest.mark.parametrize(("levels", "code"), [(MOST_DEPTH - 1, None), (MOST_DEPTH, "too_deep")])

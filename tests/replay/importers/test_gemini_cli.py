@@ -21,6 +21,7 @@ from refold.replay.importers.items import (
     Unread,
 )
 from refold.replay.importers.source import Source
+from support.transcribed import tally_of
 
 Json = dict[str, Any]
 HEADER: Json = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z"}
@@ -83,7 +84,7 @@ def test_results_lie_inside_their_calls() -> None:
         ("Returned", "$.messages[1].toolCalls[1]", "two"),
         ("Answered", "$.messages[2]", "hi"),
     ] == told(items)
-    tally = only(RunEnded, items).tally
+    tally = tally_of(items)
     assert (3, 0, 2, 2, 0) == (
         tally.messages, tally.tool_messages, tally.tool_calls, tally.tool_results, tally.tool_errors
     )  # fmt: skip
@@ -108,7 +109,7 @@ def test_thoughts_are_output() -> None:
 def test_errors_of_results(status: str, error: ToolError | None, counted: int) -> None:
     """The status of a call says whether it failed."""
     items = document(message("a", "gemini", "", toolCalls=[called("1", "x", status)]))
-    assert (error, counted) == (only(Returned, items).error, only(RunEnded, items).tally.tool_errors)
+    assert (error, counted) == (only(Returned, items).error, tally_of(items).tool_errors)
 
 
 def test_arguments_stay_in_their_order() -> None:
@@ -129,7 +130,7 @@ def test_arguments_stay_in_their_order() -> None:
 def test_what_the_person_was_told_is_remarked(kind: str, words: str, expected: str) -> None:
     """Messages that the model never saw are remarks, and no messages."""
     items = document(message("i", kind, words))
-    assert (expected, 0) == (only(Remarked, items).what, only(RunEnded, items).tally.messages)
+    assert (expected, 0) == (only(Remarked, items).what, tally_of(items).messages)
 
 
 def test_a_cancelled_request_was_cancelled() -> None:
@@ -201,7 +202,7 @@ def test_a_message_that_was_written_anew_counts_once() -> None:
     assert [
         ("Said", "line 2", "go"), ("Answered", "line 3", "ok"), ("Returned", "line 3", "one"), ("Remarked", "line 4", "repeated")
     ] == told(items)  # fmt: skip
-    assert 2 == only(RunEnded, items).tally.messages
+    assert 2 == tally_of(items).messages
 
 
 def test_what_was_taken_back_is_remarked() -> None:

@@ -25,7 +25,7 @@ from refold.replay.importers.items import (
     Unread,
 )
 from refold.replay.importers.source import BadTranscript, Source
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, only, tally_of, told, whole_up_to
 
 LONG = "You are a helpful assistant. " * 9
 HASH = "0123456789abcdef0123456789abcdef"
@@ -147,7 +147,7 @@ def test_what_happened_between_is_told() -> None:
 
 def test_the_counts_are_the_final_messages() -> None:
     """Roles of the sample's messages, usage of the sample, times of its events."""
-    tally = only(told(INSPECT, DOCUMENT), RunEnded)[0].tally
+    tally = tally_of(told(INSPECT, DOCUMENT))
     assert (7, 2, 3, 2) == (
         tally.messages,
         tally.user_messages,
@@ -248,9 +248,9 @@ STATS = {
 
 def test_the_headers_usage_counts_only_where_no_sample_has_any() -> None:
     """A header may cover samples that the file does not hold."""
-    with_usage = only(told(INSPECT, log(SAMPLE, stats=STATS)), RunEnded)[0].tally
+    with_usage = tally_of(told(INSPECT, log(SAMPLE, stats=STATS)))
     bare = {key: value for key, value in SAMPLE.items() if key not in ("model_usage", "events")}
-    without = only(told(INSPECT, log(bare, stats=STATS)), RunEnded)[0].tally
+    without = tally_of(told(INSPECT, log(bare, stats=STATS)))
     assert (30, 999) == (with_usage.input_tokens, without.input_tokens)
     assert ("2025-01-01T09:00:00.500000Z", "2025-02-07T00:00:00Z") == (
         with_usage.first_timestamp,
@@ -262,7 +262,7 @@ def test_a_log_without_samples_has_an_end_and_no_run() -> None:
     """Its counts are zero, its usage and times the header's."""
     items = told(INSPECT, log(status="cancelled", stats=STATS))
     assert ([], "cancelled") == (only(items, RunBegan), only(items, RunEnded)[0].end)
-    assert (0, 999) == ((tally := only(items, RunEnded)[0].tally).messages, tally.input_tokens)
+    assert (0, 999) == ((tally := tally_of(items)).messages, tally.input_tokens)
 
 
 def test_without_events_the_messages_are_told() -> None:
@@ -298,7 +298,7 @@ def test_a_failed_result_says_its_error(error: dict[str, str], kind: ToolError) 
     items = told(INSPECT, log(sample(events, messages)))
     assert (error["message"], kind) == ((returned := only(items, Returned)[0]).output, returned.error)
     assert returned.output == only(items, Prompted)[1].messages[2].text
-    assert 1 == only(items, RunEnded)[0].tally.tool_errors
+    assert 1 == tally_of(items).tool_errors
 
 
 def test_reasoning_and_other_parts_are_no_text() -> None:
@@ -325,7 +325,7 @@ def test_submit_is_a_call_with_a_result() -> None:
     events = [model(called("s1"), input=[TASK]), tool("s1", "42")]
     items = told(INSPECT, log(sample(events, [TASK, message("assistant", "go")])))
     assert [("s1", "42")] == [(each.id, each.output) for each in only(items, Returned)]
-    assert (0, 0) == ((tally := only(items, RunEnded)[0].tally).tool_calls, tally.tool_results)
+    assert (0, 0) == ((tally := tally_of(items)).tool_calls, tally.tool_results)
 
 
 def test_a_call_that_never_ended_has_no_result() -> None:

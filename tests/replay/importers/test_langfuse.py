@@ -19,6 +19,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.langfuse import LANGFUSE
 from refold.replay.importers.source import BadTranscript, Source
+from support.transcribed import tally_of
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def test_a_trace_is_a_run() -> None:
     """Generations are the answers and all that is summed; what is above them is a remark; calls are not counted."""
     items = of(trace(ROWS))
     ended = only(items, RunEnded)[0]
-    tally = ended.tally
+    tally = tally_of(items)
     assert (2, 2, 15, 3) == (
         tally.messages,
         tally.assistant_messages,
@@ -91,7 +92,7 @@ def test_tools_as_plain_spans() -> None:
     """Where tools are logged as SPAN, their results are told from the next prompt, and no errors are counted."""
     items = of(trace([ROWS[1], seen(3, "SPAN"), ROWS[3]]))
     assert ["found"] == [item.output for item in only(items, Returned)]
-    assert None is only(items, RunEnded)[0].tally.tool_errors
+    assert None is tally_of(items).tool_errors
 
 
 def test_calls_in_a_list_beside_the_answer() -> None:
@@ -110,7 +111,8 @@ def test_errors() -> None:
     items = of(trace(rows))
     assert [ToolError.RAISED] == [item.error for item in only(items, Returned)]
     assert ["timeout"] == [item.failure for item in only(items, RequestFailed)]
-    assert [("error", 1)] == [(item.end, item.tally.tool_errors) for item in only(items, RunEnded)]
+    assert ["error"] == [item.end for item in only(items, RunEnded)]
+    assert 1 == tally_of(items).tool_errors
 
 
 def test_scores_and_copies() -> None:
@@ -136,7 +138,7 @@ def test_odd_rows() -> None:
     """A row that is no observation, and one that comes twice, are said to be, and not counted."""
     items = of(trace([*ROWS, 17, ROWS[1]]))
     assert {"no_observation", "repeated"} == {item.code for item in only(items, Unread)}
-    assert 2 == only(items, RunEnded)[0].tally.assistant_messages
+    assert 2 == tally_of(items).assistant_messages
 
 
 def test_every_observation_has_its_place() -> None:

@@ -10,7 +10,7 @@ from refold.reducers.vocabulary import StopReason, ToolError
 from refold.replay.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
 from refold.replay.importers.mini_swe_agent.importer import MINI_SWE_AGENT, end_of
 from refold.replay.importers.source import Source
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, only, tally_of, told, whole_up_to
 
 GIVEN = [{"role": "system", "content": "One command."}, {"role": "user", "content": "Fix it."}]
 
@@ -61,7 +61,7 @@ def test_the_fenced_command_is_the_call() -> None:
 def test_the_submission_is_the_last_commands_output() -> None:
     """It has no return code, so it is not counted as a result; but it is what the command gave back."""
     items = told(MINI_SWE_AGENT, DOCUMENT)
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert "diff --git" == only(items, Returned)[-1].output
     assert (3, 2, 1, 0) == (tally.tool_calls, tally.tool_results, tally.tool_errors, tally.tool_messages)
     assert (7, 4, 3) == (tally.messages, tally.user_messages, tally.assistant_messages)
@@ -96,7 +96,7 @@ def test_a_killed_command_has_no_code_and_is_a_timeout() -> None:
         run(v1("sleep 9"), {"role": "user", "content": killed}, v2("sleep 8"), named, v1("ls"), code(0)),
     )
     assert [ToolError.TIMEOUT, ToolError.TIMEOUT, None] == [each.error for each in only(items, Returned)]
-    assert (3, 2) == ((tally := only(items, RunEnded)[0].tally).tool_results, tally.tool_errors)
+    assert (3, 2) == ((tally := tally_of(items)).tool_results, tally.tool_errors)
 
 
 def test_version_2_has_several_commands_and_an_exit() -> None:
@@ -119,7 +119,7 @@ def test_version_2_has_several_commands_and_an_exit() -> None:
     assert [("c2", "r2", ToolError.RAISED), ("c1", "r1", None)] == [
         (each.id, each.output, each.error) for each in only(items, Returned)
     ]
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (4, 2, 2) == (tally.messages, tally.tool_messages, tally.tool_calls)
     assert ("2026-11-21T04:08:15.100254Z", "2026-11-21T04:08:19.500000Z") == (
         tally.first_timestamp,
@@ -158,7 +158,7 @@ def test_the_raw_answer_has_usage_cost_and_reasoning() -> None:
         },
     }
     items = told(MINI_SWE_AGENT, run(v1("ls", response=raw), code(0)))
-    answer, tally = only(items, Answered)[0], only(items, RunEnded)[0].tally
+    answer, tally = only(items, Answered)[0], tally_of(items)
     assert ("because", StopReason.MAX_TOKENS, "gen-1") == (answer.reasoning, answer.stop, answer.response_id)
     assert (5_280_000, "reported") == (answer.cost_nanousd, answer.quality)
     assert (7, 5, None, 3) == (

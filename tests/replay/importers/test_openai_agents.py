@@ -18,6 +18,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.openai_agents import OPENAI_AGENTS
 from refold.replay.importers.source import BadTranscript, Source
+from support.transcribed import tally_of
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def test_a_trace_is_a_run() -> None:
         [(call.name, call.arguments) for call in item.calls] for item in only(items, Answered)
     ]
     assert [("2", "add")] == [(item.output, item.name) for item in only(items, Returned)]
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (None, None, None, None) == (
         tally.messages,
         tally.assistant_messages,
@@ -113,7 +114,7 @@ def test_generations_are_the_answers_where_they_are_recorded() -> None:
     items = of([*ROWS, row])
     assert [("hi", "m")] == [(item.text, item.model) for item in only(items, Answered)]
     assert [("go",)] == [tuple(message.text for message in item.messages) for item in only(items, Prompted)]
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (1, 1, 7, 1) == (tally.messages, tally.assistant_messages, tally.input_tokens, tally.output_tokens)
 
 
@@ -127,7 +128,7 @@ def test_a_failed_function() -> None:
     """A function span with an error is a result with one, and is counted."""
     items = of([*ROWS, span(5, "function", name="add", error="boom")])
     assert [None, ToolError.RAISED] == [item.error for item in only(items, Returned)]
-    assert 1 == only(items, RunEnded)[0].tally.tool_errors
+    assert 1 == tally_of(items).tool_errors
 
 
 def test_rows_of_starts_and_copies() -> None:
@@ -135,14 +136,14 @@ def test_rows_of_starts_and_copies() -> None:
     begun = TOOL | {"ended_at": None}
     items = of([HEAD, begun, *ROWS[1:], TOOL])
     assert ["repeated"] == [item.code for item in only(items, Unread)]
-    assert 1 == only(items, RunEnded)[0].tally.tool_calls
+    assert 1 == tally_of(items).tool_calls
     assert {f"line {number}" for number in range(1, len(ROWS) + 3)} == {item.position for item in items}
 
 
 def test_an_upload_of_rows() -> None:
     """The body that the SDK uploads, rows under `data`, is read as the lines are."""
     items = list(OPENAI_AGENTS.items(Source.of("x", msgspec.json.encode({"data": ROWS}))))
-    assert only(of(ROWS), RunEnded)[0].tally == only(items, RunEnded)[0].tally
+    assert tally_of(of(ROWS)) == tally_of(items)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"object'])

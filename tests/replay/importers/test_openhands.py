@@ -20,10 +20,10 @@ from refold.replay.importers.items import (
     Said,
     Unread,
 )
-from refold.replay.importers.openhands.counts import v0_end, v1_end
+from refold.replay.importers.openhands.ending import v0_end, v1_end
 from refold.replay.importers.openhands.importer import OPENHANDS
 from refold.replay.importers.source import BadTranscript, Source
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, only, tallies, tally_of, told, whole_up_to
 
 
 def response(name: str, *calls: str, said: str = "go") -> dict[str, Any]:
@@ -108,8 +108,8 @@ def test_actions_of_one_answer_are_one_answer() -> None:
 
 def test_v0_counts_follow_the_rules() -> None:
     """Responses by their id, calls and results by theirs; `finish` is a call without result."""
-    ended = only(told(OPENHANDS, EVENTS), RunEnded)[0]
-    tally = ended.tally
+    items = told(OPENHANDS, EVENTS)
+    ended, tally = only(items, RunEnded)[0], tally_of(items)
     assert (7, 1, 3, 3) == (
         tally.messages,
         tally.user_messages,
@@ -131,9 +131,8 @@ def test_rows_are_runs() -> None:
     rows += [{"instance_id": "b", "history": EVENTS[:6], "metrics": metrics, "error": error}]
     items = told(OPENHANDS, "\n".join(map(json.dumps, rows)))
     assert ["a", "b"] == [began.key for began in only(items, RunBegan)]
-    assert [("finished", 5), ("limit:steps", 5)] == [
-        (each.end, each.tally.input_tokens) for each in only(items, RunEnded)
-    ]
+    assert ["finished", "limit:steps"] == [each.end for each in only(items, RunEnded)]
+    assert [5, 5] == [each.input_tokens for each in tallies(items)]
     assert (
         "error: RuntimeError: Agent reached maximum iteration in headless mo"
         == only(items, RunEnded)[1].end_source
@@ -298,7 +297,7 @@ def test_v1_calls_of_one_response_are_one_answer(document: Any) -> None:
     )
     assert ("go", "because", 1) == (answer.text, answer.reasoning, len(only(items, Answered)))
     assert [None, ToolError.RAISED] == [each.error for each in only(items, Returned)]
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (4, 1, 1, 2) == (
         tally.messages,
         tally.user_messages,
@@ -347,7 +346,7 @@ def test_v1_tokens_are_the_last_stats_of_all_uses() -> None:
             value={"usage_to_metrics": {"a": used, "b": used}},
         )
 
-    tally = only(told(OPENHANDS, lines(*V1_EVENTS, stats(10), stats(20))), RunEnded)[0].tally
+    tally = tally_of(told(OPENHANDS, lines(*V1_EVENTS, stats(10), stats(20))))
     assert (40, 4, 0, 2) == (
         tally.input_tokens,
         tally.cache_read_tokens,

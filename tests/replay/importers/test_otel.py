@@ -19,6 +19,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.otel.importer import OTEL
 from refold.replay.importers.source import BadTranscript, Source
+from support.transcribed import tallies, tally_of
 
 START = 1_700_000_000
 T = TypeVar("T")
@@ -93,7 +94,7 @@ def test_a_run_is_its_agents_span() -> None:
     names = ["RunBegan", "Prompted", "Answered", "Returned", "Prompted", "Answered", "RunEnded"]
     assert names == [type(item).__name__ for item in items]
     assert ("a", "go") == (items[0].agent, items[0].messages[0].text)
-    tally = items[-1].tally
+    tally = tally_of(items)
     assert (2, 1, 1, 0, 20, 4) == (
         tally.messages, tally.tool_calls, tally.tool_results, tally.tool_errors, tally.input_tokens, tally.output_tokens,
     )  # fmt: skip
@@ -234,7 +235,7 @@ def test_ai_sdk_inner_spans_belong_by_time() -> None:
     }
     items = of([inner, outer])
     assert [("hi", StopReason.END_TURN)] == [(item.text, item.stop) for item in only(items, Answered)]
-    assert 5 == only(items, RunEnded)[0].tally.input_tokens
+    assert 5 == tally_of(items).input_tokens
 
 
 def test_helpers_are_counted_but_no_part_of_the_conversation() -> None:
@@ -243,7 +244,7 @@ def test_helpers_are_counted_but_no_part_of_the_conversation() -> None:
     title["context"]["trace_id"] = "0xother"
     items = of([*RUN, title])
     assert ["helper:chat"] == [item.what for item in only(items, Remarked)]
-    assert 30 == only(items, RunEnded)[0].tally.input_tokens
+    assert 30 == tally_of(items).input_tokens
 
 
 def test_calls_are_inferred_where_contents_were_not_captured() -> None:
@@ -293,7 +294,7 @@ def test_failures() -> None:
     items = of([RUN[0], RUN[1], tool, RUN[3], failed])
     assert [ToolError.RAISED] == [item.error for item in only(items, Returned)]
     assert ["rate_limit"] == [item.failure for item in only(items, RequestFailed)]
-    assert (3, 1) == (items[-1].tally.assistant_messages, items[-1].tally.tool_errors)
+    assert (3, 1) == (tally_of(items).assistant_messages, tally_of(items).tool_errors)
 
 
 def test_a_partial_prompt_is_a_remark() -> None:
@@ -309,7 +310,7 @@ def test_a_span_twice_counts_once() -> None:
     """A repeated span is said to be repeated, and counted once."""
     items = of([*RUN, RUN[1]])
     assert ["repeated"] == [item.code for item in only(items, Unread)]
-    assert 2 == only(items, RunEnded)[0].tally.assistant_messages
+    assert 2 == tally_of(items).assistant_messages
 
 
 def test_every_span_has_its_place() -> None:
@@ -355,7 +356,7 @@ def test_a_database_of_spans() -> None:
     """A SQLite store gives the same counts; its columns stand in for attributes; other tables are kept as a remark."""
     data = database(RUN)
     items = list(OTEL.items(Source.of("x.db", data)))
-    assert only(of(RUN), RunEnded)[0].tally == only(items, RunEnded)[0].tally
+    assert tally_of(of(RUN)) == tally_of(items)
     assert ["unmapped"] == [item.what for item in only(items, Remarked)]
     found = OTEL.match(Source.of("x.db", data))
     assert found is not None
@@ -422,7 +423,7 @@ def test_kinds_of_other_conventions(
     items = list(OTEL.items(found))
     match = OTEL.match(found)
     assert match is not None
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (1, 1, 10, 2) == (tally.messages, tally.tool_calls, tally.input_tokens, tally.output_tokens)
     assert [("look", "found")] == [(each.name, each.output) for each in only(items, Returned)]
 
@@ -430,7 +431,7 @@ def test_kinds_of_other_conventions(
 def test_spans_in_groups() -> None:
     """Lists of spans under names are read as one list; what stands beside them is kept."""
     items = list(OTEL.items(source({"a": RUN[:2], "b": RUN[2:], "note": "kept"})))
-    assert [2] == [item.tally.messages for item in only(items, RunEnded)]
+    assert [2] == [tally.messages for tally in tallies(items)]
     assert ['{"note":"kept"}'] == [item.rest for item in only(items, Unread)]
 
 

@@ -22,6 +22,7 @@ from refold.replay.importers.items import (
 from refold.replay.importers.pi.importer import PI
 from refold.replay.importers.pi.rows import BRANCH, SUMMARY
 from refold.replay.importers.source import Source
+from support.transcribed import tally_of
 
 Json = dict[str, Any]
 HEADER: Json = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z"}
@@ -108,7 +109,7 @@ def test_an_answer_has_its_usage_and_its_price() -> None:
         found.calls[0].name,
         found.calls[0].arguments,
     ]
-    assert (123, 7) == (only(RunEnded, items).tally.input_tokens, only(RunEnded, items).tally.output_tokens)
+    assert (123, 7) == (tally_of(items).input_tokens, tally_of(items).output_tokens)
 
 
 def test_the_header_may_be_younger_than_the_messages() -> None:
@@ -118,7 +119,7 @@ def test_the_header_may_be_younger_than_the_messages() -> None:
 
     assert isinstance(items[0], RunBegan)
     assert "s" == items[0].key
-    tally = only(RunEnded, items).tally
+    tally = tally_of(items)
     assert ("2025-12-31T00:00:00Z", "2026-01-01T00:00:00Z") == (tally.first_timestamp, tally.last_timestamp)
 
 
@@ -126,7 +127,7 @@ def test_a_result_that_failed_is_marked() -> None:
     """isError is the mark."""
     items = read(HEADER, result("r", None, "t", error=True))
     assert ("t", "bash", ToolError.RAISED, 1) == (
-        only(Returned, items).id, only(Returned, items).name, only(Returned, items).error, only(RunEnded, items).tally.tool_errors
+        only(Returned, items).id, only(Returned, items).name, only(Returned, items).error, tally_of(items).tool_errors
     )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def test_an_aborted_answer_was_cancelled() -> None:
     items = read(HEADER, GO, part, none)
 
     assert [("Said", "go"), ("Answered", "I wi"), ("Cancelled", ""), ("Cancelled", "")] == told(items)
-    assert 2 == only(RunEnded, items).tally.assistant_messages
+    assert 2 == tally_of(items).assistant_messages
 
 
 def test_an_answer_that_broke_off_is_a_failed_request() -> None:
@@ -225,7 +226,7 @@ def test_a_shell_command_of_the_person_is_told_to_the_model(more: Json, shown: s
     items = read(
         HEADER, entry("message", "b", None, message={"role": "bashExecution", "command": "ls"} | more)
     )
-    assert (shown, 0) == (only(Said, items).text, only(RunEnded, items).tally.messages)
+    assert (shown, 0) == (only(Said, items).text, tally_of(items).messages)
 
 
 def test_a_shell_command_may_be_kept_from_the_model() -> None:

@@ -10,6 +10,7 @@ from refold.reducers.vocabulary import Role, StopReason, ToolError
 from refold.replay.importers.items import Answered, Item, Remarked, Returned, RunBegan, RunEnded, Said, Unread
 from refold.replay.importers.pydantic_ai.importer import PYDANTIC_AI
 from refold.replay.importers.source import BadTranscript, Source
+from support.transcribed import tally_of
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ def test_a_conversation() -> None:
     assert ["go"] == [message.text for message in only(items, RunBegan)[0].messages]
     assert [None, StopReason.END_TURN] == [item.stop for item in only(items, Answered)]
     ended = only(items, RunEnded)[0]
-    tally = ended.tally
+    tally = tally_of(items)
     assert ("finished", 4, 1, 2, 1) == (
         ended.end,
         tally.messages,
@@ -109,8 +110,8 @@ def test_results(part: dict[str, Any], error: ToolError | None, counted: int) ->
     """A call's result fails where the format marks it as failed."""
     items = of([*LIST[:2], request(part)])
     assert [error] == [item.error for item in only(items, Returned)]
-    ended = only(items, RunEnded)[0]
-    assert ("open", 1, counted) == (ended.end, ended.tally.tool_results, ended.tally.tool_errors)
+    ended, tally = only(items, RunEnded)[0], tally_of(items)
+    assert ("open", 1, counted) == (ended.end, tally.tool_results, tally.tool_errors)
 
 
 def test_a_retry_without_a_tool_is_the_frameworks_word() -> None:
@@ -118,7 +119,7 @@ def test_a_retry_without_a_tool_is_the_frameworks_word() -> None:
     items = of([LIST[0], response(TEXT), request(retry("again, please", None))])
     assert [("again, please", "harness")] == [(item.text, item.by) for item in only(items, Said)]
     assert (
-        (2, 0) == (items[-1].tally.user_messages, items[-1].tally.tool_messages)
+        (2, 0) == (tally_of(items).user_messages, tally_of(items).tool_messages)
         if isinstance(items[-1], RunEnded)
         else None
     )
@@ -151,7 +152,7 @@ def test_usage_of_older_versions() -> None:
     usage = {"request_tokens": 3, "response_tokens": 4, "details": {"reasoning_tokens": 1}}
     items = of([LIST[0], response(TEXT, usage=usage)])
     assert [Usage(input=3, output=4, reasoning=1)] == [item.usage for item in only(items, Answered)]
-    assert 3 == only(items, RunEnded)[0].tally.input_tokens
+    assert 3 == tally_of(items).input_tokens
 
 
 def test_an_output_tool_ends_the_run() -> None:
@@ -178,7 +179,7 @@ def test_nothing_to_read(data: bytes) -> None:
 def test_a_result_whose_call_is_not_there_is_a_result() -> None:
     """Results are counted by the calls that they name, whether these are in the history or not."""
     items = of([LIST[0], request(result(number="gone"), result(number="gone"), result(number="c2"))])
-    assert 2 == only(items, RunEnded)[0].tally.tool_results
+    assert 2 == tally_of(items).tool_results
 
 
 def test_runs_in_one_document() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Tally, Unread
+from refold.replay.importers.items import Answered, Remarked, RunBegan, Said, Unread
 from refold.replay.importers.source import Source
-from refold.replay.importers.tallies import stamp
+from refold.replay.importers.tallies import Tally
+from refold.replay.importers.times import stamp
 from refold.replay.importers.transcript import Transcript
+from support.transcribed import tally_of
 
 Json = dict[str, Any]
 PROMPT: Json = {"type": "user", "message": {"content": "hi"}, "timestamp": "2026-01-01T00:00:00Z"}
@@ -28,9 +30,7 @@ def lines(*rows: Json) -> bytes:
 
 def counted(name: str, data: bytes) -> Tally:
     """What an importer counts in a file."""
-    return next(
-        item.tally for item in importer(name).items(Source.of("x", data)) if isinstance(item, RunEnded)
-    )
+    return tally_of(importer(name).items(Source.of("x", data)))
 
 
 @pytest.mark.parametrize(

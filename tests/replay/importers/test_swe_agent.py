@@ -19,7 +19,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.source import Source
 from refold.replay.importers.swe_agent.importer import SWE_AGENT, end_of
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, only, tally_of, told, whole_up_to
 
 SYSTEM = {"role": "system", "content": "You fix bugs.", "agent": "main"}
 TASK = {"role": "user", "content": "Fix it.", "agent": "main"}
@@ -74,7 +74,7 @@ def test_steps_and_history_are_one_conversation() -> None:
 
 def test_the_counts_follow_the_rules() -> None:
     """Steps and assistant messages may differ by one; tokens are the model's statistics."""
-    tally = only(told(SWE_AGENT, DOCUMENT), RunEnded)[0].tally
+    tally = tally_of(told(SWE_AGENT, DOCUMENT))
     assert (5, 3, 2, 0) == (
         tally.messages,
         tally.user_messages,
@@ -90,7 +90,7 @@ def test_demonstrations_are_given_and_not_counted() -> None:
     demo = {"role": "user", "content": "A demonstration", "is_demo": True, "agent": "main"}
     items = told(SWE_AGENT, run([SYSTEM, demo, TASK, said("ls"), seen("a")], [step("ls", "a")]))
     assert "A demonstration" in [message.text for message in only(items, RunBegan)[0].messages]
-    assert 2 == only(items, RunEnded)[0].tally.user_messages
+    assert 2 == tally_of(items).user_messages
 
 
 def test_function_calls_keep_their_ids_and_arguments() -> None:

@@ -9,6 +9,7 @@ from refold.replay.importers.items import Answered, Item, Remarked, Returned, Ru
 from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tau_bench import TAU_BENCH
+from support.transcribed import tally_of
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def test_a_run() -> None:
     began = only(items, RunBegan)[0]
     assert ("task-3-trial-0", "$[0].traj[0:2]") == (began.key, began.position)
     assert ["policy", "hi"] == [message.text for message in began.messages]
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (7, 2, 3, 2, 2, 2) == (
         tally.messages, tally.user_messages, tally.assistant_messages, tally.tool_messages, tally.tool_calls, tally.tool_results,
     )  # fmt: skip
@@ -77,7 +78,7 @@ def test_ends(traj: list[Any], info: dict[str, Any], end: str) -> None:
 def test_a_result_without_a_call_is_not_counted_as_one() -> None:
     """Only a result that finds a call answers one; both are told."""
     items = of(run([said("hi"), result(), call(), result()]))
-    tally = only(items, RunEnded)[0].tally
+    tally = tally_of(items)
     assert (2, 1, 1) == (tally.tool_messages, tally.tool_calls, tally.tool_results)
     assert 2 == len(only(items, Returned))
 
@@ -91,13 +92,9 @@ def test_display_text() -> None:
         (item.text, [c.name for c in item.calls]) for item in only(items, Answered)
     ]
     assert ["calls_inferred"] == [item.code for item in only(items, Unread)]
-    ended = only(items, RunEnded)[0]
-    assert ("unknown", None, 1, 2) == (
-        ended.end,
-        ended.tally.tool_calls,
-        ended.tally.tool_results,
-        ended.tally.assistant_messages,
-    )
+    tally = tally_of(items)
+    assert "unknown" == only(items, RunEnded)[0].end
+    assert (None, 1, 2) == (tally.tool_calls, tally.tool_results, tally.assistant_messages)
 
 
 def test_no_two_inferred_calls_are_the_same() -> None:
@@ -125,6 +122,14 @@ def test_plain_lists() -> None:
         assert OPENAI_MESSAGES.match(source) is not None
         ends = only(list(OPENAI_MESSAGES.items(source)), RunEnded)
         assert [end] * runs == [item.end for item in ends]
+
+
+def test_nobody_marks_what_failed() -> None:
+    """Neither lists of messages nor tau-bench mark a result as failed, and nobody counts what failed."""
+    lists = list(OPENAI_MESSAGES.items(Source.of("x", msgspec.json.encode([said("hi"), call(), result()]))))
+    for items in (of(run(TRAJ)), lists):
+        assert [False] == [item.marks_errors for item in only(items, RunBegan)]
+        assert None is tally_of(items).tool_errors
 
 
 def test_lists_among_other_things() -> None:

@@ -16,9 +16,10 @@ from refold.replay.importers import archives, compression
 from refold.replay.importers.counts import counted
 from refold.replay.importers.documents import leading
 from refold.replay.importers.formats import UnknownFormat, detected, importer
-from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Tally, Unread
+from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
+from refold.replay.importers.tallies import Tally
 from refold.replay.importers.transcript import Transcript, run_id
 from support.told import END, answered, began, said
 from support.transcripts import path_of, read, salts
@@ -214,7 +215,7 @@ def test_a_run_that_nobody_ends_has_an_end() -> None:
 
 def test_an_end_without_a_run_speaks_for_the_file() -> None:
     """What is counted of a file without any run counts, and is no run."""
-    end = RunEnded(position="$", end="cancelled", end_source="status", tally=Tally(input_tokens=5))
+    end = RunEnded(position="$", end="cancelled", end_source="status", used=(5, None, None, 0))
     found = reading(end)
     assert (0, 5, "cancelled") == (found.counts().runs, found.counts().input_tokens, found.counts().end)
 
@@ -251,15 +252,14 @@ ENDS = [
 @pytest.mark.parametrize(("name", "ends", "told"), ENDS)
 def test_how_several_ended(name: str, ends: list[str], told: str) -> None:
     """How many ended how, by name; of one run its end alone."""
-    listed = [RunEnded(position="", end=end, end_source="", tally=Tally()) for end in ends]
-    assert told == counted(name, len(ends), listed).end
+    listed = [RunEnded(position="", end=end, end_source="") for end in ends]
+    assert told == counted(name, len(ends), listed, []).end
 
 
 def test_what_no_format_says_is_no_zero() -> None:
     """A count that no run has is `-`; one that some have is their sum."""
     tallies = [Tally(messages=2), Tally(messages=3, tool_calls=None)]
-    ends = [RunEnded(position="", end="open", end_source="", tally=tally) for tally in tallies]
-    found = counted("inspect", 2, ends)
+    found = counted("inspect", 2, [END, END], tallies)
     assert (5, "-", "-") == (found.messages, found.tool_calls, found.first_timestamp)
 
 
@@ -270,8 +270,7 @@ def test_times_are_the_earliest_and_the_latest() -> None:
         ("2025-01-01T08:30:00Z", "2025-01-01T08:45:00Z"),
     ]
     tallies = [Tally(first_timestamp=first, last_timestamp=last) for first, last in pairs]
-    ends = [RunEnded(position="", end="open", end_source="", tally=tally) for tally in tallies]
-    found = counted("inspect", 2, ends)
+    found = counted("inspect", 2, [END, END], tallies)
     assert ("2025-01-01T10:00:00+02:00", "2025-01-01T09:00:00Z") == (
         found.first_timestamp,
         found.last_timestamp,

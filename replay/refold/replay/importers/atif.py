@@ -20,16 +20,18 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import calls_of, manifests, words
 from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, instant, nano_usd, number, rows, table, text, without
-from refold.replay.importers.items import Item, Place, RunBegan, RunEnded, Tally, Unread
+from refold.replay.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, together
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import UsageNames, tally_of
+from refold.replay.importers.times import Times
+from refold.replay.importers.usages import UsageNames
 from refold.replay.importers.values import values
 from refold.replay.source_words import UNCALLED
 
 _TOKENS = UsageNames(input=("prompt_tokens",), output=("completion_tokens",), cache_read=("cached_tokens",))
 _TOLD = ("step_id", "timestamp", "source", "message", "observation")
+_UNCALLED = Counted(tool=1, results=1)
 _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
 
 
@@ -85,6 +87,8 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         tools=manifests(at(doc, "agent", "tool_definitions")),
         labels={name: label for name, label in labels.items() if label},
         rest=without(doc, "steps", "final_metrics", "subagent_trajectories"),
+        counts=together(_counted(step) for step in steps[:begin]),
+        marks_errors=False,
     )
     for index, step in enumerate(steps):
         where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))
@@ -94,25 +98,18 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     for index, trajectory in enumerate(rows(doc, "subagent_trajectories")):
         yield Place(f"{place}.subagent_trajectories[{index}]").remarked("subagent", trajectory)
     goes_on = "; continued in another file" if text(doc, "continued_trajectory_ref") else ""
-    end = ("unknown", f"the format records no end{goes_on}")
-    return Place(f"{place}.final_metrics").ended(end, tally(doc), without(at(doc, "final_metrics")))
+    end, metrics = ("unknown", f"the format records no end{goes_on}"), at(doc, "final_metrics")
+    sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
+    times = Times(at(step, "timestamp") for step in steps).edges()
+    return Place(f"{place}.final_metrics").ended(end, times, (sent, read, None, got), rest=without(metrics))
 
 
-def tally(doc: JSON) -> Tally:
-    """The counts of a document, by the rules at the top of this file."""
-    steps, metrics = rows(doc, "steps"), at(doc, "final_metrics")
-    sources = [text(step, "source") for step in steps]
-    results = sum(len(rows(step, "observation", "results")) for step in steps)
-    names = ("total_prompt_tokens", "total_cached_tokens", "", "total_completion_tokens")
-    sent, read, written, got = (number(metrics, name) for name in names)
-    return tally_of(
-        sources.count("user"),
-        sources.count("agent"),
-        results,
-        tool_calls=sum(len(rows(step, "tool_calls")) for step in steps),
-        tool_results=results,
-        tokens=(sent, read, written, got),
-        times=(at(step, "timestamp") for step in steps),
+def _counted(step: JSON) -> Counted:
+    """As what a step counts that a run begins with: an observation is a result, tied to a call or not."""
+    source, seen = text(step, "source"), len(rows(step, "observation", "results"))
+    calls = len(rows(step, "tool_calls"))
+    return Counted(
+        user=int(source == "user"), assistant=int(source == "agent"), tool=seen, calls=calls, results=seen
     )
 
 
@@ -165,6 +162,7 @@ def _step(step: JSON, place: Place, model: str) -> Iterator[Item]:
         by = "user" if user else "harness"
         yield place.said(said.text, by, role=said.role, rest=without(step, *_TOLD))
     else:
+        place = place.counting(together(_UNCALLED for _ in rows(step, "observation", "results")))
         yield place.remarked(known_or(text(management, "type"), _MANAGED), step)
         return
     yield from _results(step, place)
@@ -186,5 +184,5 @@ def _results(step: JSON, place: Place) -> Iterator[Item]:
             known, name = (call.id, call.name) if call else (named, "")
             yield where.returned(known, words(content), name=name, rest=rest)
         elif content is not None:
-            yield where.said(words(content), "harness", rest=rest)
+            yield where.counting(_UNCALLED).said(words(content), "harness", rest=rest)
             yield where.remarked(UNCALLED)

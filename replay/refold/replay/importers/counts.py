@@ -7,6 +7,7 @@ import msgspec
 
 from refold.replay.importers.fields import instant
 from refold.replay.importers.items import RunEnded
+from refold.replay.importers.tallies import Tally
 
 Said = int | str
 """A number, a word, or `-` where the format does not say."""
@@ -27,7 +28,7 @@ _EACH_RUNS_OWN = frozenset({"openhands"})
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own words.
 
-    `end`: how its run ended; of several runs how many ended how, as `finished=12;limit:message=3`.
+    `beside`: messages to the model in rows that the rule of the format does not count. `end`: how its run ended; of several runs how many ended how, as `finished=12;limit:message=3`.
     """
 
     runs: int
@@ -46,14 +47,21 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     last_timestamp: str
     end: str
     end_source: str
+    beside: int
 
 
-def counted(format: str, runs: int, ends: Sequence[RunEnded], *, once: bool = False) -> Counts:  # noqa: A002
-    """The counts of a file of `runs` runs, of which these are the ends. One may speak for the file, and be no run's.
+def counted(
+    format: str,  # noqa: A002
+    runs: int,
+    ends: Sequence[RunEnded],
+    tallies: Sequence[Tally],
+    *,
+    once: bool = False,
+) -> Counts:
+    """The counts of a file of `runs` runs, of which these are the ends and the tallies. One may be the file's, and no run's.
 
     `once`: where all ended the same way, that is said once, as of a database, whose runs are rows of one record.
     """
-    tallies = [end.tally for end in ends]
     return Counts(
         runs=runs,
         **{name: _sum(getattr(tally, name) for tally in tallies) for name in SUMMED},
@@ -61,6 +69,7 @@ def counted(format: str, runs: int, ends: Sequence[RunEnded], *, once: bool = Fa
         last_timestamp=_edge(max, [tally.last_timestamp for tally in tallies]),
         end=_ends(format, [end.end for end in ends], once=once),
         end_source=_sources(format, [end.end_source for end in ends]),
+        beside=sum(tally.beside for tally in tallies),
     )
 
 

@@ -9,7 +9,8 @@ Positions are what an investigator opens: `line 12`, `lines 12-15` of lines; `$.
 `samples/1_epoch_1.json $.events[7]` inside an archive. Together they cover the source.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -23,18 +24,56 @@ from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.content import calling
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of
+from refold.replay.importers.usages import plus
 from refold.replay.source_words import HOSTED
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
 
 
+Tokens = tuple[int | None, int | None, int | None, int | None]
+"""Input, read from the cache, written to it, output; None where the source does not say."""
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """As what an item counts: messages by whose they are, calls, results, failed ones, the tokens of a request.
+
+    `beside`: messages to the model in rows that the rule of their format does not count.
+    """
+
+    user: int = 0
+    assistant: int = 0
+    tool: int = 0
+    calls: int = 0
+    results: int = 0
+    errors: int = 0
+    beside: int = 0
+    usage: Usage | None = None
+
+
+UNCOUNTED = Counted()
+
+
+def together(listed: Iterable[Counted | None]) -> Counted | None:
+    """As what all of them count, None if each is what it is."""
+    marks = [counts for counts in listed if counts is not None]
+    if not marks:
+        return None
+    sums = {name: sum(getattr(each, name) for each in marks) for name in Counted.__struct_fields__[:-1]}
+    used = [each.usage for each in marks if each.usage is not None]
+    return Counted(**sums, usage=reduce(plus, used) if used else None)
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped."""
+    """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped.
+
+    `counts` only where the rule of its format counts it as something else than what it is.
+    """
 
     position: str
     at: int | None = None
     rest: str = ""
+    counts: Counted | None = None
 
 
 class RunBegan(Item, frozen=True, kw_only=True):
@@ -42,6 +81,8 @@ class RunBegan(Item, frozen=True, kw_only=True):
 
     `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the task
     where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in them.
+    `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing. `marks_errors`: its format
+    marks the results of calls that failed.
     """
 
     key: str
@@ -51,6 +92,8 @@ class RunBegan(Item, frozen=True, kw_only=True):
     tools: tuple[Manifest, ...] = ()
     settings: dict[str, str] = {}
     labels: dict[str, str] = {}
+    unsaid: tuple[str, ...] = ()
+    marks_errors: bool = True
 
 
 class Said(Item, frozen=True, kw_only=True):
@@ -152,39 +195,22 @@ class Unread(Item, frozen=True, kw_only=True):
     problem: str
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was counted in a run, each by the rule of its format. None: the format does not say.
-
-    `beside`: messages to the model in rows that the rule does not count. `requests` and `asked`: how many requests, and
-    calls, the run itself has by its source, for its log to be held against; nobody is told them.
-    """
-
-    user_messages: int | None = None
-    assistant_messages: int | None = None
-    tool_messages: int | None = None
-    tool_calls: int | None = None
-    tool_results: int | None = None
-    tool_errors: int | None = None
-    messages: int | None = None
-    input_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    output_tokens: int | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    beside: int = 0
-    requests: int | None = None
-    asked: int | None = None
-
-
 class RunEnded(Item, frozen=True, kw_only=True):
     """No more of this run in the source. `end` is `finished`, `limit:KIND`, `cancelled`, `guardrail`, `error`,
     `open` (the record stops in the middle) or `unknown`; `end_source` says in a few words where that stands.
+
+    `counts` are what the source itself lists at its end, and hold instead of what the items before it count.
+    `times` are the first and the last in its rows, in the source's own words. `used`: the tokens of the whole run as the
+    source itself sums them up, which hold instead of those of its answers. `requests` and `asked`: how many requests, and calls, the run
+    itself has by its source, for its log to be held against; nobody is told them.
     """
 
     end: str
     end_source: str
-    tally: Tally
+    times: tuple[str, str] | None = None
+    used: Tokens | None = None
+    requests: int | None = None
+    asked: int | None = None
 
 
 def message_of(item: Said | Answered | Returned) -> Message:
@@ -201,15 +227,27 @@ def message_of(item: Said | Answered | Returned) -> Message:
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where something stands in a source, and when it was. What it says is said by one of these, as an item.
 
-    Each takes what of it has no other place: `rest`, JSON text, or `value`, which is encoded.
+    Each takes what of it has no other place: `rest`, JSON text, or `value`, which is encoded. `counts` as in `Item`.
     """
 
     position: str
     at: int | None = None
+    counts: Counted | None = None
 
-    def said(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
+    def counting(self, counts: Counted | None) -> "Place":
+        """The place, where what is said counts as this."""
+        return Place(self.position, self.at, counts)
+
+    def said(
+        self,
+        text: str,
+        by: str = "user",
+        *,
+        role: Role = Role.USER,
+        rest: str = "",
+    ) -> Said:
         """Somebody said something."""
-        return Said(self.position, self.at, rest, text=text, role=role, by=by)
+        return Said(self.position, self.at, rest, self.counts, text=text, role=role, by=by)
 
     def answered(
         self,
@@ -229,6 +267,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             self.position,
             self.at,
             rest,
+            self.counts,
             **shared(message, "text", "reasoning", "calls"),
             stop=stop_of(stop),
             stop_raw=stop,
@@ -256,6 +295,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             self.position,
             self.at,
             rest,
+            self.counts,
             id=called,
             output=output,
             name=named,
@@ -278,6 +318,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             self.position,
             self.at,
             rest,
+            self.counts,
             failure=failure,
             message=message,
             partial_text=partial,
@@ -286,11 +327,16 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     def cancelled(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
         """A person stopped it."""
-        return Cancelled(self.position, self.at, rest, by=by, reason=reason)
+        return Cancelled(self.position, self.at, rest, self.counts, by=by, reason=reason)
 
-    def prompted(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
+    def prompted(
+        self,
+        messages: tuple[Message, ...],
+        why: str = "prompt",
+        rest: str = "",
+    ) -> Prompted:
         """The next answer was given these messages."""
-        return Prompted(self.position, self.at, rest, messages=messages, why=why)
+        return Prompted(self.position, self.at, rest, self.counts, messages=messages, why=why)
 
     def remarked(
         self,
@@ -303,19 +349,39 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     ) -> Remarked:
         """It is no fact of ours."""
         rest = rest if value is UNSET else json_text(value)
-        return Remarked(self.position, self.at, rest, what=what, rows=rows, known=known)
+        return Remarked(self.position, self.at, rest, self.counts, what=what, rows=rows, known=known)
 
     def hosted(self, content: JSON) -> Iterator[Item]:
         """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
         if kind := calling(content):
-            yield self.remarked(HOSTED, {"kind": kind})
+            yield Place(self.position, self.at).remarked(HOSTED, {"kind": kind})
 
     def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
         """It could not be read."""
         rest = rest if value is UNSET else json_text(value)
         return Unread(self.position, self.at, rest, code=code, problem=problem)
 
-    def ended(self, end: tuple[str, str], tally: Tally, rest: str = "") -> RunEnded:
+    def ended(
+        self,
+        end: tuple[str, str],
+        times: tuple[str, str] | None = None,
+        used: Tokens | None = None,
+        *,
+        requests: int | None = None,
+        asked: int | None = None,
+        rest: str = "",
+    ) -> RunEnded:
         """The run ends; `end` is the word for how, and what says so."""
         how, says = end
-        return RunEnded(self.position, self.at, rest, end=how, end_source=says, tally=tally)
+        return RunEnded(
+            self.position,
+            self.at,
+            rest,
+            self.counts,
+            end=how,
+            end_source=says,
+            times=times,
+            used=used,
+            requests=requests,
+            asked=asked,
+        )

@@ -26,13 +26,14 @@ from refold.replay.importers.fields import (
     text,
     without,
 )
-from refold.replay.importers.items import Answered, Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, Unread
 from refold.replay.importers.message_shapes import Read, read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or, prefixed
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import UsageNames, summed, tally_of
+from refold.replay.importers.times import Times
 from refold.replay.importers.traces import Step, Trace, answer_of, time_of
+from refold.replay.importers.usages import UsageNames
 from refold.replay.importers.values import Value, values
 
 _KINDS = frozenset(
@@ -50,6 +51,10 @@ _TOKENS = UsageNames(
     cache_write=("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write"),
     reasoning=("output_reasoning", "output_reasoning_tokens", "completion_details.reasoning"),
 )
+
+_UNSAID = (
+    "user_messages", "tool_messages", "tool_calls", "tool_results", "cache_read_tokens", "cache_write_tokens"
+)  # fmt: skip
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
@@ -158,11 +163,13 @@ class _Run:
             agent=text(agent.row, "name") if agent else "",
             tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),
             labels={name: label for name, label in labels.items() if label},
+            unsaid=_UNSAID if any(one.kind == "TOOL" for one in self.all) else (*_UNSAID, "tool_errors"),
+            counts=UNCOUNTED,
         )
         yield from self.odd
         yield from self._beside()
         yield from trace.items()
-        yield Place(self.position).ended(self._end(), self._tally())
+        yield Place(self.position).ended(self._end(), self._times())
 
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
         """The tools that a request offered, by the first of four places that has any."""
@@ -188,9 +195,9 @@ class _Run:
         done, took = time_of(start.at, one.moment("endTime"))
         place, problem = Place(one.position, done), text(one.row, "statusMessage")
         if one.kind == "GENERATION":
-            failure = place.failed(problem, rest=json_text(one.row)) if one.failed else None
-            prompt = self.prompts[id(one)].messages
-            answer = self._answer(one, place, took)
+            prompt, answer = self.prompts[id(one)].messages, self._answer(one, place, took)
+            rest = json_text(one.row)
+            failure = place.counting(answer.counts).failed(problem, rest=rest) if one.failed else None
             unread = read(at(one.row, "output"), Role.ASSISTANT).left
             return Step(place=start, prompt=prompt, answer=answer, failure=failure, left=unread)
         if one.kind == "TOOL":
@@ -198,6 +205,7 @@ class _Run:
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
             call, error = text(own, "gen_ai.tool.call.id"), ToolError.RAISED if one.failed else None
             rest = json_text(one.row)
+            place = place.counting(Counted(errors=int(one.failed)))
             tool = place.returned(call, output, name=name, error=error, duration=took, rest=rest)
             return Step(tool=tool, problem=problem)
         return Step(remark=start.remarked(known_or(one.kind.lower() or "observation", _KINDS), one.row))
@@ -207,9 +215,10 @@ class _Run:
         said = tuple(message for message in output.messages if message.role is Role.ASSISTANT)
         answer = answer_of(Read(said))
         read_whole = {"input": prompt.messages and not prompt.left, "output": said and not output.left}
-        return place.answered(
+        used = _TOKENS.of(at(one.row, "usageDetails"))
+        return place.counting(Counted(assistant=1, usage=used)).answered(
             answer if answer.calls else msgspec.structs.replace(answer, calls=_listed_calls(one)),
-            _TOKENS.of(at(one.row, "usageDetails")),
+            used,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
             stop=output.stop,
             cost=nano_usd(table(one.row, "costDetails").get("total", at(one.row, "totalCost"))),
@@ -224,17 +233,8 @@ class _Run:
             return "unknown", "the format records no end; no observation has level ERROR"
         return "error", f"level ERROR of {failed.position}"
 
-    def _tally(self) -> Tally:
-        tools = [one for one in self.all if one.kind == "TOOL"]
-        used = [table(one.row, "usageDetails") for one in self.answers]
-        return tally_of(
-            None,
-            len(self.answers),
-            None,
-            tool_errors=sum(one.failed for one in tools) if tools else None,
-            tokens=(summed(used, "input"), None, None, summed(used, "output")),
-            times=(at(one.row, name) for one in self.all for name in ("startTime", "endTime")),
-        )
+    def _times(self) -> tuple[str, str] | None:
+        return Times(at(one.row, name) for one in self.all for name in ("startTime", "endTime")).edges()
 
 
 def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:

@@ -12,18 +12,20 @@ from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import arguments
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text, without
-from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
 from refold.replay.importers.message_shapes import read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import UsageNames, summed, tally_of
+from refold.replay.importers.times import Times
 from refold.replay.importers.traces import Step, Trace, answer_of, time_of
+from refold.replay.importers.usages import UsageNames
 from refold.replay.importers.values import values
 
 _ANSWERS = ("generation", "response")
 _GUARDRAIL = "Guardrail tripwire triggered"
 _MAX_TURNS = "Max turns exceeded"
+_UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
 _KINDS = frozenset({
     "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
     "speech", "speech_group", "task", "transcription", "turn"
@@ -140,6 +142,8 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
         agent=text(agent.data, "name") if agent else "",
         tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
         labels={name: value for name, value in labels.items() if value},
+        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
+        counts=UNCOUNTED,
     )
     for span in begun:
         yield Place(span.position, span.moment("started_at")).remarked("begun", span.row)
@@ -147,7 +151,8 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
     for head in heads[1:]:
         yield Place(head.position).remarked("trace", head.row)
     last = heads[-1] if heads else spans[-1]
-    yield Place(last.position).ended(_end(spans), _tally(spans))
+    times = Times(at(span.row, name) for span in spans for name in ("started_at", "ended_at")).edges()
+    yield Place(last.position).ended(_end(spans), times)
 
 
 def _start(span: Span) -> int:
@@ -162,9 +167,10 @@ def _step(span: Span, *, told: bool) -> Step:
     if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(data, "data", "usage")):
         said = read(data.get("output"), Role.ASSISTANT)
         inner: JSON = left(data, *(() if said.left else ("input", "output")))
-        answer = place.answered(
+        used = _TOKENS.of(span.used or None)
+        answer = place.counting(Counted(assistant=1, usage=used) if told else UNCOUNTED).answered(
             answer_of(said),
-            _TOKENS.of(span.used) if span.used else None,
+            used,
             model=text(data, "model"),
             response=text(data, "response_id"),
             duration=took,
@@ -175,7 +181,11 @@ def _step(span: Span, *, told: bool) -> Step:
     if span.kind == "function":
         output = "" if data.get("output") is None else arguments(data.get("output"))
         error, rest = ToolError.RAISED if span.error else None, json_text(span.row)
-        tool = place.returned("", output, name=text(data, "name"), error=error, duration=took, rest=rest)
+        ended = bool(text(span.row, "ended_at"))
+        counts = Counted(calls=1, results=int(ended), errors=int(error is not None))
+        name = text(data, "name")
+        place = place.counting(counts)
+        tool = place.returned("", output, name=name, error=error, duration=took, rest=rest)
         return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
     remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row)
     return Step(remark=remark, turn=span.kind == "turn")
@@ -194,19 +204,3 @@ def _end(spans: Sequence[Span]) -> tuple[str, str]:
     if not roots or not all(text(span.row, "ended_at") for span in roots):
         return "open", "the outermost span has no end"
     return "finished", "the outermost span ended without an error"
-
-
-def _tally(spans: Sequence[Span]) -> Tally:
-    functions = [span for span in spans if span.kind == "function"]
-    answers = [span for span in spans if span.kind in _ANSWERS]
-    used = [span.used for span in answers]
-    return tally_of(
-        None,
-        len(answers) or None,
-        None,
-        tool_calls=len(functions),
-        tool_results=sum(bool(text(span.row, "ended_at")) for span in functions),
-        tool_errors=sum(bool(span.error) for span in functions),
-        tokens=(summed(used, "input_tokens"), None, None, summed(used, "output_tokens")),
-        times=(at(span.row, name) for span in spans for name in ("started_at", "ended_at")),
-    )

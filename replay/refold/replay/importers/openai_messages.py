@@ -10,15 +10,14 @@ import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import messages, unpaired
+from refold.replay.importers.call_ids import messages
 from refold.replay.importers.content import calling, manifests
 from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, json_text, left, rows, table, text, without
-from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
 from refold.replay.importers.message_shapes import read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import tally_of
 from refold.replay.importers.values import Value, values
 
 _USED = ("role", "content", "tool_calls", "tool_call_id", "name")
@@ -94,15 +93,6 @@ def _item(message: Message, place: Place, rest: str) -> Item:
             return place.said(message.text, by, role=role, rest=rest)
 
 
-def tallied(listed: Sequence[Row]) -> Tally:
-    """Counts by role; a call is answered where a result finds it, by its id or behind it."""
-    said = tuple(message for row in listed for message in row.said)
-    roles = [message.role for message in said]
-    users, answers, results = (roles.count(role) for role in (Role.USER, Role.ASSISTANT, Role.TOOL))
-    calls = sum(len(message.calls) for message in said)
-    return tally_of(users, answers, results, tool_calls=calls, tool_results=results - len(unpaired(said)))
-
-
 class OpenAIMessages:
     """A list of chat messages, an object with `messages`, or one of either a line."""
 
@@ -155,6 +145,7 @@ def _run(value: Value, listed: Sequence[JSON], count: int) -> Iterator[Item]:
         key=text(value.value, "id") or str(count),
         model=text(value.value, "model"),
         tools=manifests(at(value.value, "tools")),
+        marks_errors=False,
         rest=without(value.value, "messages", "model", "tools"),
     )
     yield from conversation(found, head)
@@ -162,4 +153,4 @@ def _run(value: Value, listed: Sequence[JSON], count: int) -> Iterator[Item]:
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
     end = ("finished", "last message is an answer without calls")
     end = end if done else ("open", "last message is no answer, or asks for tools")
-    yield found[-1].place.ended(end, tallied(found))
+    yield found[-1].place.ended(end)

@@ -14,7 +14,15 @@ import msgspec
 
 from refold.reducers.text import clean
 from refold.replay.importers.fields import JSON, instant, json_text, table
-from refold.replay.importers.items import UNKNOWN_PART, Item, Place, Remarked, Unread
+from refold.replay.importers.items import (
+    UNKNOWN_PART,
+    Counted,
+    Item,
+    Place,
+    Remarked,
+    Unread,
+    together,
+)
 from refold.replay.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 
 MOST_TOGETHER = 200
@@ -42,20 +50,16 @@ _BLANK = re.compile(r"\s*")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One JSON object, and the number of its line, from 1."""
+    """One JSON object, the number of its line, from 1, and when it was written, by its own `timestamp`."""
 
     line: int
     value: dict[str, JSON]
+    at: int | None
 
     @property
     def position(self) -> str:
         """Where it stands."""
         return f"line {self.line}"
-
-    @property
-    def at(self) -> int | None:
-        """When it was written, by its own `timestamp`."""
-        return instant(self.value.get("timestamp"))
 
     @property
     def place(self) -> Place:
@@ -66,9 +70,10 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         """The row as it is, as a remark of its own."""
         return self.place.remarked(what, self.value)
 
-    def noise(self, what: str = "unmapped", *, known: bool = True) -> "Noise":
+    def noise(self, what: str = "unmapped", *, known: bool = True, counts: Counted | None = None) -> "Noise":
         """The row as it is, with no meaning to us; `known`: its format is known to have such rows."""
-        return Noise(what=what, line=self.line, at=self.at, text=json_text(self.value), known=known)
+        said = json_text(self.value)
+        return Noise(what=what, line=self.line, at=self.at, text=said, known=known, counts=counts)
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -80,6 +85,7 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: int | None = None
     problem: str = ""
     known: bool = True
+    counts: Counted | None = None
 
 
 def rows(source: Source) -> Iterator[Row | Noise]:
@@ -149,7 +155,7 @@ def _value(number: int, value: JSON, raw: bytes) -> Row | Noise:
     if raw.count(b"[") + raw.count(b"{") > MOST_DEPTH and too_deep(value):
         return Noise(what="too_deep", line=number, text=_kept(raw), problem=TOO_DEEP)
     if isinstance(value, dict):
-        return Row(number, value)
+        return Row(number, value, instant(value.get("timestamp")))
     return Noise(what="no_object", line=number, text=_kept(raw), problem="JSON, but no object")
 
 
@@ -203,6 +209,7 @@ def _together(held: list[Noise]) -> Item:
     if first.problem:
         return place.unread(first.what, first.problem, rest="\n".join(texts))
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
+    place = place.counting(together(noise.counts for noise in held))
     return place.remarked(first.what, rest=rest, rows=len(held), known=first.known)
 
 

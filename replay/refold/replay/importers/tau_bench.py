@@ -14,7 +14,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, json_text, number, rows, table, text, without
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
-from refold.replay.importers.openai_messages import Row, conversation, read_rows, tallied
+from refold.replay.importers.openai_messages import Row, conversation, read_rows
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
@@ -79,14 +79,14 @@ def _run(value: Value, key: str) -> Iterator[Item]:
     listed = read_rows(rows(value.value, "traj"), f"{value.position}.traj")
     numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
     labels = {name: str(given) for name, given in numbers.items() if given is not None}
-    head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels)
+    head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels, marks_errors=False)
     yield from conversation(listed, head)
     reward = {"reward": table(value.value).get("reward")}
     yield Place(f"{value.position}.reward").remarked("score:reward", reward)
     # The task holds the simulated person's instructions: no message, but what the run is judged by.
     yield value.place.remarked("unmapped", rest=without(value.value, "traj", "reward"))
     last = listed[-1].place if listed else value.place
-    yield last.ended(_end([each for row in listed for each in row.said], value.value), tallied(listed))
+    yield last.ended(_end([each for row in listed for each in row.said], value.value))
 
 
 def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
@@ -129,10 +129,16 @@ def _displayed(value: Value, display: str, key: str) -> Iterator[Item]:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
         odd.append(place.unread("calls_inferred", problem))
     rest = without(value.value, "messages_display")
-    yield from conversation(listed, RunBegan(place.position, key=key, agent="tau-bench", rest=rest), odd)
-    tally = tallied(listed)
-    tally = replace(tally, tool_calls=None, tool_results=tally.tool_messages)
-    yield place.ended(("unknown", "few-shot text: no outcome"), tally)
+    head = RunBegan(
+        place.position,
+        rest=rest,
+        key=key,
+        agent="tau-bench",
+        unsaid=("tool_calls",),
+        marks_errors=False,
+    )
+    yield from conversation(listed, head, odd)
+    yield place.ended(("unknown", "few-shot text: no outcome"))
 
 
 def _shown(role: str, said: str) -> Message:

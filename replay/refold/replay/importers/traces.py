@@ -1,7 +1,8 @@
 """Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is new.
 
 Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told once: what a
-prompt holds more of than was told before joined since then. The prompt itself is told as well, exactly.
+prompt holds more of than was told before joined since then. The prompt itself is told as well, exactly. Spans are what
+counts of them, and no messages of prompts.
 """
 
 from collections import Counter
@@ -15,7 +16,15 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages, unpaired
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, json_text
-from refold.replay.importers.items import Answered, Item, Place, Remarked, RequestFailed, Returned
+from refold.replay.importers.items import (
+    UNCOUNTED,
+    Answered,
+    Item,
+    Place,
+    Remarked,
+    RequestFailed,
+    Returned,
+)
 from refold.replay.importers.message_shapes import Read
 
 _Key = tuple[Role, str]
@@ -161,6 +170,7 @@ class Talk:
         if before != len(self._prompt) or unpaired(pieces):
             pieces = (*self._prompt[:before], *pieces)
             self._prompt, self._messages, self._counted = (), (), Counter()
+        place = place.counting(UNCOUNTED)
         for piece in pieces:
             if piece.role is not Role.ASSISTANT:
                 self._counted[_key(piece)] += 1

@@ -16,10 +16,11 @@ from refold.replay.importers.counts import Counts, counted
 from refold.replay.importers.derivation.derivation import Derivation, Fit
 from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts
 from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
-from refold.replay.importers.items import Item, RunBegan, RunEnded, Tally, Unread
+from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
+from refold.replay.importers.tallies import Count, Tally
 
 MOST_PROBLEMS = 20
 """Problems of a file that are kept; all are counted."""
@@ -94,6 +95,7 @@ class Transcript:
         self._early: list[Item] = []
         self._keys: set[str] = set()
         self._runs, self._ends = 0, list[RunEnded]()
+        self._tallies: list[Tally] = []
 
     def runs(self) -> Iterator[TranscriptRun]:
         """The runs one after the other; what is left of one is passed over before the next.
@@ -108,7 +110,7 @@ class Transcript:
                 for _ in self.rest():
                     pass
             elif isinstance(item, RunEnded):
-                self._ends.append(item)  # of the file: no run of it is told
+                self._ended(item, Count())  # of the file: no run of it is told
             else:
                 self._early.append(item)  # what a file says before a run stands at the head of that run's log
         self._left_over()
@@ -117,29 +119,26 @@ class Transcript:
 
     def counts(self) -> Counts:
         """What was counted, once all of it was read."""
-        return counted(self.format, self._runs, self._ends, once=self._database)
-
-    def beside(self) -> int:
-        """How many messages to the model stood in rows that the counts leave out."""
-        return sum(end.tally.beside for end in self._ends)
+        return counted(self.format, self._runs, self._ends, self._tallies, once=self._database)
 
     def rest(self) -> Iterator[Item]:
         """What is left of the run that is being read; its end is the last."""
-        began, cut = False, ""
+        began, cut, count = False, "", Count()
         while self._open:
             item = self._pull()
             if item is None or (began and isinstance(item, RunBegan)):
                 self._put_back(item)
-                item = RunEnded(position="", end="unknown", end_source="nothing says so", tally=Tally())
+                item = RunEnded(position="", end="unknown", end_source="nothing says so")
             if isinstance(item, RunEnded):
                 for cut_off in self._cut_off():
                     cut = cut_off.problem
                     yield cut_off
                 item = _broken_off(item, cut) if cut else item
                 self._open = False
-                self._ends.append(item)
-            elif isinstance(item, Unread) and item.code in CUT:
-                cut = item.problem
+                self._ended(item, count)
+            else:
+                count.take(item)
+                cut = item.problem if isinstance(item, Unread) and item.code in CUT else cut
             yield item
             if isinstance(item, RunBegan):
                 began = True
@@ -152,6 +151,11 @@ class Transcript:
         self.unread += sum(problem.unread for problem in problems)
         self.problems += problems[: max(0, MOST_PROBLEMS - len(self.problems))]
         problems.clear()
+
+    def _ended(self, end: RunEnded, count: Count) -> None:
+        count.take(end)
+        self._ends.append(end)
+        self._tallies.append(count.tally())
 
     def _look_over(self) -> None:
         """Whether the file is worth a line of a log: a run that was begun cannot be taken back."""

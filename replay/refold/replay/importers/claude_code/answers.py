@@ -2,14 +2,23 @@
 
 from refold.reducers.messages import Message, MessageCall
 from refold.replay.importers.claude_code.rows import blocks, is_id, leftover
-from refold.replay.importers.claude_code.tally import larger, usage_of
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
-from refold.replay.importers.items import Answered, Quality
+from refold.replay.importers.items import Answered, Counted, Quality
 from refold.replay.importers.session_rows import Row
+from refold.replay.importers.usages import UsageNames, larger
 
 PER_TOKEN = 10
 """Characters a token at most, where the count is the provider's last word and not a row's first."""
+
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cache_read_input_tokens",),
+    cache_write=("cache_creation_input_tokens",),
+    reasoning=("output_tokens_details/thinking_tokens",),
+    beside=True,
+)
 
 
 class Response(Draft):
@@ -26,7 +35,8 @@ class Response(Draft):
         """Take one more row in."""
         self.grow(row, leftover(row.value))
         self.uuids.add(text(row.value, "uuid"))
-        self.usage = larger(self.usage, usage_of(row.value))
+        # The first rows were written when the response had only begun.
+        self.usage = larger(self.usage, _TOKENS.of(at(row.value, "message", "usage")))
         self.stop = text(row.value, "message", "stop_reason") or self.stop
         self.cost = max(self.cost, nano_usd(at(row.value, "costUSD")) or 0)
         self.duration = max(self.duration, (number(row.value, "durationMs") or 0) * 1_000_000)
@@ -59,6 +69,10 @@ class Response(Draft):
             duration=min(self.duration, 1 << 62),
             rest=self.rest,
         )
+
+    def counted(self) -> Counted:
+        """As what it counts where it is no answer of this conversation."""
+        return Counted(assistant=1, calls=len(self.calls), usage=self.usage)
 
     def _quality(self, said: Message) -> Quality:
         written = len(said.text) + len(said.reasoning) + sum(len(call.arguments) for call in said.calls)

@@ -12,6 +12,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.claude_code.conversation import Conversation
+from refold.replay.importers.claude_code.ending import Ending
 from refold.replay.importers.claude_code.outline import Outline, is_side
 from refold.replay.importers.claude_code.queue import Fate
 from refold.replay.importers.claude_code.queue import by as by_whom
@@ -32,12 +33,12 @@ from refold.replay.importers.claude_code.rows import (
     results,
     spoken,
 )
-from refold.replay.importers.claude_code.tally import Counts, Ending
 from refold.replay.importers.fields import at, table, text
-from refold.replay.importers.items import Item, Place, RunBegan
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source, fits
+from refold.replay.importers.times import Times
 
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
@@ -77,7 +78,9 @@ class _Reading:
         self.drafts: dict[str, Response] = {}
         self.seen: set[str] = set()
         self.talk = Conversation()
-        self.counts, self.ending = Counts(), Ending()
+        self.asides: dict[str, Response] = {}
+        self.returned: set[str] = set()
+        self.times, self.ending = Times(), Ending()
         self.mode = ""
         self.aside = False
         """Whether the messages here are of a branch that was left: rows that have no place in the tree are, too."""
@@ -92,7 +95,7 @@ class _Reading:
                 self._row(row, place)
             yield from self._ready(place)
         yield from self._ready(None)
-        yield Place(f"line {self.outline.lines}").ended(self.ending.end(), self.counts.tally())
+        yield Place(f"line {self.outline.lines}").ended(self.ending.end(), self.times.edges())
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
         """What need not wait any longer; everything, after the last row."""
@@ -113,17 +116,40 @@ class _Reading:
             self.queue.append(row.noise("repeated"))
             return
         self.seen.add(uuid)
-        self.counts.row(row, place)
+        if text(row.value, "type") in ("user", "assistant", "system"):
+            self.times.see(row.value.get("timestamp"), row.at)
         if is_side(row.value) and not self.outline.alone:
-            self.queue.append(row.noise("subagent"))
+            self.queue.append(row.noise("subagent", counts=self._aside(row, place)))
         elif uuid in self.outline.left or (self.aside and place in self.outline.fates):
             self.aside = True
-            self.queue.append(row.noise("rewound"))
+            self.queue.append(row.noise("rewound", counts=self._aside(row, place)))
         else:
             self.aside = self.aside and kind(row.value) == "other"
             self.ending.see(row.value)
             self._permission(row)
             self._main(row, place)
+
+    def _aside(self, row: Row, place: int) -> Counted | None:
+        """As what a row counts that is no part of the conversation: a response of it once, with its last row."""
+        match kind(row.value):
+            case "answer":
+                response = text(row.value, "message", "id")
+                draft = self.asides.pop(response, None) or Response(response, row, place)
+                draft.add(row)
+                if self.outline.complete.get(response, place) <= place:
+                    return draft.counted()
+                self.asides[response] = draft
+                return None
+            case "result":
+                found = results(row.value)
+                new = {text(result, "tool_use_id") for result in found} - self.returned
+                self.returned |= new
+                failed = sum(error_of(result) is not None for result in found)
+                return Counted(tool=1, results=len(new), errors=failed)
+            case "interrupt" | "summary" | "command" | "meta" | "prompt":
+                return Counted(user=1)
+            case _:
+                return None
 
     def _main(self, row: Row, place: int) -> None:
         found = kind(row.value)
@@ -141,7 +167,7 @@ class _Reading:
                 self._results(row)
             case "summary":
                 self.talk.compact(text(row.value, "uuid"), spoken(row.value))
-                self._prompted(row, "compaction", leftover(row.value))
+                self._prompted(row, "compaction", leftover(row.value), Counted(user=1))
             case "interrupt":
                 # Later answers are shown the marker as a message; that it stopped something is what happened.
                 self._say(row, by="harness")
@@ -177,25 +203,34 @@ class _Reading:
         failed, message, status = failure(row.value)
         self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row.value)))
 
-    def _say(self, row: Row, *, by: str, role: Role = Role.USER, said: str = "") -> None:
-        said = said or spoken(row.value)
-        if not said:
-            self.queue.append(row.noise(known="content" in table(row.value, "message")))
-            return
-        self.queue.append(row.place.said(said, by, role=role, rest=leftover(row.value)))
+    def _say(self, row: Row, *, by: str, role: Role = Role.USER) -> None:
+        if said := spoken(row.value):
+            self._said(row, said, by=by, role=role)
+        else:
+            known, counts = "content" in table(row.value, "message"), Counted(user=int(role is Role.USER))
+            self.queue.append(row.noise(known=known, counts=counts))
+
+    def _said(
+        self, row: Row, said: str, *, by: str, role: Role = Role.USER, counts: Counted | None = None
+    ) -> None:
+        place = row.place.counting(counts)
+        self.queue.append(place.said(said, by, role=role, rest=leftover(row.value)))
         self.talk.add(text(row.value, "uuid"), Message(role=role, text=said))
 
     def _results(self, row: Row) -> None:
         rest, uuid = leftover(row.value), text(row.value, "uuid")
-        for result in results(row.value):
+        for number, result in enumerate(results(row.value)):
             call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
-            self.queue.append(row.place.returned(call, shown, error=error, rest=rest))
+            # A row is one message, however many results it has.
+            counts = Counted(results=1, errors=int(error is not None)) if number else None
+            place = row.place.counting(counts)
+            self.queue.append(place.returned(call, shown, error=error, rest=rest))
             self.talk.add(uuid, Message(role=Role.TOOL, text=shown, call=call))
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
             rest = ""
         if beside := spoken(row.value):
-            self.queue.append(row.place.said(beside, "harness"))
+            self.queue.append(row.place.counting(UNCOUNTED).said(beside, "harness"))
             self.talk.add(uuid, Message(role=Role.USER, text=beside))
 
     def _other(self, row: Row, place: int) -> None:
@@ -225,11 +260,10 @@ class _Reading:
 
     def _beside(self, row: Row, *, by: str, said: str) -> None:
         """A message of a row that the format does not count as one."""
-        self.counts.beside += 1
-        self._say(row, by=by, said=said)
+        self._said(row, said, by=by, counts=Counted(beside=1))
 
-    def _prompted(self, row: Row, why: str, rest: str) -> None:
-        self.queue.append(row.place.prompted(self.talk.messages(), why, rest))
+    def _prompted(self, row: Row, why: str, rest: str, counts: Counted | None = None) -> None:
+        self.queue.append(row.place.counting(counts).prompted(self.talk.messages(), why, rest))
 
 
 def _began(seen: Outline) -> RunBegan:

@@ -3,16 +3,17 @@
 from refold.replay.importers.codex.items import call, kind, leftover, said, thought
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON
-from refold.replay.importers.items import Answered
+from refold.replay.importers.items import Answered, Counted
 from refold.replay.importers.session_rows import Row
 
 
 class Response(Draft):
-    """A response of which items may follow, or its usage."""
+    """A response of which items may follow, or its usage. `asked`: calls of it that count."""
 
     def __init__(self, first: Row, model: str) -> None:
         super().__init__(first)
         self.model, self.closed = model, False
+        self.asked = 0
 
     def add(self, row: Row, found: JSON) -> None:
         """Take one more item in."""
@@ -29,4 +30,7 @@ class Response(Draft):
 
     def answered(self) -> Answered:
         """The answer as it stands."""
-        return self.place.answered(self.message(), self.usage, model=self.model, rest=self.rest)
+        # A message is a row of text, and a response may have none of them, or several.
+        counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
+        place = self.place.counting(counts)
+        return place.answered(self.message(), self.usage, model=self.model, rest=self.rest)

@@ -16,8 +16,10 @@ from refold.replay.importers.call_ids import (
     messages,
 )
 from refold.replay.importers.codex.answers import Response
+from refold.replay.importers.codex.events import TASK_EVENTS, Meter, end_of
 from refold.replay.importers.codex.items import (
     SAYS,
+    Kind,
     by,
     error_of,
     failure,
@@ -29,13 +31,13 @@ from refold.replay.importers.codex.items import (
     role_of,
     said,
 )
-from refold.replay.importers.codex.tally import Counts, Meter
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
-from refold.replay.importers.items import Item, Place, RunBegan
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, unread_parts
 from refold.replay.importers.session_rows import rows as rows_of
 from refold.replay.importers.source import Source, fits
+from refold.replay.importers.times import Times
 
 _EVENTS = {
     "guardian_assessment": "guardrail",
@@ -86,7 +88,9 @@ class _Reading:
         self.draft: Response | None = None
         self.talk: list[Message | Response] = []
         self.prompts: list[int] = []
-        self.meter, self.counts = Meter(), Counts()
+        self.meter, self.times = Meter(), Times()
+        self.task: JSON = None
+        self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
         self.system: tuple[Message, ...] = ()
         self.header: Row | None = None
         self.model = ""
@@ -100,12 +104,12 @@ class _Reading:
             if isinstance(row, Noise):
                 self.queue.append(row)
             else:
-                self.counts.row(row.value)
+                self.times.see(row.value.get("timestamp"), row.at)
                 self._row(row)
             yield from self._ready()
         self.draft = None
         yield from self._ready()
-        yield Place(f"line {last}").ended(self.counts.end(), self.counts.tally())
+        yield Place(f"line {last}").ended(end_of(self.task), self.times.edges())
 
     def _began(self) -> RunBegan:
         opening = [row for row in islice(rows_of(self.source), _LOOK_AHEAD) if isinstance(row, Row)]
@@ -126,6 +130,7 @@ class _Reading:
             model=self.model,
             agent="codex",
             labels=labels,
+            unsaid=("cache_write_tokens",),
         )
 
     def _ready(self) -> Iterator[Item | Noise]:
@@ -166,7 +171,8 @@ class _Reading:
             case "result":
                 self._result(row, found)
             case "hosted":
-                self.queue.append(row.noise("hosted_call"))
+                counts = Counted(calls=int(self._is_new("call", found)))
+                self.queue.append(row.noise("hosted_call", counts=counts))
             case "other":
                 self.queue.append(row.noise())
 
@@ -176,7 +182,15 @@ class _Reading:
             self.queue.append(self.draft)
             self.talk.append(self.draft)
         self.draft.add(row, found)
+        self.draft.asked += kind(found) == "call" and self._is_new("call", found)
         fits(self.source.name, row.position, self.draft.size)
+
+    def _is_new(self, what: Kind, found: JSON) -> bool:
+        """Whether a call, or a result, is of an id that none had before: only then it counts."""
+        name, before = text(found, "call_id") or text(found, "id"), self.named[what]
+        new = not name or name not in before
+        before.add(name)
+        return new
 
     def _close(self) -> None:
         if self.draft is not None:
@@ -198,11 +212,14 @@ class _Reading:
         shown, asked = output(found), text(found, "call_id")
         taken = ("call_id", "output") if isinstance(at(found, "output"), str) else ("call_id",)
         rest = leftover(row.value, *taken)
-        self.queue.append(row.place.returned(asked, shown, error=error_of(found), rest=rest))
+        counts = None if self._is_new("result", found) else UNCOUNTED
+        place = row.place.counting(counts)
+        self.queue.append(place.returned(asked, shown, error=error_of(found), rest=rest))
         self.talk.append(Message(role=Role.TOOL, text=shown, call=asked))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
+        self.task = payload if text(payload, "type") in TASK_EVENTS else self.task
         match text(payload, "type"):
             case "token_count":
                 self._tokens(row, payload)
@@ -220,12 +237,10 @@ class _Reading:
 
     def _tokens(self, row: Row, payload: JSON) -> None:
         grown = self.meter.growth(payload)
-        if grown is not None:
-            self.counts.used.append(grown)
-            if grown != Usage() and self.draft is not None and self.draft.usage is None:
-                self.draft.usage = grown
-                self.draft = None
-        self.queue.append(row.noise())
+        if grown is not None and grown != Usage() and self.draft is not None and self.draft.usage is None:
+            self.draft.usage, grown = grown, None
+            self.draft = None
+        self.queue.append(row.noise(counts=Counted(usage=grown)))
 
     def _compacted(self, row: Row) -> None:
         """What a compaction left: recorded as such, or in old versions its summary only."""

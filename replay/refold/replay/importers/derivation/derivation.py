@@ -46,7 +46,6 @@ _UNSAID = (
     Unknown.TOOLS,
     Unknown.CONTEXT,
 )  # no source says which tools only read, nor how large the context was
-_MARK_NO_ERRORS = frozenset({"atif", "swe_agent", "tau_bench"})
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -179,7 +178,7 @@ class Derivation:
             labels={**began.labels, **labels},
             task=start.task,
             unasked=unasked,
-            unknown=_UNSAID + (Unknown.ERRORS,) * (self._origin.format in _MARK_NO_ERRORS),
+            unknown=_UNSAID + (() if began.marks_errors else (Unknown.ERRORS,)),
         )
 
     def _end(self, item: RunEnded) -> None:
@@ -188,8 +187,8 @@ class Derivation:
             self._gap.remove(cancel)
         self._reach(None, cancel)
         counted = (
-            ("requests", item.tally.requests, self._log.requests),
-            ("calls", item.tally.asked, self._log.calls),
+            ("requests", item.requests, self._log.requests),
+            ("calls", item.asked, self._log.calls),
         )
         for what, of_source, of_log in counted:
             if of_source is not None and of_source > of_log:

@@ -2,21 +2,26 @@
 
 from collections.abc import Iterator
 
-from refold.reducers.messages import Message, MessageCall
+from msgspec.structs import replace
+
+from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import (
     messages,
 )
 from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, left, rows, text, without
+from refold.replay.importers.gemini_cli.ending import answered, end_of
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
-from refold.replay.importers.gemini_cli.tally import Counts, answered, usage_of
-from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan
+from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
+from refold.replay.importers.times import Times
+from refold.replay.importers.usages import UsageNames
 
 _ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
 _STATUSES = ("success", *_ERRORS)
+_TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 _INJECTED = ("<session_context>", "<state_snapshot>")
 
 
@@ -47,7 +52,8 @@ def _items(source: Source) -> Iterator[Item | Noise]:
     # A document is in memory whole in any case, and a message of a log counts as it was written last.
     found = list(records(source))
     header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
-    counts, begin = Counts(), "line 1" if is_log(source) else "$"
+    begin = "line 1" if is_log(source) else "$"
+    times, ending = Times(), None
     yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
     last, spoken = begin, False
     for record in found:
@@ -59,10 +65,11 @@ def _items(source: Source) -> Iterator[Item | Noise]:
                 yield _replaced(record)
                 continue
             for message in rows(record.value, "messages") if record.what == "replaced" else [record.value]:
-                spoken = spoken or text(message, "type") in ("user", "gemini")
-                counts.message(message, left=record.left)
+                times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
+                if text(message, "type") in ("user", "gemini"):
+                    spoken, ending = True, ending if record.left else message
                 yield from _message(record, message)
-    yield Place(last).ended(counts.end(), counts.tally())
+    yield Place(last).ended(end_of(ending), times.edges())
 
 
 def _model(found: object) -> str:
@@ -78,6 +85,7 @@ def _began(header: Record | None, position: str, model: str) -> RunBegan:
         key=text(value, "sessionId") or "session",
         model=model,
         agent="gemini-cli",
+        unsaid=("cache_write_tokens",),
     )
 
 
@@ -85,7 +93,7 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
     place = Place(record.position, instant(at(message, "timestamp")))
     said, rest = spoken_in(message), without(message, "type", "content", "timestamp")
     if record.left:
-        yield place.remarked("rewound", message)
+        yield place.counting(_counted(message)).remarked("rewound", message)
         return
     match text(message, "type"):
         case "user":
@@ -93,7 +101,7 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
         case "gemini":
             told = without(message, "type", "content", "timestamp", "thoughts", "model", "toolCalls")
             model = text(message, "model")
-            yield place.answered(_answer(message), usage_of(message), model=model, rest=told)
+            yield place.answered(_answer(message), _usage(message), model=model, rest=told)
             yield from place.hosted(at(message, "content"))
             yield from _results(message, place)
         case "error":
@@ -108,6 +116,30 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
             problem = f"a message of type {kind[:40]!r}, which is not known here"
             yield place.unread(UNKNOWN_PART, problem)
             yield place.remarked("unmapped", message)
+
+
+def _counted(message: JSON) -> Counted | None:
+    """As what a message counts that was taken back."""
+    match text(message, "type"):
+        case "user":
+            return Counted(user=1)
+        case "gemini":
+            calls = rows(message, "toolCalls")
+            return Counted(
+                assistant=1,
+                calls=len(calls),
+                results=sum(map(answered, calls)),
+                errors=sum(text(call, "status") == "error" for call in calls),
+                usage=_usage(message),
+            )
+        case _:
+            return None
+
+
+def _usage(message: JSON) -> Usage | None:
+    """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
+    used = _TOKENS.of(at(message, "tokens"))
+    return used and replace(used, output=used.output + used.reasoning)
 
 
 def spoken_in(message: JSON) -> str:
@@ -149,16 +181,18 @@ def _answer(message: JSON) -> Message:
 def _results(message: JSON, place: Place) -> Iterator[Item]:
     for index, call in enumerate(rows(message, "toolCalls")):
         where = f"{place.position}.toolCalls[{index}]" if place.position.startswith("$") else place.position
-        told = ("status",) if text(call, "status") in _STATUSES else ()
+        status = text(call, "status")
+        told, failed = ("status",) if status in _STATUSES else (), int(status == "error")
         if not answered(call):
             if rest := left(call, "id", "name", "args"):
-                yield Place(where, place.at).remarked("unanswered", rest)
+                yield Place(where, place.at, Counted(errors=failed)).remarked("unanswered", rest)
             continue
-        yield Place(where, instant(at(call, "timestamp")) or place.at).returned(
+        counts = Counted(results=1, errors=failed)  # it has no message of its own
+        yield Place(where, instant(at(call, "timestamp")) or place.at, counts).returned(
             text(call, "id"),
             output(call),
             name=text(call, "name"),
-            error=_ERRORS.get(text(call, "status")),
+            error=_ERRORS.get(status),
             rest=without(call, "id", "name", "args", "result", "timestamp", *told),
         )
 

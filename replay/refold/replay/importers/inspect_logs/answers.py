@@ -6,7 +6,7 @@ from refold.reducers.messages import Usage
 from refold.replay.importers.fields import JSON, at, json_text, nanoseconds, number, table, text
 from refold.replay.importers.inspect_logs.messages import ours
 from refold.replay.importers.items import Answered, Place
-from refold.replay.importers.tallies import UsageNames
+from refold.replay.importers.usages import UsageNames
 
 TOLD = ("event", "timestamp", "span_id", "uuid", "working_start", "completed", "working_time")
 """Keys of an event that its item says, or that say nothing of the run."""

@@ -14,7 +14,7 @@ import msgspec
 from refold.replay.importers.archives import Archive, BadMember, is_archive
 from refold.replay.importers.documents import ANY, Document, beginning, document, leading
 from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text
-from refold.replay.importers.inspect_logs.counts import NOTHING, completed, end_of, log_end, tally
+from refold.replay.importers.inspect_logs.ending import completed, counted, end_of, log_end, times_of, used_in
 from refold.replay.importers.inspect_logs.samples import Sample
 from refold.replay.importers.items import Item, Place, RunEnded, Unread
 from refold.replay.importers.protocol import Match
@@ -176,18 +176,19 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
         yield from run.items()
         if found.problem:
             yield Place(found.place).unread("cut", found.problem)
-        counts = tally(found.sample)
-        used, timed = used or counts.input_tokens is not None, timed or counts.first_timestamp is not None
-        waiting = Place(found.place).ended(end_of(found.sample, status), counts)
+        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
+        used, timed = used or tokens is not None, timed or times is not None
+        end, counts = end_of(found.sample, status), counted(found.sample)
+        waiting = Place(found.place, None, counts).ended(end, times, tokens)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
         yield _empty(header, status)
         return
     yield from around
-    yield msgspec.structs.replace(waiting, tally=completed(waiting.tally, header, used=used, timed=timed))
+    yield completed(waiting, header, used=used, timed=timed)
 
 
 def _empty(header: JSON, status: str) -> RunEnded:
     """The end of a log without samples, which is no run's."""
-    counts = completed(NOTHING, header, used=False, timed=False)
-    return Place("$").ended((log_end(status), f"log status={status}"), counts, json_text(header))
+    ended = Place("$").ended((log_end(status), f"log status={status}"), rest=json_text(header))
+    return completed(ended, header, used=False, timed=False)

@@ -21,20 +21,21 @@ from refold.reducers.vocabulary import Role, StopReason
 from refold.replay.importers.content import worded, words
 from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text, without
-from refold.replay.importers.items import Item, Place, RunBegan
+from refold.replay.importers.items import Item, Place, RunBegan, together
 from refold.replay.importers.mini_swe_agent.rows import (
     asked,
+    counted,
     failed,
     is_result,
     moment,
     output_of,
     role_of,
-    tally,
+    times_of,
     usage,
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import CHAT_TOKENS
+from refold.replay.importers.usages import CHAT_TOKENS
 
 CUT_SHORT = (StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER)
 """Stop reasons that say more of an answer than whether there is a command in it."""
@@ -89,11 +90,13 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             agent="mini-swe-agent",
             labels={name: label for name, label in labels.items() if label},
             rest=without(doc, "messages", "info"),
+            counts=together(map(counted, messages[:begin])),
+            unsaid=("cache_write_tokens",),
         )
         yield from _conversation(messages, begin, place)
         yield from found.cut()
         last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
-        yield last.ended(end_of(doc), tally(messages), without(at(doc, "info")))
+        yield last.ended(end_of(doc), times_of(messages), rest=without(at(doc, "info")))
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -120,7 +123,7 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
     waiting: list[MessageCall] = []
     for index in range(begin, len(messages)):
         row, role = messages[index], role_of(messages[index])
-        place = Place(f"{position}[{index}]", moment(row))
+        place = Place(f"{position}[{index}]", moment(row), counted(row))
         rest = without(row, *worded(row), *_SAID)
         if role == "assistant":
             waiting = list(asked(row, index))
@@ -146,7 +149,7 @@ def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
     said = Message(role=Role.ASSISTANT, text=output_of(row), reasoning=thought, calls=tuple(calls))
     # All that is in `extra` may stand in the item.
     told = ("extra",) if table(row, "extra").keys() <= {"actions", "cost", "timestamp"} else ()
-    answer = place.answered(
+    answer = place.counting(counted(row, len(calls))).answered(
         said,
         CHAT_TOKENS.of(used),
         stop=text(choice, "finish_reason"),

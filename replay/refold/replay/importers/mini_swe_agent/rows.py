@@ -8,8 +8,9 @@ from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.content import calls_of, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
-from refold.replay.importers.items import Tally
-from refold.replay.importers.tallies import CHAT_TOKENS, tally_of, tokens_of
+from refold.replay.importers.items import Counted
+from refold.replay.importers.times import Times
+from refold.replay.importers.usages import CHAT_TOKENS
 
 SHELL = "bash"
 """The tool of every command."""
@@ -80,6 +81,20 @@ def is_result(row: JSON) -> bool:
     )
 
 
+def counted(row: JSON, calls: int = 0) -> Counted:
+    """As what a message counts: by its role, and as a result if it has a code or a timeout."""
+    role, result = role_of(row), is_result(row)
+    return Counted(
+        user=int(role == "user"),
+        assistant=int(role == "assistant"),
+        tool=int(role == "tool"),
+        calls=calls,
+        results=int(result),
+        errors=int(result and failed(row) is not None),
+        usage=CHAT_TOKENS.of(usage(row)) if role == "assistant" else None,
+    )
+
+
 def failed(row: JSON) -> ToolError | None:
     """How a command failed, by its timeout or its code."""
     if timed_out(row):
@@ -103,22 +118,11 @@ def usage(row: JSON) -> JSON:
     return raw if raw is not None else at(row, "usage")
 
 
-def tally(messages: Sequence[JSON]) -> Tally:
-    """The counts of a message list, by the rules of the format."""
-    roles = [role_of(row) for row in messages]
-    answers = [row for row in messages if role_of(row) == "assistant"]
-    results = [row for row in messages if is_result(row)]
-    used = [found for row in answers if (found := CHAT_TOKENS.of(usage(row)))]
-    return tally_of(
-        roles.count("user"),
-        roles.count("assistant"),
-        roles.count("tool"),
-        tool_calls=sum(len(asked(row, n)) for n, row in enumerate(answers)),
-        tool_results=len(results),
-        tool_errors=sum(failed(row) is not None for row in results),
-        tokens=tokens_of(used, writes=False),
-        times=(_written(seconds) for row in messages if isinstance(seconds := _clock(row), int | float)),
-    )
+def times_of(messages: Sequence[JSON]) -> tuple[str, str] | None:
+    """The first and the last time of a message list."""
+    return Times(
+        _written(seconds) for row in messages if isinstance(seconds := _clock(row), int | float)
+    ).edges()
 
 
 def _written(seconds: float) -> str | None:

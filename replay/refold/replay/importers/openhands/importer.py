@@ -14,7 +14,7 @@ from refold.replay.importers.documents import ANY, Document, beginning, document
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
 from refold.replay.importers.openhands import v0, v1
-from refold.replay.importers.openhands.counts import v0_end, v0_tally, v1_end, v1_tally
+from refold.replay.importers.openhands.ending import times_of, v0_end, v0_used, v1_end, v1_used
 from refold.replay.importers.openhands.events import Conversation
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
@@ -157,7 +157,7 @@ def _v1(events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] 
     )
     yield from told.items(int(system))
     yield from unread
-    yield Place(places[-1]).ended(v1_end(events), v1_tally(events))
+    yield Place(places[-1]).ended(v1_end(events), times_of(events), v1_used(events))
 
 
 def _v0(
@@ -184,4 +184,4 @@ def _v0(
         yield Place(f"{around}metrics").remarked("metrics", metrics)
     rest = json_text({"error": error}) if error is not None else ""
     last = Place(f"{around}error" if rest else place)
-    yield last.ended(v0_end(events, error), v0_tally(events, metrics), rest)
+    yield last.ended(v0_end(events, error), times_of(events), v0_used(metrics), rest=rest)

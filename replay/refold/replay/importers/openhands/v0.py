@@ -10,14 +10,27 @@ errors = observation `error`, and `run` with an exit code that is not zero; toke
 
 from collections.abc import Sequence
 
+import msgspec
+
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import calls_of, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, text, without
-from refold.replay.importers.items import Item, Place, Returned
+from refold.replay.importers.fields import (
+    JSON,
+    at,
+    instant,
+    json_text,
+    left,
+    nano_usd,
+    rows,
+    table,
+    text,
+    without,
+)
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, Returned
 from refold.replay.importers.openhands.events import Event, condensed
 from refold.replay.importers.remarks import known_or
-from refold.replay.importers.tallies import CHAT_TOKENS, UsageNames
+from refold.replay.importers.usages import CHAT_TOKENS, UsageNames
 
 _KINDS = frozenset({
     "browse", "browse_interactive", "call_tool_mcp", "condensation_request", "delegate",
@@ -76,15 +89,27 @@ def is_error(event: JSON) -> bool:
 def read(events: Sequence[JSON], position: str, metrics: JSON) -> list[Event]:
     """The events of one run, which stand at `position`; `metrics` have the tokens of its answers."""
     usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
-    names: dict[str, str] = {}
+    # The oldest events name no calls: each action is one, each observation its result.
+    bare = not any("tool_call_metadata" in table(event) or "id" in table(event) for event in events)
+    around = _Around(usages, bare=bare)
     return [
-        _event(event, index, Place(f"{position}[{index}]", instant(at(event, "timestamp"))), usages, names)
+        _event(event, index, Place(f"{position}[{index}]", instant(at(event, "timestamp"))), around)
         for index, event in enumerate(events)
     ]
 
 
-def _event(event: JSON, index: int, place: Place, usages: dict[str, JSON], names: dict[str, str]) -> Event:
-    """An event; `names` are the tools of the calls before it, by the calls' ids."""
+class _Around(msgspec.Struct):
+    """What is known around an event: usages by response, tools of the calls before it by the calls' ids.
+
+    `bare`: the events name no calls.
+    """
+
+    usages: dict[str, JSON]
+    names: dict[str, str] = {}
+    bare: bool = False
+
+
+def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
     if action == "condensation":
         first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
@@ -92,17 +117,20 @@ def _event(event: JSON, index: int, place: Place, usages: dict[str, JSON], names
         return condensed(own, place.remarked("condensation", event), at(event, "args"), between=between)
     if is_answer(event):
         call = _asked(event, index)
-        names |= {call.id: text(event, "tool_call_metadata", "function_name") or action} if call else {}
+        name = text(event, "tool_call_metadata", "function_name") or action
+        around.names |= {call.id: name} if call else {}
         again = place.remarked("call", rest=_leftovers(event))
-        answer = _answer(event, call, usages, place)
+        answer = _answer(event, call, around, place)
         written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
         more = next(place.hosted(written), None)
         return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
     if action in ("message", "system"):
-        return Event(id=own, item=_said(event, text(event, "args", "content"), place))
+        counts = None if is_user(event) else UNCOUNTED
+        item = _said(event, text(event, "args", "content"), place.counting(counts))
+        return Event(id=own, item=item)
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
         more = place.remarked("approval", {"decision": "reject"}) if kind == "user_rejected" else None
-        item = _observed(event, names, place)
+        item = _observed(event, around, place)
         return Event(id=own, item=item, more=more if isinstance(item, Returned) else None)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
@@ -116,12 +144,14 @@ def _said(event: JSON, said: str, place: Place) -> Item:
     return place.said(said, by, role=role, rest=without(event, "id", "timestamp", "action", "message"))
 
 
-def _answer(event: JSON, call: MessageCall | None, usages: dict[str, JSON], place: Place) -> Item:
+def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
     raw, response = at(event, "tool_call_metadata", "model_response"), response_of(event)
-    used, choice = usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
+    used, choice = around.usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
     thought = text(choice, "message", "reasoning_content")
     calls = (call,) if call else ()
-    return place.answered(
+    named = call is not None and (around.bare or bool(call_of(event)))
+    counts = None if response else Counted(assistant=1, calls=int(named))
+    return place.counting(counts).answered(
         Message(role=Role.ASSISTANT, text=_said_by(event), reasoning=thought, calls=calls),
         _TOKENS.of(used),
         cost=nano_usd(at(used, "cost")),
@@ -144,14 +174,18 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
     return next(found, MessageCall(call or f"event-{_event_id(event) or index}", name, given))
 
 
-def _observed(event: JSON, names: dict[str, str], place: Place) -> Item:
-    output, call = words(at(event, "content")), call_of(event) or _caused(event, names)
+def _observed(event: JSON, around: _Around, place: Place) -> Item:
+    output, call = words(at(event, "content")), call_of(event) or _caused(event, around.names)
+    rejected, named = text(event, "observation") == "user_rejected", bool(call_of(event))
+    result, failed = int(named or around.bare), is_error(event)
+    counts = None if named and not rejected else Counted(tool=result, results=result, errors=int(failed))
+    place = place.counting(counts)
     if not call:
         return _said(event, output, place)
-    rejected = text(event, "observation") == "user_rejected"
-    name = names.get(call, text(event, "tool_call_metadata", "function_name"))
-    error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
-    return place.returned(call, output, name=name, error=error, rest=_leftovers(event, "content"))
+    name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
+    error = ToolError.CANCELLED if rejected else ToolError.RAISED if failed else None
+    rest = _leftovers(event, "content")
+    return place.returned(call, output, name=name, error=error, rest=rest)
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import arguments, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text, without
-from refold.replay.importers.items import Item, Place
+from refold.replay.importers.items import Counted, Item, Place
 from refold.replay.importers.openhands.events import Event, condensed
 
 _TOLD = ("id", "timestamp", "kind")
@@ -114,6 +114,8 @@ def _result(event: JSON, place: Place) -> Item:
     error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
     call, name = text(event, "tool_call_id"), text(event, "tool_name")
     rest = without(event, *_TOLD, "tool_call_id", "tool_name")
+    counts = Counted(tool=1, results=1, errors=int(is_error(event))) if rejected else None
+    place = place.counting(counts)
     return place.returned(call, _output(event), name=name, error=error, rest=rest)
 
 

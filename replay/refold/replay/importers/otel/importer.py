@@ -10,19 +10,19 @@ from refold.reducers.failures import classify
 from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.content import manifests, unwrapped
 from refold.replay.importers.fields import JSON, json_text, left, table, text
-from refold.replay.importers.items import Item, Place, RequestFailed, RunBegan
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RequestFailed, RunBegan
 from refold.replay.importers.message_shapes import Read
 from refold.replay.importers.otel import database as otel_database
 from refold.replay.importers.otel import names as otel_names
 from refold.replay.importers.otel import spans as otel_spans
+from refold.replay.importers.otel.ending import ended, times_of, unsaid
 from refold.replay.importers.otel.forest import Member, Tree, trees
 from refold.replay.importers.otel.names import operation
 from refold.replay.importers.otel.spans import Span
-from refold.replay.importers.otel.tally import ended, tallied
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
-from refold.replay.importers.tallies import summed
 from refold.replay.importers.traces import Step, Trace, answer_of, time_of
+from refold.replay.importers.usages import summed
 from refold.store.foreign import MAGIC
 
 _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
@@ -109,14 +109,16 @@ class _Run:
             tools=manifests(self.tools),
             settings={name: json_text(value) for name, value in settings.items() if value is not None},
             labels={name: value for name, value in labels.items() if value},
+            unsaid=unsaid(self.tree),
+            counts=UNCOUNTED,
         )
         yield from trace.items()
         last = agent or self.tree.members[-1].span
-        yield Place(last.position, last.end).ended(ended(self.tree), tallied(self.tree))
+        yield Place(last.position, last.end).ended(ended(self.tree), times_of(self.tree))
 
     def _step(self, member: Member) -> Step:
         span, kind = member.span, operation(member.span)
-        start = Place(span.position, span.start)
+        start = Place(span.position, span.start, _counted(span))
         if member.helper:
             return Step(remark=start.remarked(f"helper:{kind}" if kind else "span", _span(span)))
         match kind:
@@ -134,7 +136,7 @@ class _Run:
     def _chat(self, span: Span, start: Place) -> Step:
         said, own = otel_names.answer(span), span.attributes
         done, took = time_of(span.start, span.end)
-        answer = Place(span.position, done).answered(
+        answer = Place(span.position, done, start.counts).answered(
             answer_of(said),
             otel_names.usage(span),
             quality="reported"
@@ -161,7 +163,8 @@ class _Run:
         raised = next((event.attributes for event in span.events if event.name == "exception"), None)
         said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
         failure = classify(None, f"{text(raised, 'exception.type')} {said}")
-        return Place(span.position, span.end).failed(said, failure, rest=self._left(span))
+        place = Place(span.position, span.end, _counted(span))
+        return place.failed(said, failure, rest=self._left(span))
 
     def _left(self, span: Span, said: Read | None = None) -> str:
         """What no item says. Contents that were read are told already; those that were not stay."""
@@ -175,12 +178,23 @@ class _Run:
         return json_text(_span(span, *used))
 
 
+def _counted(span: Span) -> Counted | None:
+    """As what a span counts, a helper's too: it costs tokens as well."""
+    match operation(span):
+        case "chat":
+            return Counted(assistant=1, usage=otel_names.usage(span))
+        case "tool":
+            return Counted(calls=1, results=int(span.end is not None), errors=int(span.failed))
+        case _:
+            return None
+
+
 def _tool(span: Span, start: Place) -> Step:
     """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
     done, took = time_of(span.start, span.end)
-    tool = Place(span.position, done).returned(
+    tool = Place(span.position, done, start.counts).returned(
         text(otel_names.first(own, otel_names.CALL_ID)),
         otel_names.call_text(span, otel_names.CALL_RESULT),
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,

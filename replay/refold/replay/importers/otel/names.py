@@ -19,7 +19,7 @@ from refold.replay.importers.content import arguments, calls_of, plain, unwrappe
 from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.replay.importers.message_shapes import Read, read
 from refold.replay.importers.otel.spans import Attributes, Span
-from refold.replay.importers.tallies import UsageNames
+from refold.replay.importers.usages import UsageNames
 
 Operation = Literal["agent", "chat", "tool", "hook", ""]
 

@@ -13,7 +13,8 @@ from refold.replay.importers.call_ids import (
     messages,
 )
 from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
-from refold.replay.importers.items import Item, Place, RunBegan, Said
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
+from refold.replay.importers.pi.ending import Ending
 from refold.replay.importers.pi.rows import (
     BRANCH,
     PARTS,
@@ -24,10 +25,10 @@ from refold.replay.importers.pi.rows import (
     shell,
     spoken,
 )
-from refold.replay.importers.pi.tally import Counts
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
 from refold.replay.importers.source import Source
+from refold.replay.importers.times import Times
 from refold.replay.importers.trees import branches, path_to
 
 _ENTRIES = (
@@ -91,7 +92,8 @@ class _Reading:
         self.source, self.left = source, _left(source)
         self.places: dict[str, int] = {}
         self.talk: list[tuple[int, Message]] = []
-        self.counts = Counts()
+        self.times, self.ending = Times(), Ending()
+        self.requests = 0
         self.header: Row | None = None
 
     def items(self) -> Iterator[Item | Noise]:
@@ -105,7 +107,7 @@ class _Reading:
                 continue
             place += 1
             yield from self._entry(row, place)
-        yield Place(f"line {last}").ended(self.counts.end(), self.counts.tally())
+        yield Place(f"line {last}").ended(self.ending.end(), self.times.edges(), requests=self.requests)
 
     def _began(self) -> RunBegan:
         heads = (
@@ -126,7 +128,7 @@ class _Reading:
     def _entry(self, row: Row, place: int) -> Iterator[Item | Noise]:
         id_, value = text(row.value, "id"), row.value
         if self.header is not None and row == self.header:
-            self.counts.entry(value)
+            self.times.see(value.get("timestamp"), row.at)
             self.header = None
             return
         if id_ and id_ in self.places:
@@ -134,9 +136,9 @@ class _Reading:
             return
         if id_:
             self.places[id_] = place
-        self.counts.entry(value, left=id_ in self.left)
+        self.times.see(value.get("timestamp"), row.at)
         if id_ in self.left:
-            yield row.noise("rewound")
+            yield row.noise("rewound", counts=_counted(value))
             return
         match text(value, "type"):
             case "message":
@@ -146,7 +148,7 @@ class _Reading:
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row, place)
             case "custom_message":
-                yield self._say(row, place, spoken(value), "harness")
+                yield self._say(row, place, spoken(value), "harness", UNCOUNTED)
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -154,6 +156,7 @@ class _Reading:
 
     def _message(self, row: Row, place: int) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
+        self.ending.see(message)
         kinds = (text(block, "type") for block in blocks(message))
         yield from unread_parts(row, message, ("content", "command"), kinds, PARTS)
         match text(message, "role"):
@@ -164,28 +167,30 @@ class _Reading:
             case "toolResult":
                 yield self._result(row, place, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
-                yield self._say(row, place, shell(message), "user")
+                yield self._say(row, place, shell(message), "user", UNCOUNTED)
             case "custom" | "hookMessage":
-                yield self._say(row, place, spoken(message), "harness")
+                yield self._say(row, place, spoken(message), "harness", UNCOUNTED)
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, place: int, said: str, by: str) -> Said:
+    def _say(self, row: Row, place: int, said: str, by: str, counts: Counted | None = None) -> Said:
         self.talk.append((place, Message(role=Role.USER, text=said)))
-        return row.place.said(said, by, rest=leftover(row.value, "content"))
+        return row.place.counting(counts).said(said, by, rest=leftover(row.value, "content"))
 
     def _answer(self, row: Row, place: int, message: JSON) -> Iterator[Item]:
         answer, stop, problem = _message(message), text(message, "stopReason"), text(message, "errorMessage")
-        rest = leftover(row.value, "content")
+        rest, used = leftover(row.value, "content"), TOKENS.of(at(message, "usage"))
+        counts = Counted(assistant=1, calls=len(answer.calls), usage=used)
+        self.requests += 1
         if stop == "error" and not answer.calls:
-            yield row.place.failed(problem, partial=answer.text, rest=rest)
+            yield row.place.counting(counts).failed(problem, partial=answer.text, rest=rest)
             return
         silent = not (answer.text or answer.calls or answer.reasoning)
         if not silent or stop != "aborted":
             self.talk.append((place, answer))
             yield row.place.answered(
                 answer,
-                TOKENS.of(at(message, "usage")),
+                used,
                 stop=stop,
                 cost=nano_usd(at(message, "usage", "cost", "total")),
                 model=text(message, "model"),
@@ -193,7 +198,8 @@ class _Reading:
                 rest=leftover(row.value, "content", "model", "stopReason", "responseId"),
             )
         if stop == "aborted":
-            yield row.place.cancelled(problem, rest=rest if silent else "")
+            where = row.place.counting(counts if silent else None)
+            yield where.cancelled(problem, rest=rest if silent else "")
         elif stop == "error":
             yield row.place.remarked("error", {"errorMessage": problem})
 
@@ -207,7 +213,7 @@ class _Reading:
     def _branch(self, row: Row, place: int) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
-            yield self._say(row, place, BRANCH.format(text(row.value, "summary")), "harness")
+            yield self._say(row, place, BRANCH.format(text(row.value, "summary")), "harness", UNCOUNTED)
         else:
             yield row.remarked("subagent")
 
@@ -219,6 +225,21 @@ class _Reading:
         first = self.places.get(text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex"))
         kept = [said for place, said in self.talk if first is not None and place >= first]
         yield row.place.prompted(messages((summary, *kept)), "compaction")
+
+
+def _counted(entry: JSON) -> Counted | None:
+    """As what an entry counts on a branch that was left."""
+    message = at(entry, "message") if text(entry, "type") == "message" else None
+    match text(message, "role"):
+        case "user":
+            return Counted(user=1)
+        case "assistant":
+            used = TOKENS.of(at(message, "usage"))
+            return Counted(assistant=1, calls=len(_message(message).calls), usage=used)
+        case "toolResult":
+            return Counted(tool=1, results=1, errors=int(at(message, "isError") is True))
+        case _:
+            return None
 
 
 def _message(message: JSON) -> Message:

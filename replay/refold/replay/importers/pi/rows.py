@@ -5,7 +5,7 @@ The texts around summaries and shell commands are Pi's own (its `messages.ts`), 
 
 from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.session_rows import rest_of
-from refold.replay.importers.tallies import UsageNames
+from refold.replay.importers.usages import UsageNames
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
 BRANCH = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text
-from refold.replay.importers.items import Item, Place, RunBegan, Tally, Unread
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, together
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.pydantic_ai.parts import (
     PART,
@@ -23,7 +23,7 @@ from refold.replay.importers.pydantic_ai.parts import (
     untold_of,
 )
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import summed, tally_of
+from refold.replay.importers.times import Times
 from refold.replay.importers.values import Value, values
 
 _LISTS = ("messages", "all_messages", "message_history")
@@ -119,6 +119,8 @@ class _Conversation:
             model=next((name for row in head if (name := text(row, "model_name"))), ""),
             labels=self.labels,
             rest=self.rest,
+            counts=together(map(_message, head[: self.first])),
+            unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
         )
         for index, (position, row) in enumerate(self.listed):
             place = Place(position, instant(at(row, "timestamp")))
@@ -129,14 +131,16 @@ class _Conversation:
                 yield from place.hosted([{"type": text(part, "part_kind")} for part in untold(row)])
             else:
                 yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
-        yield Place(self.listed[-1][0]).ended(self._end(), self._tally())
+        yield Place(self.listed[-1][0]).ended(self._end(), self._times())
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
         """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
         for index, part in enumerate(rows(row, "parts")):
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
             if not given or text(part, "part_kind") not in ("system-prompt", "user-prompt"):
-                yield asked_of(where, part)
+                own = Counted(results=int(is_result(part)), errors=int(failed(part)))
+                whole = [own] if given or index else [own, _message(row)]
+                yield asked_of(where.counting(together(whole)), part)
             elif rest := untold_of(part, PART):
                 yield Place(where.position).remarked("unmapped", rest=rest)
         if rest := untold_of(row, (*REQUEST, "instructions") if given else REQUEST):
@@ -153,25 +157,16 @@ class _Conversation:
             return "finished", "last message is the result of an output tool"
         return "open", "last message is a request or asks for tools"
 
-    def _tally(self) -> Tally:
+    def _times(self) -> tuple[str, str] | None:
         messages = [row for _, row in self.listed]
-        requests = [row for row in messages if text(row, "kind") == "request"]
-        answers = [row for row in messages if text(row, "kind") == "response"]
-        results = [row for row in requests if any(is_result(part) for part in rows(row, "parts"))]
         parts = [part for row in messages for part in rows(row, "parts")]
-        used = [at(row, "usage") for row in answers]
-        read, written = summed(used, "cache_read_tokens"), summed(used, "cache_write_tokens")
-        sent, got = summed(used, *TOKENS.input), summed(used, *TOKENS.output)
-        return tally_of(
-            len(requests) - len(results),
-            len(answers),
-            len(results),
-            tool_calls=_distinct([part for part in parts if text(part, "part_kind") == "tool-call"]),
-            tool_results=_distinct([part for part in parts if is_result(part)]),
-            tool_errors=sum(failed(part) for part in parts),
-            tokens=(sent, read, written, got),
-            times=(at(row, "timestamp") for row in (*messages, *parts)),
-        )
+        return Times(at(row, "timestamp") for row in (*messages, *parts)).edges()
+
+
+def _message(row: JSON) -> Counted:
+    """As what message a request counts: a tool's if it has results, else a person's."""
+    results = any(is_result(part) for part in rows(row, "parts"))
+    return Counted(user=int(not results), tool=int(results)) if text(row, "kind") == "request" else UNCOUNTED
 
 
 def _untold(row: JSON, told: dict[str, JSON]) -> JSON:
@@ -179,9 +174,3 @@ def _untold(row: JSON, told: dict[str, JSON]) -> JSON:
     if not isinstance(row, dict):
         return row
     return {name: value for name, value in row.items() if name not in told or value != told[name]}
-
-
-def _distinct(parts: Sequence[JSON]) -> int:
-    """How many calls these parts are of; one without an id is of a call of its own."""
-    calls = [text(part, "tool_call_id") for part in parts]
-    return len({*calls} - {""}) + calls.count("")

@@ -7,7 +7,7 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import call_of
 from refold.replay.importers.fields import JSON, at, instant, json_text, nano_usd, rows, table, text
 from refold.replay.importers.items import Item, Place
-from refold.replay.importers.tallies import UsageNames
+from refold.replay.importers.usages import UsageNames
 
 PART = ("part_kind", "content", "tool_name", "tool_call_id", "args", "timestamp")
 TOKENS = UsageNames(
@@ -35,14 +35,15 @@ def opening(row: JSON) -> Iterator[Message]:
 
 def asked_of(place: Place, part: JSON) -> Item:
     """A part of a request."""
-    place = Place(place.position, instant(at(part, "timestamp")) or place.at)
+    place = Place(place.position, instant(at(part, "timestamp")) or place.at, place.counts)
     rest, kind, said = untold_of(part, PART), text(part, "part_kind"), _content(part)
     if is_result(part):
         name, call = text(part, "tool_name"), text(part, "tool_call_id")
         return place.returned(call, said, name=name, error=_error(part), rest=rest)
     if kind in ("system-prompt", "user-prompt", "retry-prompt"):
         role = Role.SYSTEM if kind == "system-prompt" else Role.USER
-        return place.said(said, "user" if kind == "user-prompt" else "harness", role=role, rest=rest)
+        by = "user" if kind == "user-prompt" else "harness"
+        return place.said(said, by, role=role, rest=rest)
     return place.unread("no_part", f"part_kind {kind[:40]!r}", part)
 
 

@@ -33,7 +33,7 @@ from refold.replay.importers.fields import (
     text,
     without,
 )
-from refold.replay.importers.items import Item, Place, RunBegan, Tally
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 from refold.replay.importers.swe_agent.turns import (
@@ -45,7 +45,6 @@ from refold.replay.importers.swe_agent.turns import (
     role_of,
     turns,
 )
-from refold.replay.importers.tallies import tally_of
 
 LIMITS = {
     "exit_cost": "limit:cost",
@@ -94,12 +93,17 @@ class SweAgent(msgspec.Struct, frozen=True):
             agent="swe-agent",
             labels={name: label for name, label in labels.items() if label},
             rest=without(doc, "trajectory", "history", "info"),
+            counts=together(_counted(row, steps) for row in history[:begin]) or UNCOUNTED,
+            marks_errors=False,
         )
         for turn in turns(history, begin, steps):
             yield from _turn_items(turn, history, steps)
         yield from found.cut()
-        end = end_of(at(doc, "info", "exit_status"))
-        yield Place("$.info").ended(end, tally(doc), without(at(doc, "info")))
+        info, stats = at(doc, "info"), at(doc, "info", "model_stats")
+        used = (number(stats, "tokens_sent"), None, None, number(stats, "tokens_received"))
+        calls = sum(len(asked(step, 0)) for step in steps if not _gave_up(step))
+        end = end_of(at(info, "exit_status"))
+        yield Place("$.info").ended(end, used=used, asked=calls, rest=without(info))
 
 
 SWE_AGENT = SweAgent()
@@ -114,21 +118,11 @@ def end_of(status: JSON) -> tuple[str, str]:
     return end, f"info.exit_status={status}"
 
 
-def tally(doc: JSON) -> Tally:
-    """The counts of a document, by the rules at the top of this file."""
-    history, steps = rows(doc, "history"), rows(doc, "trajectory")
-    own = [text(row, "role") for row in history if at(row, "is_demo") is not True]
-    answers = [row for row in history if text(row, "role") == "assistant" and at(row, "is_demo") is not True]
-    tools, stepped = own.count("tool"), "trajectory" in table(doc)
-    stats = at(doc, "info", "model_stats")
-    return tally_of(
-        own.count("user"),
-        own.count("assistant"),
-        tools,
-        asked=sum(len(asked(step, 0)) for step in steps if not text(step, "response").startswith(_GAVE_UP)),
-        tool_calls=len(steps) if stepped else sum(len(asked(row, 0)) for row in answers),
-        tool_results=sum(isinstance(at(step, "observation"), str) for step in steps) if stepped else tools,
-        tokens=(number(stats, "tokens_sent"), None, None, number(stats, "tokens_received")),
+def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
+    """As what a message of the history counts: no demonstration; results count with the steps, where there are any."""
+    role = "" if at(row, "is_demo") is True else text(row, "role")
+    return Counted(
+        user=int(role == "user"), tool=int(role == "tool"), results=int(role == "tool" and not steps)
     )
 
 
@@ -149,33 +143,49 @@ def _turn_items(turn: Turn, history: Sequence[JSON], steps: Sequence[JSON]) -> I
     where = Place(f"$.trajectory[{turn.step}]")
     if prompt is not None:
         yield where.prompted(prompt)
-    if turn.answer is None and text(step, "response").startswith(_GAVE_UP):
-        yield where.remarked("gave_up", rest=without(step, "messages", "query"))
+    seen = int(isinstance(at(step, "observation"), str))
+    if turn.answer is None and _gave_up(step):
+        place = where.counting(Counted(calls=1, results=seen))
+        yield place.remarked("gave_up", rest=without(step, "messages", "query"))
         return
     answer = step if turn.answer is None else history[turn.answer]
     calls = asked(answer, turn.answer or 0)
     said = text(step, "response") if turn.answer is None else words(at(answer, "content"))
     rest = _rest(step, answer, said, shown=bool(calls) and not turn.following)
-    yield _place(turn).answered(Message(role=Role.ASSISTANT, text=said, calls=calls), rest=rest)
-    yield from _following(turn, history, step, waiting=calls[-1].id if calls else None)
+    counts = Counted(
+        assistant=int(turn.answer is not None),
+        calls=int(step is not None) if steps else len(calls),
+        results=seen,
+    )
+    message = Message(role=Role.ASSISTANT, text=said, calls=calls)
+    yield _place(turn).counting(counts).answered(message, rest=rest)
+    yield from _following(turn, history, steps, waiting=calls[-1].id if calls else None)
 
 
-def _following(turn: Turn, history: Sequence[JSON], step: JSON, waiting: str | None) -> Iterator[Item]:
+def _gave_up(step: JSON) -> bool:
+    return text(step, "response").startswith(_GAVE_UP)
+
+
+def _following(
+    turn: Turn, history: Sequence[JSON], steps: Sequence[JSON], waiting: str | None
+) -> Iterator[Item]:
     """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
+    step = None if turn.step is None else steps[turn.step]
     duration, observation = nanoseconds(at(step, "execution_time")), at(step, "observation")
     if not turn.following and waiting is not None and isinstance(observation, str):
-        yield Place(f"$.trajectory[{turn.step}]").returned(waiting, observation, duration=duration)
+        place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
+        yield place.returned(waiting, observation, duration=duration)
     for index in turn.following:
         row, position = history[index], f"$.history[{index}]"
         said, rest = words(at(row, "content")), without(row, "role", *worded(row), "tool_call_ids")
-        system = role_of(row) is Role.SYSTEM
+        system, counts = role_of(row) is Role.SYSTEM, _counted(row, steps)
         if waiting is not None and not system:
             position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
-            yield Place(position).returned(waiting, said, duration=duration, rest=rest)
+            yield Place(position, None, counts).returned(waiting, said, duration=duration, rest=rest)
             waiting = None
         else:
             role = Role.SYSTEM if system else Role.USER
-            yield Place(position).said(said, "harness", role=role, rest=rest)
+            yield Place(position, None, counts).said(said, "harness", role=role, rest=rest)
 
 
 def _place(turn: Turn) -> Place:

@@ -1,32 +1,22 @@
-"""What is counted in a run of spans, and how it ended."""
+"""What a run of spans says of itself as a whole, and how it ended."""
 
-from refold.replay.importers.items import Tally
 from refold.replay.importers.otel import names as otel_names
 from refold.replay.importers.otel.forest import Tree
 from refold.replay.importers.otel.names import operation
 from refold.replay.importers.otel.spans import stamp
-from refold.replay.importers.tallies import summed, tally_of
 
 
-def tallied(tree: Tree) -> Tally:
-    """Counts over every span of the run, the helpers' too: they cost tokens as well."""
-    spans = [member.span for member in tree.members]
-    chats = [span for span in spans if operation(span) == "chat"]
-    tools = [span for span in spans if operation(span) == "tool"]
-    every = [*spans, tree.agent] if tree.agent else spans
-    used = list(map(otel_names.counted, chats))
-    names = otel_names.TOKENS
-    read, written = summed(used, *names.cache_read), summed(used, *names.cache_write)
-    return tally_of(
-        None,
-        len(chats),
-        None,
-        tool_calls=len(tools),
-        tool_results=sum(span.end is not None for span in tools),
-        tool_errors=sum(span.failed for span in tools),
-        tokens=(summed(used, *names.input), read, written, summed(used, *names.output)),
-        times=(stamp(time) for span in every for time in (span.start, span.end) if time is not None),
-    )
+def times_of(tree: Tree) -> tuple[str, str] | None:
+    """The first and the last time of a run's spans, the agent's too."""
+    spans = [member.span for member in tree.members] + ([tree.agent] if tree.agent else [])
+    times = [time for span in spans for time in (span.start, span.end) if time is not None]
+    return (stamp(min(times)), stamp(max(times))) if times else None
+
+
+def unsaid(tree: Tree) -> tuple[str, ...]:
+    """What no chat of a run says, and what spans never say: whose messages there were."""
+    chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
+    return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
 def ended(tree: Tree) -> tuple[str, str]:

@@ -1,13 +1,11 @@
-"""What is counted in a run of OpenHands, V0 and V1, and how it ended."""
+"""What a run of OpenHands, V0 or V1, says of itself as a whole: its tokens, its times, and how it ended."""
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from refold.replay.importers.fields import JSON, at, number, table, text
-from refold.replay.importers.items import Tally
+from refold.replay.importers.items import Tokens
 from refold.replay.importers.openhands import v0, v1
-from refold.replay.importers.tallies import Tokens, tally_of
+from refold.replay.importers.times import Times
 
 STATES = {
     "finished": "finished",
@@ -33,61 +31,16 @@ _LIMITS = (
 _TOKENS = ("prompt_tokens", "cache_read_tokens", "cache_write_tokens", "completion_tokens")
 
 
-def v0_tally(events: Sequence[JSON], metrics: JSON) -> Tally:
-    """The counts of V0."""
-    answers = [event for event in events if v0.is_answer(event)]
-    calls = {v0.call_of(event) for event in answers} - {""}
-    seen = [event for event in events if text(event, "observation")]
-    results = {v0.call_of(event) for event in seen} - {""}
-    users = sum(v0.is_user(event) and text(event, "action") == "message" for event in events)
-    bare = not any("tool_call_metadata" in table(event) or "id" in table(event) for event in events)
-    if bare:  # the oldest events name no calls: each action is one, each observation its result
-        made = [event for event in answers if text(event, "action") not in ("message", "finish")]
-        calls = {str(index) for index in range(len(made))}
-        results = {str(index) for index in range(sum(text(event, "observation") != "null" for event in seen))}
+def v0_used(metrics: JSON) -> Tokens:
+    """The tokens of a run of V0, by its metrics."""
     sent, read, written, got = (number(metrics, "accumulated_token_usage", key) for key in _TOKENS)
-    return _undated(
-        tally_of(
-            users,
-            _responses(v0.response_of(event) for event in answers),
-            len(results),
-            tool_calls=len(calls),
-            tool_results=len(results),
-            tool_errors=sum(map(v0.is_error, seen)),
-            tokens=(sent, read, written, got),
-            times=(at(event, "timestamp") for event in events),
-        )
-    )
+    return sent, read, written, got
 
 
-def v1_tally(events: Sequence[JSON]) -> Tally:
-    """The counts of V1."""
-    answers = [event for event in events if v1.is_answer(event)]
-    seen = [event for event in events if text(event, "kind") in v1.RESULTS]
-    return _undated(
-        tally_of(
-            sum(text(event, "kind") == "MessageEvent" and v1.is_user(event) for event in events),
-            _responses(text(event, "llm_response_id") for event in answers),
-            len(seen),
-            tool_calls=len({text(event, "tool_call_id") for event in answers} - {""}),
-            tool_results=len({text(event, "tool_call_id") for event in seen}),
-            tool_errors=sum(map(v1.is_error, seen)),
-            tokens=_stats(events),
-            times=(at(event, "timestamp") for event in events),
-        )
-    )
-
-
-def _responses(names: Iterable[str]) -> int:
-    """How many responses have these ids; one without is one of its own."""
-    listed = list(names)
-    return len({*listed} - {""}) + listed.count("")
-
-
-def _undated(tally: Tally) -> Tally:
-    """The tally, its times without the zeros that end their fraction."""
-    first, last = tally.first_timestamp, tally.last_timestamp
-    return msgspec.structs.replace(tally, first_timestamp=_plain(first), last_timestamp=_plain(last))
+def times_of(events: Sequence[JSON]) -> tuple[str, str] | None:
+    """The first and the last time, without the zeros that end their fraction."""
+    times = Times(at(event, "timestamp") for event in events).edges()
+    return times and (_plain(times[0]), _plain(times[1]))
 
 
 def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
@@ -136,7 +89,7 @@ def _execution(event: JSON) -> str:
     return text(value, "execution_status") if key == "full_state" else ""
 
 
-def _stats(events: Iterable[JSON]) -> Tokens:
+def v1_used(events: Iterable[JSON]) -> Tokens:
     """The tokens of the last update of `stats`."""
     found: Tokens = (None, None, None, None)
     for event in events:
@@ -149,7 +102,7 @@ def _stats(events: Iterable[JSON]) -> Tokens:
     return found
 
 
-def _plain(written: str | None) -> str | None:
-    whole, dot, fraction = (written or "").partition(".")
+def _plain(written: str) -> str:
+    whole, dot, fraction = written.partition(".")
     kept = fraction.rstrip("0") if fraction.isdecimal() else fraction
-    return f"{whole}.{kept}" if dot and kept else whole or None
+    return f"{whole}.{kept}" if dot and kept else whole

@@ -1,6 +1,5 @@
-"""What is counted in a Claude Code session, and how it ended: over all rows, sub-agents and abandoned ones included."""
+"""How a Claude Code session ended: by the last row of its main conversation."""
 
-from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.importers.claude_code.rows import (
     Kind,
@@ -10,67 +9,7 @@ from refold.replay.importers.claude_code.rows import (
     kind,
     results,
 )
-from refold.replay.importers.fields import JSON, at, text
-from refold.replay.importers.items import Tally
-from refold.replay.importers.session_rows import Row
-from refold.replay.importers.tallies import Count, UsageNames, each_of
-
-_TOKENS = UsageNames(
-    input=("input_tokens",),
-    output=("output_tokens",),
-    cache_read=("cache_read_input_tokens",),
-    cache_write=("cache_creation_input_tokens",),
-    reasoning=("output_tokens_details/thinking_tokens",),
-    beside=True,
-)
-
-
-def usage_of(row: JSON) -> Usage | None:
-    """The usage that a row repeats of its response."""
-    return _TOKENS.of(at(row, "message", "usage"))
-
-
-def larger(one: Usage | None, other: Usage | None) -> Usage | None:
-    """The usage of a response of which rows repeat it: the first ones were written when it had only begun."""
-    return each_of(one, other, max) if one and other else one or other
-
-
-class Counts(Count):
-    """Counts of all rows, each uuid once; usage once a response."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.responses: dict[str, Usage | None] = {}
-
-    def row(self, row: Row, place: int) -> None:
-        """Count a row in. `place` tells it from every other."""
-        if text(row.value, "type") in ("user", "assistant", "system"):
-            self.time(at(row.value, "timestamp"))
-        match kind(row.value):
-            case "answer":
-                self._answer(row, place)
-            case "result":
-                self.tools += 1
-                for result in results(row.value):
-                    self.results.add(text(result, "tool_use_id"))
-                    self.errors += at(result, "is_error") is True
-            case "interrupt" | "summary" | "command" | "meta" | "prompt":
-                self.users += 1
-            case _:
-                pass
-
-    def _answer(self, row: Row, place: int) -> None:
-        response = text(row.value, "message", "id") or f"#{place}"
-        self.responses[response] = larger(self.responses.get(response), usage_of(row.value))
-        for block in blocks(row.value):
-            if text(block, "type") == "tool_use":
-                self.call(text(block, "id"))
-
-    def tally(self) -> Tally:
-        """The counts."""
-        self.answers = len(self.responses)
-        self.used = [usage for usage in self.responses.values() if usage is not None]
-        return super().tally()
+from refold.replay.importers.fields import JSON, text
 
 
 class Ending:

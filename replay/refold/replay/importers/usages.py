@@ -1,0 +1,78 @@
+"""The tokens of a request, by whatever names a format tells them."""
+
+from collections.abc import Callable, Iterable
+from operator import add
+
+import msgspec
+
+from refold.reducers.messages import Usage
+from refold.replay.importers.fields import JSON, number, table
+
+
+class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The names by which a format tells the tokens of a request: for each kind some, of which the first that counts holds.
+
+    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but beside it.
+    """
+
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    cache_read: tuple[str, ...] = ()
+    cache_write: tuple[str, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    beside: bool = False
+
+    def of(self, said: JSON) -> Usage | None:
+        """The usage that an object tells, None where there is none."""
+        if not isinstance(said, dict):
+            return None
+        names = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
+        sent, got, read, written, thought = (_first(said, each) for each in names)
+        sent += read + written if self.beside else 0
+        return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
+
+    def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
+        """The kinds of tokens of which none of these objects says anything, as `Tally` calls them."""
+        known = {name for one in said for name in table(one)}
+        kinds = {
+            "input_tokens": self.input,
+            "cache_read_tokens": self.cache_read,
+            "cache_write_tokens": self.cache_write,
+            "output_tokens": self.output,
+        }
+        return tuple(kind for kind, names in kinds.items() if not known & {*names})
+
+
+CHAT_TOKENS = UsageNames(
+    input=("prompt_tokens", "input_tokens"),
+    output=("completion_tokens", "output_tokens"),
+    cache_read=("prompt_tokens_details/cached_tokens", "input_tokens_details/cached_tokens"),
+    reasoning=("completion_tokens_details/reasoning_tokens",),
+)
+"""As OpenAI's APIs report them, and who copies them."""
+
+
+def _first(said: JSON, names: Iterable[str]) -> int:
+    return next((count for name in names if (count := number(said, *name.split("/")))), 0)
+
+
+def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
+    """Two usages together, each kind of token by the same rule."""
+    return Usage(**{name: rule(getattr(one, name), getattr(other, name)) for name in Usage.__struct_fields__})
+
+
+def larger(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Of two counts of one response the larger."""
+    return each_of(one, other, max) if one and other else one or other
+
+
+def plus(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
+    return each_of(one, other, add)
+
+
+def summed(said: Iterable[JSON], *names: str) -> int | None:
+    """The sum over these objects of the first of the counts that each has; None where none has one."""
+    found = (next((n for name in names if (n := number(one, name)) is not None), None) for one in said)
+    known = [count for count in found if count is not None]
+    return sum(known) if known else None
