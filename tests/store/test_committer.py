@@ -264,6 +264,33 @@ async def test_a_cancelled_append_that_was_not_taken(tmp_path: Path) -> None:
         assert [1, 0, 1] == [(await store.head(lease.run)).seq for lease in leases]
 
 
+@pytest.mark.parametrize("kind", ["append", "lease"])
+async def test_what_is_cancelled_more_than_once(tmp_path: Path, kind: str) -> None:
+    """However often it is cancelled: once it is over, nothing of it is in flight any more."""
+    database = await Database.open(tmp_path / "runs.db", "process", readonly=False)
+    async with SqliteStore(await bridge(), database, Committer(database)) as store:
+        (lease,), gate = await leased(store, 1), threading.Event()
+        held = asyncio.create_task(database.write(lambda _: gate.wait()))
+        await anyio.wait_all_tasks_blocked()
+        begun = {
+            "append": store.append(lease.run, 0, lease, records(1)),
+            "lease": store.lease("r", holder="one"),
+        }
+        task: asyncio.Task[object] = asyncio.create_task(begun.pop(kind))
+        begun.popitem()[1].close()
+        try:
+            for _ in range(3):
+                await anyio.wait_all_tasks_blocked()
+                task.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert not task.done()
+        finally:
+            gate.set()
+        await asyncio.wait([task, held])
+        written = (await store.head(lease.run)).seq if kind == "append" else await store.claim("r")
+        assert (True, True) == (task.cancelled(), bool(written))
+
+
 async def test_closing_waits_for_the_last_group(tmp_path: Path) -> None:
     """No task is left behind by a store that is closed."""
     before = asyncio.all_tasks()

@@ -14,6 +14,8 @@ from typing import Any
 
 import anyio
 
+from refold.store.cancellation import seen_through
+
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -47,8 +49,7 @@ class Background:
     async def stop(self) -> None:
         """Cancel the task and wait until it is gone. Its exception is not raised here."""
         self._scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await self._over.wait()
+        await seen_through(self._over.wait, self._over.is_set)
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
         if not self.over:  # cancelled before it began

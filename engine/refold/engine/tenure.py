@@ -5,6 +5,7 @@ that cannot be sure of its lease any more must not start another effect.
 """
 
 import time
+from contextlib import suppress
 from typing import Self
 
 import anyio
@@ -12,6 +13,7 @@ from anyio import CancelScope, current_time, move_on_after
 
 from refold.engine.holder import is_gone, new_holder
 from refold.reducers.errors import RefoldError, WorldFailed
+from refold.store.cancellation import seen_through
 from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
 
 _LAST_WORD = 5.0
@@ -115,14 +117,17 @@ class Tenure:
         if not self._asked:
             return
         self._asked = False
-        with CancelScope(shield=True), move_on_after(_LAST_WORD):
-            try:
+        tried, until = anyio.Event(), current_time() + _LAST_WORD
+
+        async def give_back() -> None:
+            with CancelScope(deadline=until), suppress(RefoldError):
                 lease = self._lease or await self._unanswered()
                 self._lease = None
                 if lease is not None:
                     await self.store.release(lease, after)
-            except RefoldError:
-                self._lease = None
+            tried.set()
+
+        await seen_through(give_back, lambda: tried.is_set() or current_time() >= until)
 
     async def _taken(self) -> Lease:
         over: int | None = None

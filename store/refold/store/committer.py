@@ -16,8 +16,7 @@ flush. After a checkpoint that comes otherwise, by a long group or by another pr
 import asyncio
 from collections.abc import Sequence
 
-import anyio
-
+from refold.store.cancellation import seen_through
 from refold.store.database import Database
 from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
@@ -103,12 +102,11 @@ class Committer:
             await asyncio.wait([self._task])
 
     async def _withdraw(self, append: Append) -> None:
-        if append.taken is None:
-            if append in self._waiting:
-                self._waiting.remove(append)
-            return
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([append.taken])
+        taken = append.taken
+        if taken is not None:
+            await seen_through(lambda: asyncio.wait([taken]), taken.done)
+        elif append in self._waiting:
+            self._waiting.remove(append)
 
     async def _drain(self) -> None:
         try:
@@ -141,9 +139,8 @@ class Committer:
             self._trips, self._asked = max(0, self._trips - 1), self._database.writer.asked + 1
             outcomes = await self._database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
-            # It is run all the same, in its thread. That one works in order: once it has answered this, it is over.
-            with anyio.CancelScope(shield=True):
-                await self._database.writer.run(_nothing)
+            # It is run all the same, in its thread.
+            await self._database.writer.reached()
             raise
         except Exception as error:
             outcomes = [error] * len(group)
@@ -162,7 +159,3 @@ def _settle(future: "asyncio.Future[Head]", outcome: Outcome) -> None:
         future.cancel()
     else:
         future.set_exception(outcome)
-
-
-def _nothing(_: object) -> None:
-    """For a connection's thread: once it is answered, all before it is done."""

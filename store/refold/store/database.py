@@ -85,10 +85,8 @@ class Database:
             try:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
-                # The function runs all the same, in its thread. That thread works in order: once it has
-                # answered this, a look at the file shows how it ended.
-                with anyio.CancelScope(shield=True):
-                    await self.writer.run(lambda _: None)
+                # The function runs all the same, in its thread. Once it has, a look at the file shows how it ended.
+                await self.writer.reached()
                 raise
 
     async def erase(

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
 
+from refold.store.cancellation import seen_through
 from refold.store.connection import PagedConnection, direct
 from refold.store.pages import ROWS
 
@@ -38,6 +39,11 @@ class Connection:
         self.asked += 1
         return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
 
+    async def reached(self) -> None:
+        """Wait until its thread has done what it was asked for until now, however often the waiting is cancelled."""
+        asked = self.asked
+        await seen_through(lambda: self.run(_nothing), lambda: self._functions.done >= asked)
+
     @property
     def idle(self) -> bool:
         """Whether its thread has done all that it was asked for."""
@@ -52,6 +58,10 @@ class Connection:
     async def close(self) -> None:
         """Close it, after what it was asked for, and end its thread."""
         await self._thread.close()
+
+
+def _nothing(_: PagedConnection) -> None:
+    """What is asked for to know that all before it is done."""
 
 
 class _Functions:
