@@ -122,7 +122,7 @@ def test_markdown_says_what_decided(refold: Refold, store: Path, limited: str) -
     text = exported(refold, store, limited, "markdown")
     decided, turns = text.index("ended MAX_STEPS"), text.index("## Turn 1")
     assert decided < turns
-    assert "It called `look`" in text
+    assert "It called `look x` as `c1`" in text
     assert text.rstrip().rsplit("## ", 1)[1].startswith("MAX_STEPS")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from refold.console import figures
+from refold.replay import figures
 
 SECOND = 1_000_000_000
 HUGE = 10**4400  # more digits than Python will write out

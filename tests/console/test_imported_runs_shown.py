@@ -206,7 +206,7 @@ def test_one_oddity_does_not_drown_the_rest(refold: Refold, store: Path, tmp_pat
     refold("import", file, "--store", store)
     ticket = refold("export", str(listed(refold, store)[0]["run"]), "--to", "markdown", "--store", store).out
     decided = ticket.partition("## What decided it")[2].partition("\n## ")[0]
-    assert 1 == decided.count("`result_missing`:")
+    assert 1 == decided.count("`result_missing: ")
     assert "- 8 more of `result_missing`, the last at event " in decided
 
 

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from refold.replay.queries.rows import FIELDS, TYPES
+from refold.replay.kinds.table import TYPES
+from refold.replay.queries.rows import FIELDS
 from refold.replay.queries.state_fields import FIELDS as STATE_FIELDS
 from refold.replay.queries.state_fields import FLAGS, NUMBERS
 

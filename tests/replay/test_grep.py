@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import KINDS, Event, UnknownAnnotation
+from refold.replay.kinds.table import TYPES
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import EXCERPT, Sieve, excerpt, grep
-from refold.replay.queries.rows import FIELDS, START, TYPES, FlatEvent, LogPlace, moved, row_of
+from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, moved, row_of
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
 from support import runs
@@ -55,7 +56,7 @@ async def test_what_is_found(store: MemoryStore, typed: str, seqs: list[int]) ->
 async def test_what_is_found_is_whole(store: MemoryStore) -> None:
     """Whether a filter reads what was said or not, what it finds has all that was said."""
     (found,) = [each async for each in grep(store, runs.RUN, parse("kind:run_started"))]
-    assert "Be brief.\n\nDo it.\n" == found.row.text
+    assert "Be brief.\nDo it." == found.row.text
     assert getattr(found.event, "content", None) is not None
 
 

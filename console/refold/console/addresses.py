@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from refold.console import figures, hostile
+from refold.console import hostile
 from refold.reducers.errors import WrongUse
+from refold.replay import figures
 from refold.replay.turns import request_of
 from refold.store.protocol import Store
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import figures, hostile
+from refold.console import hostile
 from refold.console.detachment import say_and_leave
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace
@@ -19,6 +19,7 @@ from refold.reducers.composition_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered
 from refold.reducers.state import RunState
+from refold.replay import figures
 
 Calls = Annotated[list[str], words("Calls, as `refold approvals RUN` lists them.")]
 EveryCall = Annotated[bool, option("--all", "All calls that wait.")]

@@ -14,7 +14,7 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, figures, hostile, places, verdicts
+from refold.console import addresses, hostile, places, verdicts
 from refold.console.options import Everything, option, path_option, words
 from refold.console.places import StorePlace
 from refold.console.progress import progress
@@ -23,6 +23,7 @@ from refold.console.selection import all_runs, check_choice
 from refold.console.verdicts import NotJudged, worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.replay import figures
 from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
 from refold.replay.certificate import Certificate, Heads, written
 from refold.store.atomic_files import written_beside

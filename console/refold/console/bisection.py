@@ -4,13 +4,14 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.diffs import rows_of
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
+from refold.replay import figures
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, Change, blame
 from refold.replay.queries.divergence import Divergence, divergence

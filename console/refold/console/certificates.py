@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from refold.console import figures
 from refold.console.audits import code_of, imported_row, named_rows
 from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
+from refold.replay import figures
 from refold.replay.certificate import BadCertificate, Certificate, Unsigned, is_certificate, read
 from refold.store.verify_bundle import key_id
 

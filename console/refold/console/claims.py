@@ -6,13 +6,14 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import figures, hostile
+from refold.console import hostile
 from refold.console.places import StorePlace
 from refold.engine.holder import is_gone
 from refold.engine.journal import Overtaken
 from refold.engine.tenure import LeaseLapsed
 from refold.reducers.errors import WorldFailed
 from refold.reducers.numbers import nano
+from refold.replay import figures
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
 

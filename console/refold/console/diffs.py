@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-from refold.console import addresses, figures, hostile, places
+from refold.console import addresses, hostile, places
 from refold.console.options import OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
+from refold.replay import figures
 from refold.replay.queries.diffs import Diff, Difference, RunTotals, diff
 from refold.replay.queries.likeness import FieldDifference
 

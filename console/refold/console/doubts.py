@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, claims, figures, places
+from refold.console import addresses, claims, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.evidence import changing
 from refold.console.options import By, Note, WholeRun, argument, option, words
@@ -22,6 +22,7 @@ from refold.reducers.events import NoteAdded, Remark
 from refold.reducers.state import RunState
 from refold.reducers.text import label
 from refold.reducers.vocabulary import Doubt
+from refold.replay import figures
 from refold.replay.doubts import DoubtfulCall, doubts, remark_of
 from refold.store.protocol import Store
 

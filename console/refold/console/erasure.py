@@ -10,7 +10,7 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, descriptions, figures
+from refold.console import addresses, descriptions
 from refold.console.evidence import changing
 from refold.console.options import By, argument, option
 from refold.console.places import StorePlace
@@ -23,7 +23,7 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ContentErased, RunStarted
 from refold.reducers.secrets import Redactor
 from refold.reducers.views import needed_to_go_on
-from refold.replay import events, state_at
+from refold.replay import events, figures, state_at
 from refold.store.protocol import Head, Lease, Store, Stored
 
 STAYS = (

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.options import (
     argument,
     new_file,
@@ -21,6 +21,7 @@ from refold.console.options import (
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
+from refold.replay import figures
 from refold.replay.family import family_of
 from refold.store import bundles, keys, packer, seals
 from refold.store.protocol import Store

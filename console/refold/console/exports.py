@@ -7,13 +7,14 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from refold.console import addresses, figures, hostile, places
+from refold.console import addresses, hostile, places
 from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
+from refold.replay import figures
 from refold.replay.exports.lines import json_lines
 from refold.replay.exports.markdown import markdown
 from refold.replay.exports.openai import openai_messages

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.detachment import leave
 from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option, repeated
@@ -20,7 +20,7 @@ from refold.engine.compatibility import refuse_other_model
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
-from refold.replay import state_at
+from refold.replay import figures, state_at
 from refold.replay.cuts import Suits, awaits, cut, cut_from, hears
 from refold.replay.turns import request_of
 from refold.store.protocol import Store

@@ -5,12 +5,13 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import descriptions, hostile, places
+from refold.console import hostile, places
 from refold.console.options import Everything, Runs, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
 from refold.reducers.errors import CannotJudge, Damaged
+from refold.replay.kinds.table import sentence
 from refold.replay.queries.filters import Filter, parse
 from refold.replay.queries.grep import Excerpt, Match, excerpt, grep
 from refold.store.protocol import UnknownRun
@@ -73,7 +74,7 @@ def _tell(screen: Screen, asked: Filter, found: Match, *, alone: bool) -> None:
         screen.document({**plain, **({} if shown is None else {"excerpt": shown})})
         return
     address = f"e{row.seq}" if alone else f"{row.run}@e{row.seq}"
-    said = _said(shown) if shown is not None and shown.end else descriptions.described(found.event)
+    said = _said(shown) if shown is not None and shown.end else sentence(found.event)
     names = ",".join(row.name)
     head = f"{address:<8} {f't{row.turn}':<5}{hostile.line(row.kind, 40):<19}{hostile.line(names, 40):<14}"
     screen.say(f"{head} {said}".rstrip())

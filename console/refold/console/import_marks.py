@@ -16,7 +16,7 @@ from refold.reducers.events import (
     RunStarted,
     ToolReturned,
 )
-from refold.replay.queries.rows import texts_of
+from refold.replay.kinds.table import texts_of
 
 _SPEAK = (ContextObserved, InputReceived, ModelFailed, ModelResponded, RunStarted, ToolReturned)
 _STARTED = "run_started"

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from refold.console import figures
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
+from refold.replay import figures
 
 _NAMED = 5  # files with something unread
 

@@ -8,7 +8,7 @@ import msgspec
 import typer
 from msgspec.structs import asdict
 
-from refold.console import figures, places, steady
+from refold.console import places, steady
 from refold.console.import_files import FoundFile, found_files
 from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
@@ -19,6 +19,7 @@ from refold.console.screen import Screen, note
 from refold.engine import entropy
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 from refold.reducers.text import clean
+from refold.replay import figures
 from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
 from refold.replay.importers.source import Source

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import addresses, figures, hostile, places
+from refold.console import addresses, hostile, places
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
@@ -18,7 +18,7 @@ from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, S
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay import events, state_at
+from refold.replay import events, figures, state_at
 from refold.replay.importers.derivation.facts import ADAPTER
 from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
 from refold.replay.turns import NoSuchTurn

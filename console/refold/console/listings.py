@@ -7,7 +7,7 @@ import anyio
 import msgspec
 from msgspec.structs import asdict
 
-from refold.console import addresses, descriptions, figures, hostile, places
+from refold.console import addresses, descriptions, hostile, places
 from refold.console.claims import EngineClaim, claimed
 from refold.console.options import Address, argument, option
 from refold.console.places import StorePlace
@@ -16,8 +16,10 @@ from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
-from refold.replay import known
+from refold.replay import figures, known
 from refold.replay.exports.lines import line_of
+from refold.replay.kinds.arguments import ERASED, elided
+from refold.replay.kinds.table import sentence
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import side_of
@@ -241,7 +243,8 @@ def _rows(turn: TurnRow) -> list[list[str]]:
 
 
 def _call(call: CallRow) -> str:
-    return f"{hostile.line(call.name, 64)} {descriptions.short(call.arguments, _TEXT)}"
+    said = ERASED if call.argument is None else elided(call.argument, _TEXT)
+    return f"{hostile.line(call.name, 64)}  {said}".rstrip()
 
 
 def _result(call: CallRow) -> str:
@@ -265,7 +268,7 @@ def _event(
     if raw and shown:
         screen.text(hostile.json_text(line_of(stored)))
     elif shown:
-        said = descriptions.described(event) if event else problem
+        said = sentence(event) if event else problem
         side = side_of(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"

@@ -11,12 +11,13 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.options import WholeRun, new_file, option
 from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
+from refold.replay import figures
 from refold.replay.queries.expressions import parse
 from refold.replay.reader import events
 from refold.replay.shrink.rederivation import Log

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import descriptions, figures, places
+from refold.console import descriptions, places
 from refold.console.next_steps import asked_about
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
@@ -17,7 +17,7 @@ from refold.reducers.events import Event, ModelResponded
 from refold.reducers.machine import AgentState
 from refold.reducers.redaction import redacted
 from refold.reducers.state import RunState
-from refold.replay import state_at
+from refold.replay import figures, state_at
 
 _MOST = 1000
 _TEXT = 200  # characters of what the model said last

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.options import Address, Force, new_file
 from refold.console.places import StorePlace
 from refold.console.report.builder import build
@@ -13,6 +13,7 @@ from refold.console.report.page import page
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged
+from refold.replay import figures
 from refold.store.atomic_files import check_free, written_beside
 
 _MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page

@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, claims, figures, places
+from refold.console import addresses, claims, places
 from refold.console.detachment import leave, say_and_leave, wake
 from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.log_lines import follow
@@ -29,7 +29,7 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
-from refold.replay import state_at
+from refold.replay import figures, state_at
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from refold.console import figures, hostile, places
+from refold.console import hostile, places
 from refold.console.options import Everything, Runs
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, Damaged
+from refold.replay import figures
 from refold.replay.queries.stats import Counter, Latency, Stats, merge
 from refold.replay.reader import stored_events
 from refold.store.protocol import Store, UnknownRun

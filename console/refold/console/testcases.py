@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, figures, places
+from refold.console import addresses, places
 from refold.console.options import WholeRun, new_file
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
@@ -16,7 +16,7 @@ from refold.engine import Recording
 from refold.engine.guards import installed_guards
 from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
-from refold.replay import audit
+from refold.replay import audit, figures
 from refold.store import MemoryStore, packer
 from refold.store.atomic_files import written_beside
 from refold.store.protocol import Store

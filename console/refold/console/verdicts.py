@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import figures, hostile, places
+from refold.console import hostile, places
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.console.selection import check_choice, meant
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
-from refold.replay import Audit, Finding, Verification, audit, verify
+from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
 _ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, certificates, figures, places, verdicts
+from refold.console import addresses, certificates, places, verdicts
 from refold.console.addresses import NoSuchRun
 from refold.console.options import Everything, option, paths_option, repeated, words
 from refold.console.places import StorePlace
@@ -15,7 +15,7 @@ from refold.console.selection import check_choice, meant
 from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
-from refold.replay import Verification, Verifier, verify
+from refold.replay import Verification, Verifier, figures, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
 from refold.replay.verification import Prefix
 from refold.store import bundles

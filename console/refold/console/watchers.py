@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from refold.console import descriptions, figures, hostile
+from refold.console import descriptions, hostile
 from refold.console.screen import Screen, fitted, note
 from refold.engine import Missed, Recorded, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
@@ -22,7 +22,9 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
-from refold.replay.timeline import remark
+from refold.replay import figures
+from refold.replay.kinds import sentences
+from refold.replay.kinds.table import remark, sentence
 
 _INDENT = " " * 14
 _SHORT = 100
@@ -184,20 +186,25 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             messages = event.content.messages if event.content else ()
             task = messages[-1].text if messages else None if event.messages else ""
             return [
-                ("run", f"{event.run} on {event.model}; {descriptions.limits(event.policy)}"),
+                ("run", f"{event.run} on {event.model}; {sentences.limits(event.policy)}"),
                 ("task", descriptions.task(task)),
             ]
         case ModelRequested():
-            return [("asked", descriptions.described(event))]
+            return [("asked", sentence(event))]
         case ModelResponded():
             text = event.content.text if event.content else ""
             told = [("said", text)] if said and text.strip() else []
-            calls = [("call", call) for call in descriptions.called(event, _SHORT)]
-            return [*told, *calls, ("spent", descriptions.spent(event))]
+            calls = [("call", call) for call in sentences.calls(event, _SHORT)]
+            return [*told, *calls, ("spent", sentences.answered(event))]
         case ModelFailed():
-            return [("failed", descriptions.described(event))]
+            return [("failed", sentence(event))]
         case ToolReturned():
-            return [("error" if event.error else "result", descriptions.result(event, _SHORT))]
+            return [
+                (
+                    "error" if event.error else "result",
+                    f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}",
+                )
+            ]
         case ApprovalRequested(calls=calls, deadline=deadline):
             until = "" if deadline is None else f" until {figures.clock(deadline)}"
             return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from refold.console import figures
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen, note
 from refold.engine.models import weights
 from refold.engine.models.weights import Progress
+from refold.replay import figures
 
 
 def model_list_command(screen: Screen) -> int:

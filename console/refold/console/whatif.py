@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import figures, hostile, places, verdicts
+from refold.console import hostile, places, verdicts
 from refold.console.contexts import chosen_contexts
 from refold.console.options import Everything, option, words
 from refold.console.other_policies import OtherPolicies, policies_of
@@ -19,6 +19,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, NoSuchEntry
 from refold.reducers.guards import Registry
 from refold.reducers.machine import AgentState
+from refold.replay import figures
 from refold.replay.whatif.comparison import side_by_side
 from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import anyio
 import msgspec
 
-from refold.console import figures, places
+from refold.console import places
 from refold.console.evidence import changing
 from refold.console.interrupts import INTERRUPTED, while_heard
 from refold.console.log_lines import follow
@@ -24,6 +24,7 @@ from refold.engine import Agent, Worker
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
 from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
+from refold.replay import figures
 from refold.store.protocol import LEASE_SECONDS
 
 

@@ -74,11 +74,15 @@ def source_remark(event: SourceRecorded) -> str:
 
 
 def context_remark(event: ContextObserved) -> str:
-    """How the source's harness changed what its model is shown; with the words, if a person's are among them."""
-    counted = f"context: {len(event.messages)} messages ({event.why or 'asked again'})"
+    """How the source's harness changed what its model is shown."""
+    return f"context: {len(event.messages)} messages ({event.why or 'asked again'})"
+
+
+def context_words(event: ContextObserved) -> str:
+    """The words that joined, if a person's are among them."""
     if "user" not in event.why.split() or event.content is None:
-        return counted
-    return f"{counted}: {', '.join(_quoted(message.text) for message in event.content.messages[:_MESSAGES])}"
+        return ""
+    return ", ".join(_quoted(message.text) for message in event.content.messages[:_MESSAGES])
 
 
 def _quoted(said: str) -> str:

@@ -6,48 +6,26 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
-    AnswerDiscarded,
-    ApprovalAnswered,
-    ApprovalRequested,
     CallRefused,
-    CancelRequested,
-    ChildEnded,
-    ContextObserved,
-    ContextOverflowed,
     Diagnosed,
     DoubtResolved,
     Event,
-    GuardTripped,
-    HistoryPruned,
-    InputReceived,
-    LateResult,
-    LimitNeared,
-    LimitReached,
-    MessageInjected,
-    MessageTrimmed,
-    ModelFailed,
     ModelRequested,
     ModelResponded,
-    PolicyAmended,
-    RetryScheduled,
     RunForked,
     RunResumed,
-    RunStarted,
     SourceRecorded,
-    StepFreed,
-    SummaryAbandoned,
-    SummaryRequested,
     ToolReturned,
-    kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay import known
-from refold.replay.causes import by, spoken
+from refold.replay.kinds.arguments import elided, main_argument
+from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import events
-from refold.replay.source_words import context_remark, cuts, source_remark
+from refold.replay.source_words import cuts
 from refold.replay.summary import EXCERPT, Summary, summary
 from refold.store.protocol import Store
 
@@ -60,13 +38,13 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out: `happened` or
     `unknown`. One that did not happen is open again.
 
-    `arguments` are the first characters of the JSON text, None where they were erased. `size` is in bytes before
-    the cap, `duration` in nanoseconds, None where nobody took it.
+    `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where it was erased.
+    `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it.
     """
 
     id: str
     name: str
-    arguments: str | None
+    argument: str | None
     result: str = "open"
     size: int = 0
     cut: bool = False
@@ -147,30 +125,15 @@ class Teller:
                     duration=known.took(event.duration),
                 )  # fmt: skip
             case RunResumed() | DoubtResolved():
-                self._mark(seq, at, remark(event))
                 self._doubt(seq, at, event)
             case CallRefused():
                 self._call(seq, at, event.call, result="refused")
-                self._mark(seq, at, f"{event.why} by {by(event.cause, event.name)}")
-            case (
-                HistoryPruned()
-                | MessageTrimmed()
-                | MessageInjected()
-                | SummaryRequested()
-                | ContextObserved()
-            ):
-                self._pending.append(remark(event))
-            case InputReceived():
-                self._pending.append(remark(event))
-            case RunStarted():
-                pass
             case RunForked():
                 # The request that it makes anew was never made here: what follows is no second attempt.
-                attempts = self._turn.attempts - event.again if self._turn else 0
-                self._mark(seq, at, remark(event))
-                self._change(seq, at, attempts=attempts)
+                self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)
             case _:
-                self._other(seq, at, event)
+                pass
+        self._remark(seq, at, event)
         return None
 
     def _doubt(self, seq: int, at: int, event: RunResumed | DoubtResolved) -> None:
@@ -199,93 +162,22 @@ class Teller:
         if self._turn is not None:
             self._turn = replace(self._turn, last=seq, duration=known.took(at - self._turn.at), **fields)
 
-    def _mark(self, seq: int, at: int, said: str) -> None:
-        if self._turn is None:
-            self._pending.append(said)
-        else:
-            self._change(seq, at, marks=(*self._turn.marks, said))
-
-    def _other(self, seq: int, at: int, event: Event) -> None:
-        said = remark(event)
-        early = self._turn is None or (isinstance(event, SourceRecorded) and cuts(event.what))
-        if isinstance(event, SourceRecorded | Diagnosed):
-            # A source may repeat itself without end: once is enough to know where to look.
-            marks = self._pending if early or self._turn is None else self._turn.marks
-            said = "" if said in marks or len(marks) >= _BESIDE else said
-        if said and early:
-            self._pending.append(said)
+    def _remark(self, seq: int, at: int, event: Event) -> None:
+        said, turn = remark(event), self._turn
+        cut = isinstance(event, SourceRecorded) and cuts(event.what)
+        early = turn is None or cut or kind_for(event).marks == "next"
+        marks = self._pending if early or turn is None else turn.marks
+        if isinstance(event, SourceRecorded | Diagnosed) and (said in marks or len(marks) >= _BESIDE):
+            said = ""  # a source may repeat itself without end: once is enough to know where to look
+        if not early:
+            self._change(seq, at, marks=(*marks, said) if said else marks)
         elif said:
-            self._mark(seq, at, said)
-        else:
-            self._change(seq, at)
+            self._pending.append(said)
 
     def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
         if self._turn is not None:
             rows = (replace(row, **fields) if row.id == call else row for row in self._turn.calls)
             self._change(seq, at, calls=tuple(rows))
-
-
-def remark(event: Event) -> str:  # noqa: PLR0912 - one line a kind
-    """What else happened, in a few words of ours; "" for what is no remark."""
-    match event:
-        case HistoryPruned():
-            return f"pruned {event.before} to {event.after} messages ({event.name})"
-        case MessageTrimmed():
-            return f"trimmed message {event.message} ({event.name})"
-        case MessageInjected():
-            return f"told {event.text} (by {by(event.cause, event.name)})"
-        case InputReceived():
-            return f"message from {event.by}"
-        case ApprovalAnswered():
-            said = ", ".join(f"{answer.decision} {answer.call}" for answer in event.answers)
-            return f"{event.by}: {said}"
-        case ApprovalRequested():
-            return f"asked a person about {', '.join(event.calls)}"
-        case SummaryRequested():
-            count = sum(last - first + 1 for first, last in event.messages)
-            return f"asked for a summary of {count} messages ({event.name})"
-        case ChildEnded():
-            return f"{event.call}: run {event.run} ended {event.agent_state}"
-        case GuardTripped() | LimitReached() | LimitNeared():
-            verdict = spoken(event)
-            return f"{verdict.who}: {verdict.said} ({verdict.code})" if verdict else ""
-        case StepFreed():
-            return f"not counted by the limit {event.limit}"
-        case ContextOverflowed():
-            return "the context was too long"
-        case AnswerDiscarded():
-            return f"empty answer number {event.count} in a row, asked again"
-        case SummaryAbandoned():
-            return f"no summary: {event.failure} ({event.name})"
-        case RetryScheduled():
-            return f"retry {event.attempt} after {event.failure}, {_seconds(event.delay)} s later"
-        case ModelFailed():
-            return f"failed: {event.failure}" + (f" {event.status}" if event.status else "")
-        case RunResumed():
-            return "resumed" + (f", in doubt: {', '.join(event.in_doubt)}" if event.in_doubt else "")
-        case RunForked():
-            made_up = (
-                f", results of {', '.join(event.results)} made up by {event.by}" if event.results else ""
-            )
-            told = f", told something by {event.by}" if event.size else ""
-            doubted = f", in doubt: {', '.join(event.in_doubt)}" if event.in_doubt else ""
-            return f"forked from event {event.parent_seq} of run {event.parent}{made_up}{told}{doubted}"
-        case CancelRequested():
-            return f"cancel asked by {event.by}"
-        case DoubtResolved():
-            return f"{event.call}: {event.doubt}, says {event.by}"
-        case PolicyAmended():
-            return f"new policy by {event.by}"
-        case LateResult():
-            return f"late {kind_of(event.fact)}"
-        case ContextObserved():
-            return context_remark(event)
-        case SourceRecorded():
-            return source_remark(event)
-        case Diagnosed():
-            return f"odd: {event.code}"
-        case _:
-            return ""
 
 
 def _shown_once(event: ModelRequested) -> Iterator[str]:
@@ -295,19 +187,11 @@ def _shown_once(event: ModelRequested) -> Iterator[str]:
         yield f"asked {event.model}"
 
 
-def _seconds(nanoseconds: int) -> str:
-    # In integers: a forged wait may be longer than any double.
-    if nanoseconds > 10**30:
-        return "over 10^21"
-    whole, tenths = divmod((nanoseconds + 50_000_000) // 100_000_000, 10)
-    return f"{whole}.{tenths}"
-
-
 def _answered(event: ModelResponded) -> dict[str, object]:
     content = event.content
     texts = content.arguments if content else ()
     calls = (
-        CallRow(id=call.id, name=call.name, arguments=texts[place][:EXCERPT] if place < len(texts) else None)
+        CallRow(id=call.id, name=call.name, argument=_argument(texts[place]) if place < len(texts) else None)
         for place, call in enumerate(event.calls)
     )
     return {
@@ -318,3 +202,7 @@ def _answered(event: ModelResponded) -> dict[str, object]:
         "usage": event.usage,
         "cost_nanousd": event.cost_nanousd,
     }
+
+
+def _argument(arguments: str) -> str:
+    return elided(main_argument(arguments), EXCERPT)

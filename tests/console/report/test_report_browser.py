@@ -17,17 +17,12 @@ from console.report.test_report_page import read
 from console.test_forged import forged, numbers_grown, waiting_for_ever
 from console.test_listings import tamper
 from refold.console import hostile as screening
-from refold.replay.queries.rows import FIELDS, texts_of
 from refold.store.protocol import Record
-from support import golden
 
 PageOf = Callable[..., Path]
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]
 
-TABLE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "replay" / "filter_cases.json").read_text(encoding="utf-8")
-)
 # A headless browser without a graphics card, on a busy machine: what a person has is several times better.
 FRAME = 250  # milliseconds that at most one frame in twenty may take
 
@@ -84,49 +79,6 @@ def test_a_filter_leaves_what_fits(ordinary: Path, look: Look) -> None:
     opened.page.press(".filter", "Escape")
     assert "" == opened.page.input_value(".filter")
     assert len(opened.page.query_selector_all(".row")) > 20
-
-
-def test_the_table_of_filters_holds_in_the_page(ordinary: Path, look: Look) -> None:
-    """Each filter of the table means the same rows in JavaScript, and each mistake is found at the same place."""
-    opened = look(ordinary)
-    means = """({rows, cases}) => cases.map(each => {
-        const asked = refold.parse(each.filter, refold.model.fields);
-        return rows.filter(row => asked.matches(row)).map(row => row.seq);
-    })"""
-    found = opened.page.evaluate(means, {"rows": TABLE["rows"], "cases": TABLE["cases"]})
-    expected = [(case["filter"], case["matches"]) for case in TABLE["cases"]]
-    assert expected == list(zip([case["filter"] for case in TABLE["cases"]], found, strict=True))
-    refuses = """cases => cases.map(each => {
-        try { refold.parse(each.filter, refold.model.fields); return null; } catch (error) { return error.at; }
-    })"""
-    places = opened.page.evaluate(refuses, TABLE["mistakes"])
-    assert [(each["filter"], each["at"]) for each in TABLE["mistakes"]] == list(
-        zip([each["filter"] for each in TABLE["mistakes"]], places, strict=True)
-    )
-    assert {name: field.digits for name, field in FIELDS.items()} == {
-        name: field["digits"] for name, field in read(ordinary).data["fields"].items()
-    }
-
-
-def test_what_was_said_is_searched_alike(ordinary: Path, look: Look) -> None:
-    """The text of each event that a filter looks into is the same in the page as on the command line."""
-    opened = look(ordinary)
-    for name in golden.names():
-        events = [
-            {
-                "kind": record.kind,
-                "side": "note" if '"annotation"' in record.body.decode() else "",
-                "body": record.body.decode(),
-                "content": "null" if record.content is None else record.content.decode(),
-            }
-            for record in golden.recorded(name)
-        ]
-        texts = opened.page.evaluate(
-            """events => events.map(event =>
-                refold.textsOf(event, JSON.parse(event.body), JSON.parse(event.content)).join("\\n"))""",
-            events,
-        )
-        assert ["\n".join(texts_of(event)) for event in golden.events(name)] == texts, name
 
 
 def test_the_keys_step_through_it(ordinary: Path, look: Look) -> None:

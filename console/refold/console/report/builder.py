@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import descriptions, figures
 from refold.console.report.data import (
     Bytes,
     Figures,
     PackedOpinion,
     PageEvent,
+    PageKind,
     PageMessage,
     Report,
 )
@@ -25,12 +25,14 @@ from refold.reducers.events import (
     Fact,
     ModelRequested,
     SourceRecorded,
+    kind_of,
 )
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
-from refold.replay import known
+from refold.replay import figures, known
 from refold.replay.audit import Finding
 from refold.replay.changes import Changes, state_changes
+from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.partial_audit import PartialAudit
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reader import event_of, folded, stored_events
@@ -113,6 +115,7 @@ class Builder:
             words=self._packer.words,
             asked=self._asked,
             fields=dict(FIELDS),
+            kinds={kind_of(row.of): PageKind(row.texts, row.speaker, row.sign) for row in ROWS},
         )
 
     def _follow(self, stored: Stored, event: Event) -> str:
@@ -154,7 +157,7 @@ class Builder:
             "?" if event is None else side_of(event),
             self._turn,
             stored.seq if isinstance(event, Annotation) else self._fact,
-            "" if event is None else descriptions.described(event),
+            "" if event is None else sentence(event),
             _text(stored.body),
             None if stored.content is None else _text(stored.content),
             stored.salt.hex(),
@@ -163,6 +166,7 @@ class Builder:
             "" if stored.run == self._run else stored.run,
             problem,
             {} if event is None else self._filtered(stored, event),
+            event is not None and kind_for(event).weight(event) == "routine",
         )
 
     def _filtered(self, stored: Stored, event: Event) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import msgspec
 from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
+from refold.replay.kinds.row import Sign
 from refold.replay.queries.rows import RowField, Side
 from refold.replay.seen import RequestView
 from refold.replay.summary import Summary
@@ -34,7 +35,8 @@ class PageEvent(msgspec.Struct, frozen=True, array_like=True):
 
     `turn` is the request that it belongs to, 0 before the first; `fact` the fact that it follows from, or itself. `run` is ""
     where it is the run's own. `damage` says why it could not be read or cannot stand here. `row` is what else filters know of
-    it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it already.
+    it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it already. A `routine` one is left
+    out of the short list.
     """
 
     seq: int
@@ -52,6 +54,15 @@ class PageEvent(msgspec.Struct, frozen=True, array_like=True):
     run: str
     damage: str = ""
     row: dict[str, Any] = {}
+    routine: bool = False
+
+
+class PageKind(msgspec.Struct, frozen=True):
+    """What the page knows of a kind of event: see `refold.replay.kinds.row.Kind`."""
+
+    texts: tuple[str, ...]
+    speaker: str
+    sign: Sign
 
 
 class PageCall(msgspec.Struct, frozen=True, array_like=True):
@@ -105,7 +116,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `imported` is where an imported run came from. `fields` are those that filters know.
+    why it does not go to the end. `imported` is where an imported run came from. `fields` are those that filters know,
+    `kinds` those of events.
     """
 
     refold: str
@@ -123,3 +135,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     asked: dict[int, tuple[PackedOpinion, ...]]
     fields: Mapping[str, RowField]
+    kinds: Mapping[str, PageKind]

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from refold.console import figures
 from refold.console.report.data import PackedOpinion
+from refold.replay import figures
 from refold.replay.why import ALLOWED, Opinion
 
 _MOST = 4000  # characters of a guard's memory

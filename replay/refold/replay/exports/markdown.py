@@ -12,35 +12,18 @@ from datetime import UTC, datetime
 from refold.reducers.errors import Damaged
 from refold.reducers.events import (
     Answer,
-    AnswerDiscarded,
     CallRefused,
-    CancelRequested,
-    ContextObserved,
-    ContextOverflowed,
     Diagnosed,
     Event,
-    GuardTripped,
-    HistoryPruned,
     InputReceived,
-    LateResult,
-    LimitNeared,
-    LimitReached,
-    MessageInjected,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     Opening,
-    PolicyAmended,
-    RetryScheduled,
-    RunForked,
-    RunResumed,
     RunStarted,
     SourceRecorded,
     StateChanged,
-    StepFreed,
-    SummaryAbandoned,
     ToolReturned,
-    kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import TERMINAL
@@ -49,9 +32,11 @@ from refold.reducers.numbers import NANO
 from refold.replay import known
 from refold.replay.causes import by
 from refold.replay.exports.ticket_checks import Checks
+from refold.replay.kinds.arguments import called, sole_argument
+from refold.replay.kinds.sentences import SHOWN
+from refold.replay.kinds.table import kind_for, remark, sentence
 from refold.replay.reader import events
 from refold.replay.summary import Summary
-from refold.replay.timeline import remark
 from refold.store.protocol import Store
 
 MOST_CHARS = 2000
@@ -64,31 +49,6 @@ Harmless = Callable[[str], str]
 """Makes text harmless: what cannot be seen or moves a cursor becomes its escape; line ends stay."""
 
 _TICKS = re.compile("`+")
-_RECORDED = frozenset(
-    [
-        "approval",
-        "cancelled",
-        "compaction",
-        "condensation",
-        "end",
-        "error",
-        "guardrail",
-        "hook",
-        "interrupt",
-        "limit",
-        "microcompaction",
-        "refusal",
-        "retry",
-        "rewind",
-        "rollback",
-        "trim",
-    ]
-)
-_DECISIVE = (
-    AnswerDiscarded, CallRefused, CancelRequested, ContextObserved, ContextOverflowed, Diagnosed, GuardTripped,
-    HistoryPruned, LateResult, LimitNeared, LimitReached, MessageInjected, ModelFailed, PolicyAmended, RetryScheduled,
-    RunForked, RunResumed, StepFreed, SummaryAbandoned,
-)  # fmt: skip
 
 
 async def markdown(
@@ -161,21 +121,15 @@ class Decisive:
 
     def _said(self, event: Event) -> str:
         code = self._ticket.code
+        if kind_for(event).weight(event) != "decisive":
+            return ""
         match event:
-            case StateChanged() if event.target in TERMINAL:
+            case StateChanged():
                 return f"ended {event.target} by {code(event.code)}: {code(event.reason)}"
-            case CallRefused():
-                return f"call {code(event.call)} refused ({event.why}) by {code(by(event.cause, event.name))} {code(event.code)}".rstrip()
-            case SourceRecorded() if event.what.partition(":")[0] in _RECORDED:
+            case SourceRecorded():
                 return f"the source recorded {code(event.what)} at {code(event.position)}"
-            case Diagnosed():
-                return f"{code(event.code)}: {code(event.problem)}"
-            case ContextObserved():
-                return f"the source's harness changed the context: {code(event.why)}"
-            case _ if isinstance(event, _DECISIVE):
-                return code(remark(event) or kind_of(event))
             case _:
-                return ""
+                return code(sentence(event) if isinstance(event, Diagnosed) else remark(event))
 
 
 class Ticket:
@@ -278,8 +232,9 @@ class Ticket:
         if said is None or said.text or not event.calls:
             yield from self._fenced(said.text if said else None, seq)
         for place, call in enumerate(event.calls):
-            yield f"\nIt called {self.code(call.name)} as {self.code(call.id)}:\n"
-            yield from self._fenced(_argument(said, place), seq)
+            given = _argument(said, place)
+            yield f"\nIt called {self.code(called(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
+            yield from self._fenced(None if given is None else sole_argument(given), seq)
 
     def _fenced(self, text: str | None, seq: int) -> Iterator[str]:
         if text is None:
@@ -293,7 +248,7 @@ class Ticket:
 
 
 def _whole(message: Message) -> str:
-    calls = "".join(f"\n[calls {call.name} {call.arguments}]" for call in message.calls)
+    calls = "".join(f"\n[calls {called(call.name, call.arguments, SHOWN)}]" for call in message.calls)
     return message.text + calls
 
 

@@ -23,7 +23,6 @@ from refold.reducers.events import (
     ModelResponded,
     RunForked,
     RunStarted,
-    StateDigested,
     ToolReturned,
     ToolsDispatched,
     kind_of,
@@ -35,6 +34,7 @@ from refold.replay import known
 from refold.replay.causes import by
 from refold.replay.exports.openai import of_tool
 from refold.replay.exports.trail import Step, Trail, follow
+from refold.replay.kinds.table import kind_for
 from refold.replay.source_words import exported
 from refold.store.protocol import Store
 
@@ -99,7 +99,7 @@ class Spans:
                 return [self._chat(at, seq, event)]
             case ToolReturned() | CallRefused():
                 return [self._tool(at, seq, event)]
-            case Decision() if not isinstance(event, StateDigested):
+            case Decision() if kind_for(event).compared:
                 self._note(at, seq, event)
             case _:
                 pass
@@ -222,7 +222,8 @@ class Spans:
         plain = {
             f"refold.{name}": value for name, value in body.items() if isinstance(value, str | int | float)
         }
-        own = {"refold.seq": seq} | {name: value for name, value in plain.items() if name != "refold.kind"}
+        own = {"refold.seq": seq, "refold.says": kind_for(event).says(event)} | plain
+        del own["refold.kind"]
         self._events.append(
             {"timeUnixNano": str(at), "name": f"refold.{kind_of(event)}", "attributes": _attributes(own)}
         )

@@ -12,6 +12,7 @@ from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.exports.trail import Step
+from refold.replay.kinds.table import kind_for, sentence
 from refold.replay.queries.rows import FlatEvent, row_of
 
 ColumnType = Literal["text", "integer", "number", "flag", "instant"]
@@ -50,6 +51,7 @@ COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
         "agent": "text",
         "format": "text",
         "source": "text",
+        "says": "text",
         "text": "text",
         "body": "text",
         "content": "text",
@@ -58,8 +60,8 @@ COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 """The columns in order, each with its type.
 
 `recorded_at` is nanoseconds since the Unix epoch (in a file an instant without a zone: UTC), null where a transcript told none,
-and so is every time of such a run; `elapsed` and `duration` are seconds, `cost` US dollars. `body` and `content` are the event's
-JSON text. `format` and `source` name, in an imported run, the transcript's format and file.
+and so is every time of such a run; `elapsed` and `duration` are seconds, `cost` US dollars. `says` is the event in one line, of a call its
+tool and main argument; `body` and `content` are its JSON text. `format` and `source` name, in an imported run, the transcript's format and file.
 """
 
 TableRow = Mapping[str, str | int | float | bool | None]
@@ -99,6 +101,7 @@ class Table:
         return row | {
             "recorded_at": stored.at or None,
             "error": row["reason"] if flat.error else None,
+            "says": sentence(event) if self._content else kind_for(event).says(event),
             "text": flat.text if self._content else None,
             "body": stored.body.decode(errors="replace"),
             "content": stored.content.decode(errors="replace") if self._content and stored.content else None,

@@ -4,37 +4,16 @@ Events are aligned by turn, kind, tool and place: the second result of `bash` in
 `bash` in turn 7, whatever came between. So one event more shifts nothing, and both logs are read once, a turn at a time.
 """
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from refold.reducers.events import (
-    ApprovalAnswered,
-    CallRefused,
-    ContextObserved,
-    DoubtResolved,
-    Event,
-    GuardTripped,
-    HistoryPruned,
-    InputReceived,
-    LimitNeared,
-    LimitReached,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    ModelResponded,
-    RunStarted,
-    StepFreed,
-    SummaryAbandoned,
-    SummaryRequested,
-    ToolReturned,
-)
+from refold.reducers.events import Event, ModelRequested, ModelResponded
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
+from refold.replay.kinds.table import kind_for
 from refold.replay.queries.likeness import (
-    PASSED_BY,
     Calls,
     ComparedEvent,
     FieldDifference,
@@ -46,11 +25,6 @@ from refold.store.protocol import Store
 
 MOST = 100
 """How many differences are kept; further ones are counted."""
-
-_SPEAK: frozenset[type[Event]] = frozenset(
-    {RunStarted, ModelResponded, ToolReturned, CallRefused, InputReceived, ApprovalAnswered, MessageInjected, MessageTrimmed, HistoryPruned,
-     ContextObserved}
-)  # fmt: skip
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +130,7 @@ class _Reader:
                 self._next = told
                 self._turns += 1
                 break
-            if type(event) not in PASSED_BY:
+            if kind_for(event).compared:
                 _add(turn, counts, told)
         return turn
 
@@ -195,20 +169,12 @@ def _add(turn: _Turn, counts: dict[tuple[str, str], int], told: ComparedEvent) -
     turn[_Key(*alike, nth)] = len(turn), told
 
 
-def _name(event: Event, calls: Mapping[str, str]) -> str:
-    match event:
-        case ToolReturned(call=call) | CallRefused(call=call) | DoubtResolved(call=call):
-            return calls.get(call, call)
-        case GuardTripped(guard=name) | StepFreed(limit=name):
-            return name
-        case LimitReached(limit=limit) | LimitNeared(limit=limit):
-            return limit.name
-        case HistoryPruned(name=name) | SummaryRequested(name=name) | SummaryAbandoned(name=name):
-            return name
-        case MessageTrimmed(name=name) | MessageInjected(text=name):
-            return name
-        case _:
-            return ""
+def _name(event: Event, calls: Calls) -> str:
+    row = kind_for(event)
+    if not row.named:
+        return ""
+    details = row.details(event, calls)
+    return next(iter((*details.name, *details.call)), "")
 
 
 class _Found:
@@ -241,7 +207,7 @@ class _Found:
     ) -> None:
         self._differing += 1
         self._kinds[key.kind] = self._kinds.get(key.kind, 0) + 1
-        speaks = self._said is None and any(type(told.event) in _SPEAK for told in (one, other) if told)
+        speaks = self._said is None and any(kind_for(told.event).tells for told in (one, other) if told)
         if len(self._first) >= MOST and not speaks:
             return
         difference = Difference(

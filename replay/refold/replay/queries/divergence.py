@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from refold.reducers.events import Event, ModelResponded, StateDigested, ToolReturned, kind_of
+from refold.replay.kinds.table import kind_for
 from refold.replay.queries.likeness import (
-    PASSED_BY,
     Calls,
     ComparedEvent,
     FieldDifference,
@@ -152,7 +152,7 @@ class _Log:
                 continue
             event = event_of(stored)
             self._learn(event)
-            if type(event) not in PASSED_BY:
+            if kind_for(event).compared:
                 return ComparedEvent(stored, event, self._calls)
 
     def _learn(self, event: Event) -> None:

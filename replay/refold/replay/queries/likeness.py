@@ -8,7 +8,6 @@ one side only, it is not known whether they were the same.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import cast
 
 import msgspec
@@ -16,28 +15,22 @@ from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
-    ANNOTATIONS,
     Answer,
     ApprovalAnswer,
     Call,
     Event,
     MessageHead,
     ModelResponded,
-    StateChanged,
-    StateDigested,
-    UnknownAnnotation,
 )
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.messages import Gap, Size
+from refold.replay.kinds.table import kind_for
 from refold.store.protocol import Stored
 
 SHOWN = 200
 """Characters of a value that are kept of either side, from shortly before the first difference."""
 
 _BEFORE = 40
-
-PASSED_BY: frozenset[type[Event]] = frozenset({*ANNOTATIONS, UnknownAnnotation, StateDigested})
-"""Events that are not compared."""
 
 _NOT_COMPARED = frozenset(
     {
@@ -46,9 +39,6 @@ _NOT_COMPARED = frozenset(
         "content", "duration", "input_tokens", "retry_wait", "retry_after", "deadline", "until", "due", "delay", "usage", "cost_nanousd",
     }
 )  # fmt: skip
-# Of one kind only: a sentence in which amounts of time stand.
-_NOR: Mapping[type[Event], frozenset[str]] = MappingProxyType({StateChanged: frozenset({"reason"})})
-
 _SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_bytes", "sha256"})
 
 
@@ -128,7 +118,7 @@ def _said(told: ComparedEvent) -> dict[str, object]:
 
 def _body(told: ComparedEvent) -> dict[str, object]:
     event = told.event
-    left_out = _NOT_COMPARED | _NOR.get(type(event), frozenset())
+    left_out = _NOT_COMPARED | kind_for(event).ignores
     names = (name for name in event.__struct_fields__ if name not in left_out)
     return {name: _comparable(getattr(event, name), told.calls, name) for name in names}
 

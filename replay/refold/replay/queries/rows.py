@@ -4,38 +4,19 @@ A record has the same names whatever the event is. What an event does not have i
 nothing is not. Instants are not in it, only the time since the run began: a page's numbers are exact up to 2**53.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    KINDS,
-    Annotation,
-    Answer,
-    ContentErased,
-    Diagnosed,
-    Edits,
-    Event,
-    Failure,
-    Input,
-    ModelRequested,
-    ModelResponded,
-    Note,
-    Opening,
-    Output,
-    Reason,
-    Remark,
-    Said,
-    StateChanged,
-    Summary,
-    kind_of,
-)
+from refold.reducers.events import KINDS, Annotation, Event, ModelRequested, ModelResponded, StateChanged
 from refold.reducers.events.base import Decision
 from refold.reducers.machine import AgentState
-from refold.replay.queries.row_details import EventDetails, details_of
+from refold.replay.kinds.details import EventDetails
+from refold.replay.kinds.row import EventType
+from refold.replay.kinds.table import TYPES, details_of, kind_for, texts_of
 from refold.store.protocol import Stored
 
 FieldKind = Literal["words", "number", "flag", "text"]
@@ -55,7 +36,7 @@ class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     elapsed: int | None = None
     turn: int
     kind: str
-    type: str
+    type: EventType
     side: Side
     state: str
     text: str = ""
@@ -72,44 +53,6 @@ class RowField(msgspec.Struct, frozen=True):
     digits: int = 0
     values: tuple[str, ...] = ()
 
-
-TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "run": ("run_started", "run_forked", "run_resumed", "policy_amended", "child_ended"),
-        "model": ("model_requested", "model_responded", "model_failed", "answer_discarded"),
-        "tool": ("tools_dispatched", "tool_returned", "call_refused"),
-        "person": (
-            "input_received",
-            "approval_answered",
-            "approval_requested",
-            "doubt_resolved",
-            "cancel_requested",
-        ),
-        "history": (
-            "history_pruned",
-            "message_trimmed",
-            "message_injected",
-            "summary_requested",
-            "summary_returned",
-            "summary_abandoned",
-            "context_overflowed",
-            "context_observed",
-        ),
-        "guard": ("guard_tripped",),
-        "limit": ("limit_reached", "limit_neared", "step_freed"),
-        "wait": ("retry_scheduled", "clock_read"),
-        "state": ("state_changed", "state_digested"),
-        "note": (
-            "late_result",
-            "note_added",
-            "content_erased",
-            "diagnosed",
-            "source_recorded",
-            "unknown_annotation",
-        ),
-    }
-)
-"""What a kind of event is about, in one word."""
 
 FIELDS: Mapping[str, RowField] = MappingProxyType(
     {
@@ -153,8 +96,6 @@ FIELDS: Mapping[str, RowField] = MappingProxyType(
 )
 """Every field that a filter knows."""
 
-_TYPES = {kind: type_ for type_, kinds in TYPES.items() for kind in kinds}
-
 
 class LogPlace(msgspec.Struct, frozen=True):
     """Where in a run an event stands: what of a row the events before it decide.
@@ -195,7 +136,7 @@ def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) 
         elapsed=max(0, stored.at - place.began) if stored.at and place.began else None,
         turn=place.turn,
         kind=stored.kind,
-        type=_TYPES.get(kind_of(event), "note"),
+        type=kind_for(event).type,
         side=side_of(event),
         state=place.state,
         text="\n".join(texts_of(event)) if text else "",
@@ -206,36 +147,3 @@ def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) 
 def side_of(event: Event) -> Side:
     """Whether an event is a fact, a decision, or a note about the log."""
     return "note" if isinstance(event, Annotation) else "decision" if isinstance(event, Decision) else "fact"
-
-
-def texts_of(event: Event) -> Iterator[str]:
-    """What was said in an event, one text after the other: its content, and the sentences of its body."""
-    if isinstance(event, StateChanged):
-        yield event.reason
-    elif isinstance(event, ContentErased):
-        yield event.why
-    elif isinstance(event, Diagnosed):
-        yield event.problem
-    match getattr(event, "content", None):
-        case Opening(messages=messages):
-            for message in messages:
-                yield from (message.text, message.reasoning, *(call.arguments for call in message.calls))
-        case Answer() as said:
-            yield from (said.text, said.reasoning, *said.arguments)
-        case Failure() as failure:
-            yield from (failure.message, failure.partial_text)
-        case Edits() as edits:
-            yield from (*edits.arguments.values(), edits.note)
-        case (
-            Output(output=text)
-            | Input(text=text)
-            | Note(note=text)
-            | Summary(text=text)
-            | Remark(text=text)
-            | Reason(reason=text)
-        ):
-            yield text
-        case Said(texts=texts):
-            yield from texts
-        case _:
-            pass

@@ -17,16 +17,10 @@ from refold.reducers.events import (
     ApprovalRequested,
     CallRefused,
     Event,
-    GuardTripped,
-    HistoryPruned,
-    LimitNeared,
-    LimitReached,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     RetryScheduled,
-    RunForked,
-    RunStarted,
     SourceRecorded,
     StateChanged,
     SummaryReturned,
@@ -35,7 +29,7 @@ from refold.reducers.events import (
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
-from refold.replay.causes import by, spoken
+from refold.replay.kinds.table import kind_for
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, Stored
@@ -200,33 +194,23 @@ class Counter:
             self._stats.elapsed.add(self._at - self._began)
         return self._stats
 
-    def _take(self, event: Event) -> None:  # noqa: PLR0912 - one case a kind
-        counts = self._stats
+    def _take(self, event: Event) -> None:
+        counts, own = self._stats, kind_for(event).counts
+        if own is not None and (word := own[1](event)) is not None:
+            _count(getattr(counts, own[0]), word)
         match event:
-            case RunStarted(model=model):
-                _count(counts.started_with, model)
-            case RunForked(model=str(model)):
-                _count(counts.started_with, model)
             case ModelRequested():
                 counts.requests += 1
             case ModelResponded():
                 self._answered(event)
-            case ModelFailed():
-                _count(counts.failures, event.failure)
-                if event.usage != Usage() or event.cost_nanousd is not None:
-                    self._spent(event.usage, event.cost_nanousd)
-            case SummaryReturned():
+            case ModelFailed() if event.usage == Usage() and event.cost_nanousd is None:
+                pass
+            case ModelFailed() | SummaryReturned():
                 self._spent(event.usage, event.cost_nanousd)
             case ToolReturned():
                 self._returned(event)
             case CallRefused():
                 self._tool(event.call).refused += 1
-                _count(counts.refusals, by(event.cause, event.name))
-            case GuardTripped() | LimitReached() | LimitNeared():
-                if said := spoken(event):
-                    _count(counts.trips, f"{said.who}: {said.said}")
-            case HistoryPruned():
-                _count(counts.prunes, event.name)
             case RetryScheduled():
                 counts.retries += 1
             case ApprovalRequested():

@@ -42,12 +42,7 @@
   }
 
   // Who says what an event says.
-  R.speaker = ({ kind }) =>
-    ({
-      run_started: "task", model_responded: "model", model_failed: "model failed", tool_returned: "tool",
-      call_refused: "refused", message_injected: "harness", input_received: "person", approval_answered: "person", summary_returned: "summary",
-      late_result: "late", note_added: "note", context_observed: "harness",
-    })[kind] || kind;
+  R.speaker = ({ kind }) => R.kinds[kind]?.speaker || kind;
 
   R.List = ({ events, mode, selected, chain }) => {
     const box = useRef(null);

@@ -2,13 +2,8 @@
 (R => {
   "use strict";
 
-  const COLUMNS = ["seq", "at", "kind", "side", "turn", "fact", "said", "body", "content", "salt", "hash", "digest", "run", "damage", "row"];
+  const COLUMNS = ["seq", "at", "kind", "side", "turn", "fact", "said", "body", "content", "salt", "hash", "digest", "run", "damage", "row", "routine"];
   const EVERY = 128; // events, or calls, between two copies that are kept of a state, or a view
-  const ROUTINE = new Set(["tools_dispatched", "state_digested", "clock_read"]);
-  const CONVERSATION = new Set([
-    "run_started", "context_observed", "model_responded", "model_failed", "tool_returned", "call_refused",
-    "message_injected", "input_received", "approval_answered", "summary_returned", "late_result", "note_added",
-  ]);
 
   const parsed = text => {
     try {
@@ -50,20 +45,9 @@
   }
 
   // What a mark in the timeline stands for, "" for none.
-  function tagOf(event) {
-    const { kind, row } = event;
-    if (event.damage) return "damage";
-    if (row?.error === true) return "error";
-    if (["guard_tripped", "call_refused", "limit_reached", "limit_neared"].includes(kind)) return "guard";
-    if (["history_pruned", "message_trimmed", "summary_requested", "context_overflowed", "context_observed"].includes(kind)) return "prune";
-    return "";
-  }
-
-  function routine(event) {
-    if (ROUTINE.has(event.kind)) return true;
-    if (event.kind === "model_requested") return true;
-    if (event.kind === "source_recorded") return true;
-    return event.kind === "state_changed" && ["call_tools", "tools_done"].includes(event.fields.trigger);
+  function tagOf({ kind, row, damage }) {
+    if (damage) return "damage";
+    return row?.error === true ? "error" : R.kinds[kind]?.sign || "";
   }
 
   class Model {
@@ -103,8 +87,8 @@
 
     // Which events a list shows: all, those that carry the story, or those that say something.
     listed(mode) {
-      if (mode === "conversation") return this.events.filter(event => CONVERSATION.has(event.kind));
-      return mode === "compact" ? this.events.filter(event => event.damage || !routine(event)) : this.events;
+      if (mode === "conversation") return this.events.filter(event => R.kinds[event.kind]?.speaker);
+      return mode === "compact" ? this.events.filter(event => event.damage || !event.routine) : this.events;
     }
 
     // The state after the event at `place`: a Map of path to JSON text.
@@ -188,5 +172,8 @@
     for (const [place, removed, added] of call.splices) view.splice(place, removed, ...added);
   }
 
-  R.load = data => new Model(data);
+  R.load = data => {
+    R.kinds = data.kinds;
+    return new Model(data);
+  };
 })((self.refold ||= {}));

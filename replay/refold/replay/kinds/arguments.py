@@ -1,0 +1,121 @@
+"""What a person reads of a call: the tool and its main argument, head and tail kept: `Bash  git add … && git push`.
+
+Tools name their arguments alike, whoever made them: what is run, looked for, fetched or opened goes by one of a few dozen names. So
+the main argument is the first of these names that the arguments have; without one, the first text among them; without a text, all
+of them, as they were written. What is no JSON object is its own main argument. Nothing here is made harmless: whoever shows it does that.
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+_RUN = ("command", "cmd", "commands", "script")
+_SOUGHT = ("pattern", "query", "queries", "sql", "search", "url", "uri", "urls")
+_PATHS = (
+    "file_path", "filePath", "path", "absolute_path", "target_file", "notebook_path", "filename", "file_name", "file", "dir_path",
+    "directory", "paths",
+)  # fmt: skip
+_WORDS = (
+    "code",
+    "expression",
+    "description",
+    "title",
+    "subject",
+    "task",
+    "prompt",
+    "question",
+    "message",
+    "thought",
+)
+_NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
+_LONG = 4  # times as much as is shown is looked at on either side: white space is made single
+
+ERASED = "(erased)"
+"""What stands where words were erased."""
+
+
+def main_argument(arguments: str) -> str:
+    """The main argument of a call, whole; `arguments` is the JSON text that the model wrote. Pure; never raises."""
+    return _main(arguments, nested=True)
+
+
+def sole_argument(arguments: str) -> str:
+    """The text of the only argument, where a call has no other; else all of them, as they were written."""
+    given = _given(arguments)
+    only = [_said(each) for each in given.values()] if given else []
+    return only[0] if len(only) == 1 and only[0] else arguments
+
+
+def elided(text: str, most: int) -> str:
+    """A text as one line of at most `most` characters, white space made single. Of a longer one the middle is missing."""
+    if len(text) <= 2 * _LONG * most:
+        line = " ".join(text.split())
+        if len(line) <= most:
+            return line
+        head = tail = line
+    else:
+        head, tail = (" ".join(part.split()) for part in (text[: _LONG * most], text[-_LONG * most :]))
+    room = max(most - 3, 2)
+    last = room // 3
+    return f"{head[: room - last].rstrip()} … {tail[len(tail) - last :].lstrip()}"
+
+
+def brief(text: str | None, most: int) -> str:
+    """The beginning of a text as one line, white space made single; `(erased)` where it is not there any more."""
+    if text is None:
+        return ERASED
+    line = " ".join(text[: _LONG * most].split())
+    whole = len(line) <= most and len(text) <= _LONG * most
+    return line if whole else f"{line[: most - 1]}…"
+
+
+def called(name: str, arguments: str | None, most: int) -> str:
+    """A call in a line: the tool and its main argument. `arguments` None: they were erased."""
+    said = ERASED if arguments is None else elided(main_argument(arguments), most)
+    return f"{elided(name, 64)}  {said}".rstrip()
+
+
+def _main(arguments: str, *, nested: bool) -> str:
+    given = _given(arguments)
+    if given is None:
+        return arguments
+    found = {name: said for name in _NAMES if name in given and (said := _said(given[name]))}
+    if (first := next(iter(found), None)) is not None:
+        return _with_path(first, found)
+    said = next((said for each in given.values() if (said := _said(each))), "")
+    if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
+        return _main(said, nested=False)
+    return said or (arguments.strip() if given else "")
+
+
+def _given(arguments: str) -> dict[str, Any] | None:
+    """The arguments by their names; None of what is no JSON object."""
+    try:
+        value: Any = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _with_path(first: str, found: dict[str, str]) -> str:
+    """An editor's `command` is one word, as `view`, and says little without its file."""
+    said = found[first]
+    path = next((found[name] for name in _PATHS if name in found), "")
+    return f"{said} {path}" if path and first in _RUN and said.isidentifier() else said
+
+
+def _said(value: object) -> str:
+    """What is a text, or a list of nothing else, as one; "" of anything else. Of what a shell is to run, only that."""
+    if isinstance(value, str):
+        return value if value.strip() else ""
+    if not isinstance(value, list) or not value:
+        return ""
+    words = cast("list[object]", value)
+    if not all(isinstance(word, str) for word in words):
+        return ""
+    texts = cast("list[str]", words)
+    shell = texts[0].replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    if len(texts) >= 3 and shell in _SHELLS and texts[1][:1] in ("-", "/"):
+        return texts[-1]
+    return " ".join(texts)

@@ -1,0 +1,172 @@
+"""What events say in one line, where a row has no room for it."""
+
+from collections.abc import Iterable, Iterator
+
+from refold.reducers.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    ContentErased,
+    ContextObserved,
+    LateResult,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    RetryScheduled,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    SourceRecorded,
+    StateChanged,
+    SummaryRequested,
+    SummaryReturned,
+    ToolReturned,
+    kind_of,
+)
+from refold.reducers.limits import Limit, name_of, threshold, type_of
+from refold.reducers.numbers import Ranges
+from refold.reducers.policy import Policy
+from refold.replay import figures, known
+from refold.replay.kinds.arguments import brief, called
+from refold.replay.source_words import context_remark, context_words
+
+SHOWN = 160
+"""Characters of what somebody else said that stand in a line."""
+
+
+def started(event: RunStarted) -> str:
+    """`openai:gpt-5, 3 tools, 2 messages; limits: 12 steps`."""
+    return f"{event.model}, {len(event.tools)} tools, {len(event.messages)} messages; {limits(event.policy)}"
+
+
+def forked(event: RunForked) -> str:
+    """`from event 7 of run r1, told something by user`."""
+    made_up = f", results of {', '.join(event.results)} made up by {event.by}" if event.results else ""
+    told = f", told something by {event.by}" if event.size else ""
+    return f"from event {event.parent_seq} of run {event.parent}{made_up}{told}{_doubted(event.in_doubt)}"
+
+
+def resumed(event: RunResumed) -> str:
+    """`resumed, in doubt: c2`."""
+    return f"resumed{_doubted(event.in_doubt)}"
+
+
+def requested(event: ModelRequested) -> str:
+    """`turn 3, attempt 2: messages 1-7, about 812 tokens`."""
+    again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    tokens = figures.count(event.input_tokens)
+    return f"turn {event.step}{again}: {ranges(event.messages)}, about {tokens} tokens"
+
+
+def spent(event: ModelResponded | SummaryReturned) -> str:
+    """What an answer cost: `812 in, 40 out, $0.0012, 2.1 s`."""
+    usage = event.usage
+    cached = f" ({figures.count(usage.cache_read)} cached)" if usage.cache_read else ""
+    counts = f"{figures.count(usage.input)} in{cached}, {figures.count(usage.output)} out"
+    counts = counts if known.counted(usage) else "tokens unknown"
+    return f"{counts}, {figures.dollars(event.cost_nanousd)}, {figures.seconds(known.took(event.duration))}"
+
+
+def answered(event: ModelResponded) -> str:
+    """What an answer cost, and why it stopped: `812 in, 40 out, $0.0012, 2.1 s (end_turn)`."""
+    return f"{spent(event)} ({event.stop})"
+
+
+def quoted_answer(event: ModelResponded) -> str:
+    """The beginning of an answer, and its calls."""
+    text = brief(event.content.text if event.content else None, SHOWN)
+    return "; ".join([*([text] if text else []), *calls(event)]) or "nothing"
+
+
+def calls(event: ModelResponded, most: int = SHOWN) -> Iterator[str]:
+    """The calls of an answer: `c2 read_file  notes.md`."""
+    texts = event.content.arguments if event.content else ()
+    for place, call in enumerate(event.calls):
+        yield f"{call.id} {called(call.name, texts[place] if place < len(texts) else None, most)}"
+
+
+def failed(event: ModelFailed) -> str:
+    """`rate_limit 429`."""
+    return f"{event.failure}{f' {event.status}' if event.status else ''}"
+
+
+def returned(event: ToolReturned) -> str:
+    """How a call ended: `c2 ok, 1.2 KiB, 0.01 s`."""
+    size = f"{figures.size(event.output_bytes)}{' (cut)' if event.cut else ''}"
+    return f"{event.call} {event.error or 'ok'}, {size}, {figures.seconds(known.took(event.duration))}"
+
+
+def quoted_result(event: ToolReturned, most: int = SHOWN) -> str:
+    """The beginning of what a tool said."""
+    return brief(event.content.output if event.content else None, most)
+
+
+def decided(event: ApprovalAnswered) -> str:
+    """`user: approve c2, reject c3`."""
+    return f"{event.by}: {', '.join(f'{answer.decision} {answer.call}' for answer in event.answers)}"
+
+
+def asked(event: ApprovalRequested) -> str:
+    """`asked a person about c2, c3`."""
+    return f"asked a person about {', '.join(event.calls)}"
+
+
+def summary_asked(event: SummaryRequested) -> str:
+    """`asked for a summary of 20 messages (summary)`."""
+    count = sum(last - first + 1 for first, last in event.messages)
+    return f"asked for a summary of {count} messages ({event.name})"
+
+
+def retried(event: RetryScheduled) -> str:
+    """`retry 2 after rate_limit, 1 s later`."""
+    return f"retry {event.attempt} after {event.failure}, {figures.seconds(event.delay)} later"
+
+
+def moved(event: StateChanged) -> str:
+    """`RUNNING to COMPLETED, end_turn: the model finished`."""
+    return f"{event.source} to {event.target}, {event.code}: {event.reason}"
+
+
+def context(event: ContextObserved) -> str:
+    """`context: 2 messages (user): "Stop."`."""
+    return ": ".join(filter(None, (context_remark(event), context_words(event))))
+
+
+def late(event: LateResult) -> str:
+    """`late tool_returned`."""
+    return f"late {kind_of(event.fact)}"
+
+
+def erased(event: ContentErased) -> str:
+    """`e3, e7, by user`."""
+    return f"{', '.join(f'e{seq}' for seq in event.seqs)}, by {event.by}"
+
+
+def recorded(event: SourceRecorded) -> str:
+    """`compaction: of event 3 at line 12`."""
+    of = f"of event {event.seq} " if event.seq else ""
+    return f"{brief(event.what, SHOWN)}{': ' if event.what else ''}{of}at {brief(event.position, SHOWN)}"
+
+
+def limits(policy: Policy) -> str:
+    """A policy's limits in a few words."""
+    told = [
+        _named(limit) + figures.amount(value, limit.unit)
+        for limit in policy.limits
+        if (value := threshold(limit)) is not None
+    ]
+    return f"limits: {', '.join(told)}" if told else "no limits"
+
+
+def ranges(messages: Ranges) -> str:
+    """Messages by their numbers."""
+    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in messages)
+    return f"messages {told or 'none'}"
+
+
+def _named(limit: Limit) -> str:
+    return "" if name_of(limit) == type_of(limit) else f"{name_of(limit)} "
+
+
+def _doubted(calls: Iterable[str]) -> str:
+    told = ", ".join(calls)
+    return f", in doubt: {told}" if told else ""

@@ -1,0 +1,107 @@
+"""What a person reads of a call: the tool and its main argument, head and tail kept."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.replay.kinds.arguments import brief, called, elided, main_argument, sole_argument
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "main"),
+    [
+        pytest.param('{"command":"git checkout main","description":"Switch to main branch"}', "git checkout main", id="a command before its description"),
+        pytest.param('{"security_risk":"LOW","summary":"Build a URL","command":"SESSION_URL=\\"$X\\""}', 'SESSION_URL="$X"', id="a command that stands last"),
+        pytest.param('{"cmd":"rg -n \\"class Document\\"","workdir":"/repo","yield_time_ms":1000}', 'rg -n "class Document"', id="cmd"),
+        pytest.param('{"command":["bash","-lc","git status && ls"],"timeout":5}', "git status && ls", id="what a shell is to run"),
+        pytest.param('{"command":["/bin/bash","-c","ls"]}', "ls", id="a shell by its path"),
+        pytest.param('{"command":["ls","-la"]}', "ls -la", id="words without a shell"),
+        pytest.param('{"command":"view","path":"/work/parser.c","view_range":[650,700]}', "view /work/parser.c", id="an editor's word, with its file"),
+        pytest.param('{"command":"str_replace","path":"/a.c","old_str":"x","new_str":"y"}', "str_replace /a.c", id="an editor that writes"),
+        pytest.param('{"command":"ls"}', "ls", id="a word that is all"),
+        pytest.param('{"command":"make test","path":"/repo"}', "make test", id="a command line needs no file"),
+        pytest.param('{"replace_all":false,"file_path":"/docs/a.md","old_string":"x","new_string":"y"}', "/docs/a.md", id="a file"),
+        pytest.param('{"path":"src/main.rs","edits":[{"oldText":"a","newText":"b"}]}', "src/main.rs", id="a path before what changes"),
+        pytest.param('{"code":"28,Why","explanation":"Add it.","filePath":"jokes.csv"}', "jokes.csv", id="a file before what stands in it"),
+        pytest.param('{"pattern":"IsLogsOnly","path":"/repo","output_mode":"content","-B":2}', "IsLogsOnly", id="what is sought before where"),
+        pytest.param('{"url":"https://example.org/a","prompt":"What is it?"}', "https://example.org/a", id="an address"),
+        pytest.param('{"query":"arXiv 2025"}', "arXiv 2025", id="a query"),
+        pytest.param('{"code":"print(1)\\nprint(2)"}', "print(1)\nprint(2)", id="code, whole"),
+        pytest.param('{"subagent_type":"code-reviewer","prompt":"Review all of it.","description":"Review"}', "Review", id="a task by its title"),
+        pytest.param('{"explanation":"Add a joke.","input":"*** Begin Patch"}', "Add a joke.", id="the first text"),
+        pytest.param('{"amount":200,"user_id":"mia_li_3668"}', "mia_li_3668", id="the first text, behind a number"),
+        pytest.param('{"input":"{\\"command\\":[\\"ls\\"]}"}', "ls", id="all arguments as the text of one"),
+        pytest.param('{"command":"","path":"a.md"}', "a.md", id="an empty one says nothing"),
+        pytest.param('{"command":7,"path":"a.md"}', "a.md", id="nor does a number by that name"),
+        pytest.param('{"n":5}', '{"n":5}', id="no text"),
+        pytest.param('{"todos":[{"content":"Task 1","status":"done"}]}', '{"todos":[{"content":"Task 1","status":"done"}]}', id="only what is deeper"),
+        pytest.param("{}", "", id="nothing"),
+        pytest.param("", "", id="no text at all"),
+        pytest.param("null", "null", id="no object"),
+        pytest.param('"ls"', '"ls"', id="a bare text"),
+        pytest.param('{"command":"git add', '{"command":"git add', id="cut off"),
+        pytest.param(r'{"pattern":"\d"}', r'{"pattern":"\d"}', id="an escape that JSON does not know"),
+        pytest.param(DEEP, DEEP, id="nested without end"),
+        pytest.param('{"command":"\\u001b[2Jls \\u202e"}', "\x1b[2Jls \u202e", id="what turns a line round is kept: who shows it escapes it"),
+    ],
+)  # fmt: skip
+def test_main_argument(arguments: str, main: str) -> None:
+    """One row a rule; the arguments are such as models wrote."""
+    assert main == main_argument(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sole"),
+    [
+        pytest.param('{"command":"ls"}', "ls", id="the only one"),
+        pytest.param('{"command":"ls","timeout":5}', '{"command":"ls","timeout":5}', id="one of two"),
+        pytest.param('{"n":5}', '{"n":5}', id="no text"),
+        pytest.param("{", "{", id="no JSON"),
+    ],
+)
+def test_sole_argument(arguments: str, sole: str) -> None:
+    """Nothing that the model wrote is left out where all of it is to be shown."""
+    assert sole == sole_argument(arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("git add .", "git add .", id="short"),
+        pytest.param("git   add\n\t.", "git add .", id="white space is made single"),
+        pytest.param("git add src/one.py src/two.py src/three.py && git push", "git add src/one.py … git push", id="head and tail"),
+        pytest.param("x" * 10_000, "x" * 18 + " … " + "x" * 9, id="no space in it"),
+        pytest.param("a" + " " * 10_000 + "b", "a … b", id="nothing but space between"),
+    ],
+)  # fmt: skip
+def test_elided(text: str, shown: str) -> None:
+    """Of a long text the middle is missing, and it fits."""
+    assert shown == elided(text, 30)
+
+
+@given(text=st.text(), most=st.integers(8, 200))
+def test_it_is_one_line_and_fits(text: str, most: int) -> None:
+    """Whatever is elided or cut fits, and has no line end; what is short is there whole."""
+    for shown in (elided(text, most), brief(text, most)):
+        assert len(shown) <= most
+        assert 1 >= len(shown.splitlines())
+        assert " ".join(text.split()) == shown or "…" in shown
+
+
+@given(
+    arguments=st.text() | st.dictionaries(st.text(), st.text() | st.integers() | st.none()).map(json.dumps)
+)
+def test_every_call_has_a_line(arguments: str) -> None:
+    """Whatever a model writes has a line, and never its JSON around a text that could be shown instead."""
+    line = called("Bash", arguments, 80)
+    assert line.startswith("Bash")
+    assert not line.startswith('Bash  {"command": "')
+
+
+def test_erased_arguments_are_said_to_be() -> None:
+    """A call whose arguments were erased is still a call."""
+    assert "Bash  (erased)" == called("Bash", None, 80)
