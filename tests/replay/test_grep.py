@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog
-from refold.reducers.events import KINDS, Event, UnknownAnnotation
+from refold.reducers.events import KINDS, Answer, Call, Event, ModelResponded, UnknownAnnotation
+from refold.reducers.vocabulary import StopReason
 from refold.replay.kinds.table import TYPES
 from refold.replay.queries.filters import parse
-from refold.replay.queries.grep import EXCERPT, Sieve, excerpt, grep
+from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, shown
 from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, moved, row_of
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
@@ -189,3 +190,24 @@ def test_an_excerpt_lies_in_its_text(text: str, word: str) -> None:
         assert found.text in text
         assert len(found.text) <= EXCERPT
         assert 0 <= found.start <= found.end <= len(found.text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        pytest.param('"rm -rf"', "I clean.\n\nBash  rm -rf build", id="in a call's main argument"),
+        pytest.param("timeout", '{"command":"rm -rf build","timeout":5}', id="in what is not shown of it"),
+        pytest.param("clean", "I clean.\n\nBash  rm -rf build", id="in the text"),
+    ],
+)
+def test_a_call_is_shown_as_it_is_read(typed: str, text: str) -> None:
+    """What is found in a call is shown with its tool, and as JSON only where a person would not see it else."""
+    event = ModelResponded(
+        at=1, request=1, stop=StopReason.TOOL_USE, calls=(Call(id="c1", name="Bash"),),
+        content=Answer(text="I clean.", arguments=('{"command":"rm -rf build","timeout":5}',)),
+    )  # fmt: skip
+    stored = kept([event])[0]
+    found = shown(parse(typed), Match(stored, event, row_of(stored, event, START)))
+    assert found is not None
+    assert text in found.text
+    assert typed.strip('"') == found.text[found.start : found.end]

@@ -13,7 +13,7 @@ from refold.console.selection import Trouble, chosen
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.filters import Filter, parse
-from refold.replay.queries.grep import Excerpt, Match, excerpt, grep
+from refold.replay.queries.grep import Excerpt, Match, grep, shown
 from refold.store.protocol import UnknownRun
 
 
@@ -67,19 +67,18 @@ def _tell_count(screen: Screen, run: str, count: int) -> None:
 
 
 def _tell(screen: Screen, asked: Filter, found: Match, *, alone: bool) -> None:
-    row = found.row
-    shown = excerpt(asked, row.text)
+    row, excerpt = found.row, shown(asked, found)
     if screen.json:
         plain = msgspec.to_builtins(replace(row, text=""))
-        screen.document({**plain, **({} if shown is None else {"excerpt": shown})})
+        screen.document({**plain, **({} if excerpt is None else {"excerpt": excerpt})})
         return
     address = f"e{row.seq}" if alone else f"{row.run}@e{row.seq}"
-    said = _said(shown) if shown is not None and shown.end else sentence(found.event)
+    said = _said(excerpt) if excerpt is not None and excerpt.end else sentence(found.event)
     names = ",".join(row.name)
     head = f"{address:<8} {f't{row.turn}':<5}{hostile.line(row.kind, 40):<19}{hostile.line(names, 40):<14}"
     screen.say(f"{head} {said}".rstrip())
 
 
-def _said(shown: Excerpt) -> str:
-    text = " ".join(shown.text.split())
-    return f"{'…' if shown.before else ''}{text}{'…' if shown.after else ''}"
+def _said(excerpt: Excerpt) -> str:
+    text = " ".join(excerpt.text.split())
+    return f"{'…' if excerpt.before else ''}{text}{'…' if excerpt.after else ''}"

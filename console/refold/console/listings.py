@@ -208,7 +208,7 @@ async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None
 
 _COLUMNS = (
     Column("turn", right=True),
-    Column("what the model did", elastic=True),
+    Column("what the model did", elastic=True, middle=True),
     Column("result", elastic=True),
     Column("in", right=True),
     Column("out", right=True),

@@ -43,11 +43,12 @@ class OutputClosed(WorldFailed):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table. `elastic`: it may be cut to what the terminal has room for."""
+    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its `middle`."""
 
     title: str
     right: bool = False
     elastic: bool = False
+    middle: bool = False
 
 
 class Screen:
@@ -190,7 +191,18 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> li
 
 def _aligned(cell: str, width: int, column: Column) -> str:
     space = " " * (width - cell_len(cell))
-    return space + cell if column.right else fitted(cell, width) + space
+    if column.right:
+        return space + cell
+    return (_without_middle(cell, width) if column.middle else fitted(cell, width)) + space
+
+
+def _without_middle(text: str, width: int) -> str:
+    if cell_len(text) <= width:
+        return text
+    tail = text[-(width // 3) :]
+    while cell_len(tail) > width // 3:
+        tail = tail[1:]
+    return fitted(text, width - cell_len(tail)) + tail
 
 
 def fitted(text: str, width: int) -> str:

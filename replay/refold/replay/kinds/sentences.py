@@ -26,7 +26,7 @@ from refold.reducers.limits import Limit, name_of, threshold, type_of
 from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
 from refold.replay import figures, known
-from refold.replay.kinds.arguments import brief, called
+from refold.replay.kinds.arguments import brief, called, main_argument
 from refold.replay.source_words import context_remark, context_words
 
 SHOWN = 160
@@ -82,6 +82,14 @@ def calls(event: ModelResponded, most: int = SHOWN) -> Iterator[str]:
     texts = event.content.arguments if event.content else ()
     for place, call in enumerate(event.calls):
         yield f"{call.id} {called(call.name, texts[place] if place < len(texts) else None, most)}"
+
+
+def said(event: ModelResponded) -> Iterator[str]:
+    """All of an answer as a person reads it: its text, its thoughts, and each call with its main argument, whole."""
+    if (content := event.content) is not None:
+        yield from (content.text, content.reasoning)
+        for call, arguments in zip(event.calls, content.arguments, strict=False):
+            yield f"{call.name}  {main_argument(arguments)}"
 
 
 def failed(event: ModelFailed) -> str:

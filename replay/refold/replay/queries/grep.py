@@ -6,7 +6,8 @@ from typing import NamedTuple
 import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import Event
+from refold.reducers.events import Event, ModelResponded
+from refold.replay.kinds.sentences import said
 from refold.replay.queries.filters import Filter, Fits, Holds, found
 from refold.replay.queries.rows import START, FlatEvent, moved, row_of
 from refold.replay.reader import Records, event_of, stored_events
@@ -82,6 +83,15 @@ class Matches(AsyncIterator[Match]):
 def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
     """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
     return Matches(stored_events(store, run, upto), asked)
+
+
+def shown(asked: Filter, match: Match) -> Excerpt | None:
+    """What to show of an event that was found. What a filter finds in a call is shown as a person reads it, if it is there."""
+    if isinstance(match.event, ModelResponded):
+        found_ = excerpt(asked, "\n".join(said(match.event)))
+        if found_ is not None and found_.end:
+            return found_
+    return excerpt(asked, match.row.text)
 
 
 def excerpt(asked: Filter, text: str) -> Excerpt | None:
