@@ -24,6 +24,7 @@ from bench.engine import print_engine  # noqa: E402
 from bench.imports import imported  # noqa: E402
 from bench.resume import resume_cases  # noqa: E402
 from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
+from bench.verbs import import_cases, texts, verb_cases  # noqa: E402
 from bench.workload import GUARDS, POLICIES, STRATEGIES, Group, opening, recorded, step  # noqa: E402
 from refold.reducers import RunState  # noqa: E402
 
@@ -34,6 +35,10 @@ APPENDED = 200
 SHARED = 40
 RESUMED = (1_000, 10_000, 100_000)
 """Events of a run that is opened again."""
+IMPORTED = 400_000
+"""Bytes of a format's transcripts that are imported in a round, at least."""
+READ = 12
+"""Runs of a store over which verbs go."""
 _STEP = ("decide", "compose and decide")
 
 
@@ -215,6 +220,29 @@ def _print_bulk(rounds: int) -> None:
         )
 
 
+def _print_verbs(rounds: int) -> None:
+    print(
+        "\nImporting transcripts, MB a second of CPU time: the bare decode of the same bytes, what the importer says,"
+    )
+    print("and whole logs derived. Aims: 25 MB/s for claude_code, at most 15 times the bare decode")
+    for of in texts():
+        times = interleaved(import_cases(of, max(1, IMPORTED // of.size)), rounds=rounds)
+        size = max(1, IMPORTED // of.size) * of.size / 1e6
+        bare, items, whole = (size / times.median(name) for name in ("bare", "items", "import"))
+        print(
+            f"{of.format:15} {of.size / 1000:6.0f} KB | decode {bare:6.1f} | items {items:6.2f} {times.ratio('bare', 'items'):6.1f}x "
+            f"| import {whole:6.2f} {times.ratio('bare', 'import'):6.1f}x"
+        )
+    print("\nVerbs over a store, events a second of CPU time on one process")
+    for policy in POLICIES:
+        with tempfile.TemporaryDirectory() as folder:
+            bulk = made(Path(folder), policy)
+            cases = verb_cases(bulk, READ)
+            times = interleaved(cases, rounds=rounds)
+        events = sum(size for _, size in bulk.sizes[:READ])
+        print(f"{policy:8} | " + " | ".join(f"{name} {events / times.median(name):7.0f}/s" for name in cases))
+
+
 def _print_shared_appends(rounds: int) -> None:
     _, groups = recorded("default", SHARED)
     log = steps(groups)
@@ -264,6 +292,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "resumes": lambda options: _print_resumes(options.rounds),
     "bulk": lambda options: _print_bulk(options.rounds),
     "imports": lambda _: _print_imports(),
+    "verbs": lambda options: _print_verbs(options.rounds),
 }
 """What can be measured, in the order of the whole."""
 
