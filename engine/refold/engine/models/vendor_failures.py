@@ -53,14 +53,14 @@ _LONGEST_MESSAGE = 2_000  # characters: enough for every error seen, too few to 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """What the exception itself does not know about the request that failed.
 
-    `opened` says whether anything of the answer had arrived, `partial` is its text so far, `variable`
-    the environment variable that holds the key, `secret` the key, "" if there is none, and `now` the
+    `opened` says whether anything of the answer had arrived, `partial` is its text so far, `key` where
+    the key comes from, in words, `secret` the key, "" if there is none, and `now` the
     wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read.
     """
 
     opened: bool
     partial: str
-    variable: str
+    key: str
     secret: str
     now: int
 
@@ -71,7 +71,7 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     text = _without(around.secret, _said(error))
     failure = _class(error, status, text, opened=around.opened)
     if failure is FailureClass.AUTH:
-        text = f"{text}; check the key in {around.variable}"
+        text = f"{text}; check the key in {around.key}"
     return ModelError(
         failure,
         text,
