@@ -74,9 +74,20 @@ async def test_an_old_result_is_not_given_for_a_turn_that_was_stopped() -> None:
     await run.result()
     run.send("me")
     async with run:
-        pass
+        async for _ in run.updates():
+            break
     with pytest.raises(WrongUse, match="resume"):
         await run.result()
+
+
+async def test_what_was_said_is_there_until_an_engine_takes_it() -> None:
+    """An engine that is stopped before it has the run leaves the message to the next."""
+    run = Agent(model=ScriptedModel([say("Who?"), say("Ah.")]), policy=TALK).start("Do it.")
+    await run.result()
+    run.send("me")
+    async with run:
+        pass
+    assert "Ah." == (await run.result()).outcome.text
 
 
 async def test_leaving_a_run_leaves_nothing_going() -> None:
@@ -157,7 +168,7 @@ async def test_a_message_for_a_run_that_does_not_wait_is_refused() -> None:
 async def test_run_sync_inside_an_event_loop_says_what_to_do() -> None:
     """Where an event loop runs, `run_sync` is refused before anything is begun, with the way out."""
     model = ScriptedModel([say("So.")])
-    with pytest.raises(WrongUse, match=r"await agent.start"):
+    with pytest.raises(WrongUse, match=r"await agent.run"):
         Agent(model=model).run_sync("Do it.")
     assert [] == model.requests
 

@@ -1,6 +1,7 @@
 """The engine: agents and their runs, models, tools, and the loop that does what the log says is pending."""
 
 from refold.engine.agent import Agent
+from refold.engine.answers import NotWaiting
 from refold.engine.control import halt, unattended
 from refold.engine.imported_runs import RunImported
 from refold.engine.models.lookup import resolve_model
@@ -8,7 +9,7 @@ from refold.engine.models.protocol import Model, ModelError, ModelRequest, Reply
 from refold.engine.models.script import ScriptedModel, ScriptError, call, calls, fail, say
 from refold.engine.playback import Recording
 from refold.engine.result import LimitError, RunOutcome, RunResult, WaitingCall
-from refold.engine.run import NotWaiting, Run
+from refold.engine.run import Run
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.files import files
 from refold.engine.tools.protocol import (

@@ -1,15 +1,43 @@
-"""What a person may say about calls that wait for approval."""
+"""What a person may say to a run: when a message, and what about calls that wait for approval."""
 
 import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from refold.reducers import doubts
 from refold.reducers.composition_approvals import ANSWERS, Answer
 from refold.reducers.errors import WrongUse
+from refold.reducers.machine import AgentState
+from refold.reducers.state import RunState
 
 Edit = tuple[Literal["edit"], Mapping[str, Any] | str]
 Answers = Mapping[str, Answer | Edit]
 """By call id: a word, or ("edit", the new arguments as a mapping or as JSON text)."""
+
+
+class NotWaiting(WrongUse):
+    """Something for a run that does not wait for it: a message, or an answer about calls."""
+
+    def __init__(self, run: str, state: AgentState, what: str = "a message") -> None:
+        super().__init__(run, state, what)
+        self.run, self.state, self.what = run, state, what
+
+    def __str__(self) -> str:
+        asked = "" if self.what == "a message" else ", and when it is asked for"
+        return f"run {self.run} is {self.state}: it takes {self.what} only in WAITING_FOR_INPUT{asked}"
+
+
+def refuse_message(run: str, state: RunState) -> None:
+    """Raise `NotWaiting` if the run waits for nobody, and `WrongUse` if it waits for something other than a message."""
+    if state.asked_at is None:
+        raise NotWaiting(run, state.agent_state)
+    if state.approval is not None:
+        calls = ", ".join(state.approval.event.calls)
+        raise WrongUse(f"run {run} asks whether calls {calls} may run: answer() says so, not a message")
+    if doubted := doubts.unknown(state):
+        raise WrongUse(
+            f"run {run} asks how calls {', '.join(doubted)} ended: resolve() says so, not a message"
+        )
 
 
 def words_of(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:

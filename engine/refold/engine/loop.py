@@ -80,7 +80,7 @@ class Driver:
         self._arrived = anyio.Event()
         self._relief: Callable[[], None] | None = None  # while the task that drives serves an effect itself
         self._in_flight = InFlight()
-        self._driving = False
+        self.driving = False  # facts are taken
         self._rests = False  # stopped because nothing can be done now
         self.introduced = False  # the log says that this engine is here, as it must before anything is begun
         self.children: dict[str, Child] = {}
@@ -104,14 +104,9 @@ class Driver:
             self._queue.appendleft(Queued(self._resumed))
             self.introduced = True
 
-    @property
-    def waiting(self) -> bool:
-        """Whether facts are queued."""
-        return bool(self._queue)
-
     async def drive(self) -> None:
         """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
-        self._driving, self._rests = True, False
+        self.driving, self._rests = True, False
         self._pace = pace()
         self._context = copy_context()
         try:
@@ -121,7 +116,7 @@ class Driver:
             if not self._rests:  # others have cancelled a task of ours
                 raise anyio.get_cancelled_exc_class()
         finally:
-            self._driving = False
+            self.driving = False
             for queued in [each for each in self._queue if each.late]:
                 self._queue.remove(queued)
                 self.late(cast("LateMaker", queued.make))
@@ -191,7 +186,7 @@ class Driver:
 
     def late(self, make: LateMaker) -> None:
         """A result for which nothing waits any more; in the event loop's thread."""
-        if self._driving:
+        if self.driving:
             self._queue.append(Queued(make, late=True))
             self._look()
         else:

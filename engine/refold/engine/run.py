@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 import anyio
 
 from refold.engine.annotation import keep_late
-from refold.engine.answers import Answers, words_of
+from refold.engine.answers import Answers, NotWaiting, refuse_message, words_of
 from refold.engine.background import Background, aside
 from refold.engine.holder import this_process
 from refold.engine.imported_runs import refuse_imported
@@ -24,7 +24,7 @@ from refold.engine.stores import opened
 from refold.engine.streamed_text import StreamedText
 from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Audience, Update, Updates
-from refold.reducers import composition, doubts
+from refold.reducers import composition
 from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
@@ -36,7 +36,6 @@ from refold.reducers.events import (
     InputReceived,
     RunResumed,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
@@ -58,18 +57,6 @@ def anew(make: Maker) -> Opening:
         return NEW, [make]
 
     return begin
-
-
-class NotWaiting(WrongUse):
-    """Something for a run that does not wait for it: a message, or an answer about calls."""
-
-    def __init__(self, run: str, state: AgentState, what: str = "a message") -> None:
-        super().__init__(run, state, what)
-        self.run, self.state, self.what = run, state, what
-
-    def __str__(self) -> str:
-        asked = "" if self.what == "a message" else ", and when it is asked for"
-        return f"run {self.run} is {self.state}: it takes {self.what} only in WAITING_FOR_INPUT{asked}"
 
 
 class Run:
@@ -168,11 +155,11 @@ class Run:
         Raises `NotWaiting`, or `WrongUse` for a second answer to the same question.
         """
         if self._loop is not None or self._opening is not None:
-            self._refuse_message(self.state)
+            refuse_message(self.id, self.state)
             self._answers("message", self.state.messages)
 
         def make(state: RunState, at: int, salt: bytes) -> Fact:
-            self._refuse_message(state)  # another answer may have been faster
+            refuse_message(self.id, state)  # another answer may have been faster
             said = InputReceived(at=at, by=by)
             return composition.received(state, said, message, salt, self._redactor(state))
 
@@ -242,19 +229,6 @@ class Run:
         if self._background is not None:
             await self._background.stop()
 
-    def _refuse_message(self, state: RunState) -> None:
-        if state.asked_at is None:
-            raise NotWaiting(self.id, state.agent_state)
-        if state.approval is not None:
-            calls = ", ".join(state.approval.event.calls)
-            raise WrongUse(
-                f"run {self.id} asks whether calls {calls} may run: answer() says so, not a message"
-            )
-        if doubted := doubts.unknown(state):
-            raise WrongUse(
-                f"run {self.id} asks how calls {', '.join(doubted)} ended: resolve() says so, not a message"
-            )
-
     def _answers(self, kind: str, number: int) -> None:
         if self._answered == (kind, number):
             raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
@@ -264,7 +238,7 @@ class Run:
         return self._runtime.world.redactor_of(state)
 
     def _put(self, make: Maker) -> None:
-        if self._loop is not None:
+        if self._loop is not None and self._loop.driving:
             self._loop.put(make)
         else:
             self._inbox.append(make)
@@ -274,29 +248,44 @@ class Run:
             raise WrongUse(
                 f"run {self.id}: there is no model and no tool to drive it with here; detach() leaves it"
             )
-        waiting = bool(self._inbox) or (self._loop is not None and self._loop.waiting)
-        if self._background is None or (self._background.over and waiting):
+        if self._background is None or (self._background.over and self._inbox):
             self._background = Background(self._drive)
         return self._background
 
     async def _drive(self) -> None:
         try:
-            async with pace().joined(), self._engaged(self._resumed, self._runtime.lease) as loop:
-                await loop.drive()
-                journal = loop.journal
-                self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
+            async with pace().joined():
+                await self._attend(self._driven, self._resumed, self._runtime.lease)
+        finally:
+            self._audience.close()
+
+    async def _driven(self, loop: Driver) -> None:
+        await loop.drive()
+        journal = loop.journal
+        self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
+
+    async def _leave(self) -> None:
+        await self._attend(self._left, partial(self._resumed, unattended=True), BRIEF)
+
+    async def _left(self, loop: Driver) -> None:
+        await loop.leave()
+        # Who goes on attends to the run, and not with a loop that only writes down.
+        self._state, self._loop = self.state, None
+
+    async def _attend(
+        self, see_to: Callable[[Driver], Awaitable[None]], resumed: Maker, lease: float
+    ) -> None:
+        """See to the run, and once more to what was brought while it was given back."""
+        try:
+            while True:
+                async with self._engaged(resumed, lease) as loop:
+                    await see_to(loop)
+                if not self._inbox:
+                    return
         except BaseException:
             # What is on disk may be more, or less, than what was believed: who goes on reads it again.
             self._state, self._loop, self._answered, self._result = self.state, None, None, None
             raise
-        finally:
-            self._audience.close()
-
-    async def _leave(self) -> None:
-        async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
-            await loop.leave()
-        # Who goes on attends to the run, and not with a loop that only writes down.
-        self._state, self._loop = self.state, None
 
     @asynccontextmanager
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
@@ -338,10 +327,16 @@ class Run:
         if self._opening is None and goes_on:
             loop.resume()
         self._opening = None
-        for make in (*first, *self._inbox):
+        for make in first:
+            loop.put(make)
+        self._hand_over(loop)
+        return loop
+
+    def _hand_over(self, loop: Driver) -> None:
+        """Queue what was brought while no loop went on."""
+        for make in self._inbox:
             loop.put(make)
         self._inbox.clear()
-        return loop
 
     async def _read(self, journal: Journal) -> RunState:
         # A lease would make a run of any id, so an unknown one must not get that far.
@@ -359,6 +354,7 @@ class Run:
             loop.state = await loop.journal.load(self._runtime.registry)
             self._set_machine(loop.state)
             loop.resume()  # what was begun there, no handle is held here
+        self._hand_over(loop)
         return loop
 
     def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> Fact:  # noqa: ARG002
