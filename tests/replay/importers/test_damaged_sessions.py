@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
-from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, rows
+from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, Rows
 from refold.replay.importers.source import Source
 from refold.replay.importers.times import stamp
 from support.transcripts import path_of
@@ -137,16 +137,16 @@ def test_no_line_is_too_strange(name: str, line: bytes) -> None:
 
 def test_a_line_may_hold_several_objects_and_a_broken_end() -> None:
     """Objects of one line come in their order; what is none after them is named with its reason."""
-    found = list(rows(Source.of("x", b'{"a":1} {"b":2}[3]{"c":\n\n{"d":4}\n')))
+    found = list(Rows(Source.of("x", b'{"a":1} {"b":2}[3]{"c":\n\n{"d":4}\n')))
 
     assert [
-        Row(1, {"a": 1}, None),
-        Row(1, {"b": 2}, None),
+        Row(1, {"a": 1}, None, 7),
+        Row(1, {"b": 2}, None, 7),
         Noise(what="no_object", line=1, text="[3]", problem="JSON, but no object"),
     ] == found[:3]
     assert isinstance(found[3], Noise)
     assert ("not_json", 1, '{"c":') == (found[3].what, found[3].line, found[3].text)
-    assert Row(3, {"d": 4}, None) == found[4]
+    assert Row(3, {"d": 4}, None, 7) == found[4]
 
 
 @pytest.mark.parametrize(("levels", "code"), [(MOST_DEPTH - 1, None), (MOST_DEPTH, "too_deep")])
@@ -155,13 +155,13 @@ def test_a_row_has_a_depth_that_is_read(levels: int, code: str | None) -> None:
     deep = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
     for line in (deep, deep + deep):
         assert {code} == {
-            found.what if isinstance(found, Noise) else None for found in rows(Source.of("x", line))
+            found.what if isinstance(found, Noise) else None for found in Rows(Source.of("x", line))
         }
 
 
 def test_what_cannot_be_read_is_kept_but_bounded() -> None:
     """Of a long line that is no JSON, its beginning is kept."""
-    (found,) = rows(Source.of("x", b"x" * (MOST_KEPT + 9)))
+    (found,) = Rows(Source.of("x", b"x" * (MOST_KEPT + 9)))
 
     assert isinstance(found, Noise)
     assert MOST_KEPT == len(found.text)

@@ -4,10 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from refold.replay.importers import session_rows, transcript
 from refold.replay.importers.derivation.derivation import Fit
+from refold.replay.importers.source import Source
 from support import prompt_figures
-from support.transcripts import FILES, FOLDER, imported
+from support.transcripts import FILES, FOLDER, imported, path_of, read
 
+LARGER = (
+    "claude_code/microcompaction.jsonl",
+    "codex/finished-0.114.jsonl",
+    "gemini_cli/jsonl-0.40.jsonl",
+    "pi/large-session-v1.jsonl",
+    "tau_bench/gpt-4o-airline.runs-28-37.json",
+)
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "transcripts.md"
 
 
@@ -30,6 +39,16 @@ def test_the_derived_logs_audit_clean(file: str) -> None:
 def test_the_derived_logs_are_what_they_were(file: str) -> None:
     """What is derived of a transcript does not change unnoticed: its digest is the one that was written down."""
     assert golden()[file] == imported(file).digest
+
+
+@pytest.mark.parametrize("file", LARGER)
+def test_a_file_that_is_not_held_says_the_same(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file whose rows and items are too many to be held, and so are read anew, the same log is derived."""
+    monkeypatch.setattr(session_rows, "MOST_HELD", 1000)
+    monkeypatch.setattr(transcript, "MOST_HELD", 1000)
+    with path_of(file).open("rb") as opened:
+        found = read(Source.opened(file, opened))
+    assert (golden()[file], imported(file).counts) == (found.digest, found.counts)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -2,13 +2,12 @@
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Place
 from refold.replay.importers.session_rows import Row, lines
 
 
 class Draft:
-    """An answer of which rows may follow. `size`: characters of its rows so far."""
+    """An answer of which rows may follow. `size`: bytes of its rows so far."""
 
     def __init__(self, first: Row) -> None:
         self.first = self.last = first
@@ -22,7 +21,7 @@ class Draft:
     def grow(self, row: Row, left: str) -> None:
         """Take one more row in; `left` is JSON text of what no item says of it."""
         self.last = row
-        self.size += len(json_text(row.value))
+        self.size += row.size
         self.left += [left] if left else []
 
     @property

@@ -40,6 +40,9 @@ MOST_DEPTH = 200
 MOST_VALUES = 1000
 """JSON values of one line."""
 
+MOST_HELD = 8 << 20
+"""Bytes of a file whose rows are read once, and held: as Python objects they take several times as much."""
+
 MOST_HEAD = 1 << 20
 """Bytes in which the first rows must stand to tell a format."""
 
@@ -50,11 +53,12 @@ _BLANK = re.compile(r"\s*")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One JSON object, the number of its line, from 1, and when it was written, by its own `timestamp`."""
+    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own `timestamp`."""
 
     line: int
     value: dict[str, JSON]
     at: int | None
+    size: int
 
     @property
     def position(self) -> str:
@@ -88,11 +92,33 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counts: Counted | None = None
 
 
-def rows(source: Source) -> Iterator[Row | Noise]:
-    """Every object of a file of lines, and in its place everything else. Blank lines are nothing.
+class Rows:
+    """Every object of a file of lines, and in its place everything else, for whoever goes over them more than once.
 
-    Raises `BadTranscript` for more than `MOST_LINES` of either.
+    Blank lines are nothing. Raises `BadTranscript` for more than `MOST_LINES` of either.
     """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._held: list[Row | Noise] | None = None
+
+    def __iter__(self) -> Iterator[Row | Noise]:
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[Row | Noise] = []
+        size = 0
+        for row in _rows(self._source):
+            size += row.size if isinstance(row, Row) else len(row.text)
+            if size <= MOST_HELD:
+                held.append(row)
+            else:
+                held.clear()
+            yield row
+        self._held = held if size <= MOST_HELD else None
+
+
+def _rows(source: Source) -> Iterator[Row | Noise]:
     count = 0
     for line in source.lines():
         if not line.text.strip(b" \t\r\n\xef\xbb\xbf"):
@@ -112,7 +138,7 @@ def rows(source: Source) -> Iterator[Row | Noise]:
 
 def first_rows(source: Source, most: int) -> list[Row | Noise]:
     """The first rows of a file, as far as they stand in its head: enough to tell a format, cheap for any file."""
-    return list(islice(rows(Source.of(source.name, source.head(MOST_HEAD))), most))
+    return list(islice(Rows(Source.of(source.name, source.head(MOST_HEAD))), most))
 
 
 def _values(line: Line) -> Iterator[Row | Noise]:
@@ -155,7 +181,7 @@ def _value(number: int, value: JSON, raw: bytes) -> Row | Noise:
     if raw.count(b"[") + raw.count(b"{") > MOST_DEPTH and too_deep(value):
         return Noise(what="too_deep", line=number, text=_kept(raw), problem=TOO_DEEP)
     if isinstance(value, dict):
-        return Row(number, value, instant(value.get("timestamp")))
+        return Row(number, value, instant(value.get("timestamp")), len(raw))
     return Noise(what="no_object", line=number, text=_kept(raw), problem="JSON, but no object")
 
 

@@ -25,6 +25,7 @@ from refold.replay.importers.source import BadTranscript, fits
 MOST_ITEMS = 10_000_000
 """Items of one file: each is an event at least."""
 
+_ITEM = 300  # bytes of an item itself, about
 _OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the format
 
 
@@ -32,12 +33,14 @@ class Survey:
     """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or not all of each.
 
     `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which nothing was said at all.
+    `size`: characters of all that was said.
     """
 
     def __init__(self, name: str) -> None:
         self.runs = self.said = self.mute = self.known = self.unknown = 0
         self.first_mute = self.first_unknown = self._last_mute = ""
         self.silent: list[Problem] = []
+        self.size = 0
         self._name = name
         self._count = self._together = self._before = self._unread = 0
         self._began: RunBegan | None = None
@@ -110,6 +113,7 @@ class Survey:
     def _bounded(self, item: Item) -> None:
         """What is said between two answers may become one event."""
         size = _size(item)
+        self.size += size + len(item.rest) + _ITEM
         if isinstance(item, Answered | RequestFailed | RunBegan | RunEnded):
             self._together = 0
         self._together += size if isinstance(item, Said) else 0

@@ -22,6 +22,9 @@ from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
 from refold.replay.importers.tallies import Count, Tally
 
+MOST_HELD = 16 << 20
+"""Characters of a file's items that are held between the look over all of them and their telling."""
+
 MOST_PROBLEMS = 20
 """Problems of a file that are kept; all are counted."""
 
@@ -159,9 +162,14 @@ class Transcript:
 
     def _look_over(self) -> None:
         """Whether the file is worth a line of a log: a run that was begun cannot be taken back."""
-        found, items = Survey(self._source.name), self._importer.items(self._source)
-        while (item := self._told(lambda: next(items, None))) is not None:
+        found, held = Survey(self._source.name), list[Item]()
+        while (item := self._told(lambda: next(self._items, None))) is not None:
             found.take(item)
+            held.append(item)
+            if found.size > MOST_HELD:
+                held.clear()
+        # A small file is read once, and what it says is held until it is told.
+        self._items = iter(held) if found.size <= MOST_HELD else self._importer.items(self._source)
         match = self._importer.match(self._source)
         certain = match is not None and match.score >= CERTAIN
         if self._closest is not None and (problem := found.foreign(certain=certain)):

@@ -1,6 +1,7 @@
 """The tokens of a request, by whatever names a format tells them."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from operator import add
 
 import msgspec
@@ -53,7 +54,12 @@ CHAT_TOKENS = UsageNames(
 
 
 def _first(said: JSON, names: Iterable[str]) -> int:
-    return next((count for name in names if (count := number(said, *name.split("/")))), 0)
+    return next((count for name in names if (count := number(said, *_path(name)))), 0)
+
+
+@cache
+def _path(name: str) -> list[str]:
+    return name.split("/")
 
 
 def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:

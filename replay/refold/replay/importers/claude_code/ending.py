@@ -6,7 +6,6 @@ from refold.replay.importers.claude_code.rows import (
     blocks,
     command_name,
     failure,
-    kind,
     results,
 )
 from refold.replay.importers.fields import JSON, text
@@ -24,9 +23,8 @@ class Ending:
         self.answered: set[str] = set()
         self.spoke = self.thought = False
 
-    def see(self, row: JSON) -> None:
+    def see(self, row: JSON, found: Kind) -> None:
         """Go on by a row of the main conversation."""
-        found = kind(row)
         if found == "command" or text(row, "subtype") == "local_command":
             self.command = command_name(row) or self.command
         if found in ("command", "synthetic", "other"):

@@ -18,6 +18,7 @@ from refold.replay.importers.claude_code.queue import Fate
 from refold.replay.importers.claude_code.queue import by as by_whom
 from refold.replay.importers.claude_code.rows import (
     PARTS,
+    Kind,
     attached,
     blocks,
     error_of,
@@ -26,7 +27,6 @@ from refold.replay.importers.claude_code.rows import (
     is_id,
     is_kept,
     is_message,
-    kind,
     leftover,
     output,
     remark,
@@ -36,7 +36,7 @@ from refold.replay.importers.claude_code.rows import (
 from refold.replay.importers.fields import at, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.times import Times
 
@@ -73,7 +73,8 @@ class _Reading:
     """One reading of a session. What follows the beginning of an answer waits until the answer is complete."""
 
     def __init__(self, source: Source) -> None:
-        self.source, self.outline = source, Outline(source)
+        self.source, self.rows = source, Rows(source)
+        self.outline = Outline(self.rows)
         self.queue: deque[Item | Noise | Response] = deque()
         self.drafts: dict[str, Response] = {}
         self.seen: set[str] = set()
@@ -88,7 +89,7 @@ class _Reading:
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
         yield _began(self.outline)
-        for place, row in enumerate(rows(self.source)):
+        for place, row in enumerate(self.rows):
             if isinstance(row, Noise):
                 self.queue.append(row)
             else:
@@ -116,22 +117,23 @@ class _Reading:
             self.queue.append(row.noise("repeated"))
             return
         self.seen.add(uuid)
+        found = self.outline.kinds[place]
         if text(row.value, "type") in ("user", "assistant", "system"):
             self.times.see(row.value.get("timestamp"), row.at)
         if is_side(row.value) and not self.outline.alone:
-            self.queue.append(row.noise("subagent", counts=self._aside(row, place)))
+            self.queue.append(row.noise("subagent", counts=self._aside(row, place, found)))
         elif uuid in self.outline.left or (self.aside and place in self.outline.fates):
             self.aside = True
-            self.queue.append(row.noise("rewound", counts=self._aside(row, place)))
+            self.queue.append(row.noise("rewound", counts=self._aside(row, place, found)))
         else:
-            self.aside = self.aside and kind(row.value) == "other"
-            self.ending.see(row.value)
+            self.aside = self.aside and found == "other"
+            self.ending.see(row.value, found)
             self._permission(row)
-            self._main(row, place)
+            self._main(row, place, found)
 
-    def _aside(self, row: Row, place: int) -> Counted | None:
+    def _aside(self, row: Row, place: int, found: Kind) -> Counted | None:
         """As what a row counts that is no part of the conversation: a response of it once, with its last row."""
-        match kind(row.value):
+        match found:
             case "answer":
                 response = text(row.value, "message", "id")
                 draft = self.asides.pop(response, None) or Response(response, row, place)
@@ -141,18 +143,17 @@ class _Reading:
                 self.asides[response] = draft
                 return None
             case "result":
-                found = results(row.value)
-                new = {text(result, "tool_use_id") for result in found} - self.returned
+                returned = results(row.value)
+                new = {text(result, "tool_use_id") for result in returned} - self.returned
                 self.returned |= new
-                failed = sum(error_of(result) is not None for result in found)
+                failed = sum(error_of(result) is not None for result in returned)
                 return Counted(tool=1, results=len(new), errors=failed)
             case "interrupt" | "summary" | "command" | "meta" | "prompt":
                 return Counted(user=1)
             case _:
                 return None
 
-    def _main(self, row: Row, place: int) -> None:
-        found = kind(row.value)
+    def _main(self, row: Row, place: int, found: Kind) -> None:
         if found != "other":
             kinds = (text(block, "type") for block in blocks(row.value))
             self.queue.extend(unread_parts(row, at(row.value, "message"), ("content",), kinds, PARTS))

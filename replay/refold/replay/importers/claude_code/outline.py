@@ -11,8 +11,7 @@ import msgspec
 from refold.replay.importers.claude_code.queue import Queue
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind
 from refold.replay.importers.fields import JSON, text
-from refold.replay.importers.session_rows import Row, rows
-from refold.replay.importers.source import Source
+from refold.replay.importers.session_rows import Row, Rows
 from refold.replay.importers.trees import Branch, branches, path_to
 
 
@@ -24,15 +23,16 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outline:
-    """What a reader must know before it reads. Places count the rows of the file from 0.
+    """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
 
     `alone`: the whole file is a sub-agent's, so its rows are the conversation. `left`: uuids of rows that somebody
     left by going back. `complete`: the place of each response's last row. `began`: when its first message was written.
     `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, rows: Rows) -> None:
         self.complete: dict[str, int] = {}
+        self.kinds: list[Kind] = []
         self.session = self.model = self.version = ""
         self.began: int | None = None
         self.lines = 0
@@ -43,18 +43,19 @@ class Outline:
         self._queue = Queue()
         self._main = False
         self._spoke: dict[bool, int] = {}
-        for place, row in enumerate(rows(source)):
+        for place, row in enumerate(rows):
             self.lines = row.line
+            self.kinds.append(kind(row.value) if isinstance(row, Row) else "other")
             if isinstance(row, Row):
-                self._row(row.value, place)
-                self._time(row)
+                self._row(row.value, place, self.kinds[-1])
+                self._time(row, self.kinds[-1])
         self._queue.end()
         self.alone, self.fates = not self._main, self._queue.fates
         self.began = self._spoke.get(self.alone, self.began)
         self.left = frozenset(self._left())
 
-    def _row(self, row: JSON, place: int) -> None:
-        found, uuid = kind(row), text(row, "uuid")
+    def _row(self, row: JSON, place: int, found: Kind) -> None:
+        uuid = text(row, "uuid")
         self.session = text(row, "sessionId") or self.session
         self.version = text(row, "version") or self.version
         side = is_side(row)
@@ -66,7 +67,7 @@ class Outline:
             return
         response = text(row, "message", "id") if found == "answer" else ""
         if not side or not self._main:
-            self._queue.row(row, place, answers=found == "answer" and response not in self.complete)
+            self._queue.row(row, place, found, answers=found == "answer" and response not in self.complete)
         if response:
             self.complete[response] = place
         if is_id(uuid):
@@ -77,12 +78,12 @@ class Outline:
             if text(row, "type") in ("user", "assistant", "system"):
                 self._last[side] = uuid
 
-    def _time(self, row: Row) -> None:
+    def _time(self, row: Row, found: Kind) -> None:
         """Note when the first row was written, and the first message: bookkeeping may be much older."""
         if row.at is None:
             return
         self.began = row.at if self.began is None else self.began
-        if kind(row.value) != "other":
+        if found != "other":
             self._spoke.setdefault(is_side(row.value), row.at)
 
     def _before(self, row: JSON, *, side: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.replay.importers.claude_code.rows import command_name, kind, queued, spoken
+from refold.replay.importers.claude_code.rows import Kind, command_name, queued, spoken
 from refold.replay.importers.fields import JSON, text
 
 What = Literal["said", "typed:taken_back", "typed:never_sent", "typed:unknown"]
@@ -55,14 +55,14 @@ class Queue:
         self._waiting: defaultdict[str, deque[_Words]] = defaultdict(deque)
         self._unheard: defaultdict[str, deque[_Words]] = defaultdict(deque)
 
-    def row(self, row: JSON, place: int, *, answers: bool) -> None:
+    def row(self, row: JSON, place: int, found: Kind, *, answers: bool) -> None:
         """Go on by a row of the main conversation. `answers`: it is the first of a response."""
         if answers:
             self._settle()
         if text(row, "type") == "queue-operation":
             self._moved(row, place)
         elif said := queued(row) or (spoken(row) if text(row, "type") == "user" else ""):
-            self._heard(said, command_name(row) if kind(row) == "command" else "")
+            self._heard(said, command_name(row) if found == "command" else "")
 
     def end(self) -> None:
         """No row follows."""

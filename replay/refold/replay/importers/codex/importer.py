@@ -34,8 +34,7 @@ from refold.replay.importers.codex.items import (
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, unread_parts
-from refold.replay.importers.session_rows import rows as rows_of
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.times import Times
 
@@ -83,7 +82,7 @@ class _Reading:
     """One reading of a rollout."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self.source, self.rows = source, Rows(source)
         self.queue: deque[Item | Noise | Response] = deque()
         self.draft: Response | None = None
         self.talk: list[Message | Response] = []
@@ -99,7 +98,7 @@ class _Reading:
         """The run, noise not yet gathered."""
         yield self._began()
         last = 1
-        for row in rows_of(self.source):
+        for row in self.rows:
             last = row.line
             if isinstance(row, Noise):
                 self.queue.append(row)
@@ -112,10 +111,14 @@ class _Reading:
         yield Place(f"line {last}").ended(end_of(self.task), self.times.edges())
 
     def _began(self) -> RunBegan:
-        opening = [row for row in islice(rows_of(self.source), _LOOK_AHEAD) if isinstance(row, Row)]
-        self.header = next((row for row in opening if text(row.value, "type") == "session_meta"), None)
-        turn = next((row.value for row in opening if text(row.value, "type") == "turn_context"), None)
-        self.model = text(turn, "payload", "model")
+        first: dict[str, Row] = {}
+        for row in islice(self.rows, _LOOK_AHEAD):
+            if isinstance(row, Row):
+                first.setdefault(text(row.value, "type"), row)
+            if {"session_meta", "turn_context"} <= first.keys():
+                break
+        self.header, turn = first.get("session_meta"), first.get("turn_context")
+        self.model = text(turn.value, "payload", "model") if turn else ""
         meta = at(self.header.value, "payload") if self.header else None
         base = text(meta, "base_instructions", "text") or text(meta, "instructions")
         self.system = (Message(role=Role.SYSTEM, text=base),) if base else ()

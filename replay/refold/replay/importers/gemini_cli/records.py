@@ -15,8 +15,7 @@ from refold.reducers.text import clean
 from refold.replay.importers.documents import document, leading
 from refold.replay.importers.fields import JSON, at, rows, table, text
 from refold.replay.importers.items import Unread
-from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, first_rows, too_deep
-from refold.replay.importers.session_rows import rows as rows_of
+from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, Rows, first_rows, too_deep
 from refold.replay.importers.source import BadTranscript, Source
 
 MOST_LOOKED = 20
@@ -61,7 +60,7 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
         read = document(source, ("messages",))
     except BadTranscript:
         # Not one bracket of a chat: each line is reported by itself.
-        yield from (found.noise() if isinstance(found, Row) else found for found in rows_of(source))
+        yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
         return
     header = {
         key: value for key, value in table(read.value).items() if key == "messages" or not too_deep(value)
@@ -103,13 +102,13 @@ class _Log:
 
 
 def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
-    log = _Log()
-    for row in rows_of(source):
+    log, listed = _Log(), Rows(source)
+    for row in listed:
         if isinstance(row, Row):
             log.read(row.value)
     seen: set[str] = set()
     begun = False
-    for row in rows_of(source):
+    for row in listed:
         if isinstance(row, Noise):
             yield row
             continue

@@ -26,7 +26,7 @@ from refold.replay.importers.pi.rows import (
     spoken,
 )
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, first_rows, gathered, rows, unread_parts
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
 from refold.replay.importers.times import Times
 from refold.replay.importers.trees import branches, path_to
@@ -67,12 +67,12 @@ class Pi:
         return gathered(_Reading(source).items())
 
 
-def _left(source: Source) -> frozenset[str]:
+def _left(rows: Rows) -> frozenset[str]:
     """The ids of entries on branches that were left with messages on them."""
     parents: dict[str, str] = {}
     spoke: set[str] = set()
     last = ""
-    for row in rows(source):
+    for row in rows:
         if isinstance(row, Row) and (id_ := text(row.value, "id")) and text(row.value, "type") != "session":
             if id_ in parents:
                 continue
@@ -89,7 +89,8 @@ class _Reading:
     """One reading of a session."""
 
     def __init__(self, source: Source) -> None:
-        self.source, self.left = source, _left(source)
+        self.rows = Rows(source)
+        self.left = _left(self.rows)
         self.places: dict[str, int] = {}
         self.talk: list[tuple[int, Message]] = []
         self.times, self.ending = Times(), Ending()
@@ -100,7 +101,7 @@ class _Reading:
         """The run, noise not yet gathered."""
         yield self._began()
         last, place = 1, -1
-        for row in rows(self.source):
+        for row in self.rows:
             last = row.line
             if isinstance(row, Noise):
                 yield row
@@ -110,9 +111,7 @@ class _Reading:
         yield Place(f"line {last}").ended(self.ending.end(), self.times.edges(), requests=self.requests)
 
     def _began(self) -> RunBegan:
-        heads = (
-            row for row in rows(self.source) if isinstance(row, Row) and text(row.value, "type") == "session"
-        )
+        heads = (row for row in self.rows if isinstance(row, Row) and text(row.value, "type") == "session")
         self.header = next(heads, None)
         header = self.header.value if self.header else None
         place = self.header.place if self.header else Place("line 1")
