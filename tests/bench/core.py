@@ -11,6 +11,7 @@ from refold.reducers import Event, Fact, RunState, advance, codec, fold, next_ef
 from refold.reducers.codec import CONTENTS, Encoded
 from refold.reducers.events import KINDS
 from refold.replay.audit import Audit, Auditor
+from refold.replay.following import follow_all
 from refold.store.chain import GENESIS, extend
 from refold.store.protocol import Head, Stored
 
@@ -46,9 +47,7 @@ def decoded_bodies(log: Sequence[Encoded]) -> list[Event]:
 def audited(log: Iterable[Stored]) -> Audit:
     """Read the facts and derive every decision again, as `refold audit` does. Asserts that nothing differs."""
     auditor = Auditor(RUN)
-    for each in log:
-        auditor.take(each)
-    auditor.finish()
+    follow_all(log, auditor)
     audit = auditor.result()
     assert audit.clean, audit.findings
     return audit

@@ -17,6 +17,7 @@ from refold.replay.audit import Audit, Auditor, Difference
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Stored
 from support import audits, runs
+from support.following import looked_at
 from support.forging import records_of
 
 AUDITING = import_module("refold.replay.audit")  # the package has a function of this name
@@ -37,11 +38,7 @@ async def _recorded() -> list[Record]:
 
 
 def audited(log: Sequence[Record]) -> Audit:
-    auditor = Auditor(audits.RUN)
-    for stored in audits.chained(log):
-        auditor.take(stored)
-    auditor.finish()
-    return auditor.result()
+    return looked_at(Auditor(audits.RUN), audits.chained(log))
 
 
 def each_changed(log: list[Record], change: Callable[[Record], Record | None]) -> list[list[Record]]:
@@ -157,11 +154,8 @@ def test_an_event_that_is_not_there_is_missed(log: list[Record]) -> None:
     """A gap in the numbers is damage, wherever it is: what follows would be taken for what is missing."""
     stored = audits.chained(log)
     for place in range(1, len(stored) - 1):
-        auditor = Auditor(audits.RUN)
-        for each in stored[:place]:
-            auditor.take(each)
         with pytest.raises(DamagedLog, match="is missing before it"):
-            auditor.take(stored[place + 1])
+            looked_at(Auditor(audits.RUN), [*stored[:place], stored[place + 1]])
 
 
 def test_every_kind_is_a_fact_a_decision_or_is_passed_by() -> None:

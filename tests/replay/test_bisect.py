@@ -17,6 +17,7 @@ from refold.replay.queries.expressions import Expression, parse
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
+from support.following import looked_at
 from support.forging import changed, dropped, records_of, write
 from support.queried import driven, holding, kept
 from support.strategies import Driver
@@ -88,11 +89,7 @@ async def test_a_damaged_log_is_read_up_to_there(store: MemoryStore) -> None:
 
 def first(question: Expression, log: list[Event], *, halving: bool) -> tuple[int, int, int]:
     """The first event, its turn, and how often was asked."""
-    seeker = Seeker(question, halving=halving)
-    for stored in kept(log):
-        if seeker.take(stored):
-            break
-    found = seeker.found("r1")
+    found = looked_at(Seeker("r1", question, halving=halving), kept(log))
     return found.seq or 0, found.turn, found.asked
 
 

@@ -9,13 +9,15 @@ from msgspec.structs import replace
 from refold.reducers.checkpoint import encoded
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
+from refold.replay.following import found_by
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
 from refold.replay.queries.questions import BadQuestion
 from refold.replay.queries.state_fields import FIELDS
-from refold.replay.reader import event_of, folded, stored_events
+from refold.replay.reader import event_of, folded
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
+from support.following import looked_at
 from support.queried import driven, kept
 from support.state_fields import fields_of
 from support.strategies import Driver
@@ -116,10 +118,8 @@ async def test_it_is_written_out_only_where_it_may_have_changed(store: MemorySto
         made.append(value)
         return look.text(value)
 
-    blamer = Blamer(Look(look.pick, text))
-    async for stored in stored_events(store, runs.RUN):
-        blamer.take(stored)
-    assert ([1], 2) == ([change.seq for change in blamer.found(runs.RUN, "setup").changes], len(made))
+    found = await found_by(Blamer(runs.RUN, "setup", Look(look.pick, text)), store, runs.RUN)
+    assert ([1], 2) == ([change.seq for change in found.changes], len(made))
 
 
 @given(driver=driven())
@@ -155,13 +155,11 @@ PATHS = st.sampled_from(
 def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str) -> None:
     """The last change is the last event around which the folded field differs, and its sides are the two values."""
     look, log = look_of(field), kept(driver.log)
-    blamer = Blamer(look, BUILTIN)
     values, state = [look(NEW)], NEW
     for stored in log:
-        blamer.take(stored)
         state = folded(state, stored, event_of(stored), BUILTIN)
         values.append(look(state))
-    found = blamer.found("r1", field)
+    found = looked_at(Blamer("r1", field, look), log, BUILTIN)
     changed = [seq for seq in range(1, len(values)) if values[seq] != values[seq - 1]]
     assert (len(changed), values[-1]) == (found.count, found.value)
     assert changed[-20:] == [change.seq for change in reversed(found.changes)]

@@ -11,6 +11,7 @@ from refold.reducers import codec
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import KINDS, Answer, Call, Event, ModelResponded, UnknownAnnotation
 from refold.reducers.vocabulary import StopReason
+from refold.replay.following import Step
 from refold.replay.kinds.table import TYPES
 from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, shown
@@ -151,7 +152,7 @@ def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
     fast, slow, sieve = list[int](), list[int](), Sieve(asked)
     other: LogPlace = START
     for stored in kept(driver.log):
-        found = sieve.take(stored)
+        found = sieve.match(Step(stored))
         fast += [found.row.seq] if found else []
         event = codec.decode(stored.kind, stored.body, stored.content)
         other = moved(other, stored.at, event)

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import kind_of
+from refold.replay.following import follow
 from refold.replay.queries.stats import Counter, Latency, Stats, merge, stats
 from refold.replay.reader import stored_events
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
+from support.following import looked_at
 from support.forging import records_of, write
 from support.queried import driven, kept
 from support.strategies import Driver
@@ -49,10 +51,8 @@ async def test_a_run_that_cannot_be_read_whole_counts_as_far_as_it_can(store: Me
     await write(broken, runs.RUN, [*log[:19], msgspec.structs.replace(log[19], body=b"{")])
     counter = Counter()
     records = [stored async for chunk in broken.read(runs.RUN) for stored in chunk]
-    for stored in records[:-1]:
-        counter.take(stored)
     with pytest.raises(DamagedLog):
-        counter.take(records[-1])
+        looked_at(counter, records)
     assert (19, {"open": 1}) == (counter.result().events, counter.result().ends)
 
 
@@ -66,8 +66,7 @@ async def test_what_a_fork_shares_is_counted_once(at: int, order: tuple[str, ...
         await runs.agent(store=store).fork(runs.RUN, at, fork_id=fork).result()
     counters = [(run, Counter(shared)) for run in order]
     for run, counter in counters:
-        async for stored in stored_events(store, run):
-            counter.take(stored)
+        await follow(stored_events(store, run), counter)
     whole = merge(counter.result() for _, counter in counters)
     ends = [(await store.head(run)).seq for run in order]
     assert (sum(ends) - 2 * at, 3, 3) == (whole.events, whole.runs, sum(whole.ends.values()))
@@ -92,10 +91,7 @@ async def test_an_unknown_run(store: MemoryStore) -> None:
 
 
 def counted(driver: Driver) -> Stats:
-    counter = Counter()
-    for stored in kept(driver.log):
-        counter.take(stored)
-    return counter.result()
+    return looked_at(Counter(), kept(driver.log))
 
 
 def frozen(found: Stats) -> bytes:

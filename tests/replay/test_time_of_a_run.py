@@ -8,6 +8,7 @@ from refold.reducers.limits import TimeLimit
 from refold.reducers.meters import elapsed
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, spend_of
+from support.following import shown
 from support.scenario import Scenario
 
 _LATER = 10**18  # nanoseconds: some thirty years
@@ -26,9 +27,7 @@ def test_a_note_takes_no_time_of_the_run() -> None:
     state = fold([*run.log, *notes])
     assert [3 * 10**9] * 2 == [elapsed(TimeLimit(value=9), each) for each in (run.state, state)]
     comparison = Comparison("r1", lambda policy: policy)
-    for seq, event in enumerate([*run.log, *notes], 1):
-        comparison.take(seq, event)
-    found = comparison.result()
+    found = shown(comparison, [*run.log, *notes])
     assert (Verdict.AGREE, 3 * 10**9) == (found.verdict, found.until.duration)
 
 

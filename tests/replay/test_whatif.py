@@ -21,6 +21,7 @@ from refold.replay.whatif.verdict import UNTIMED, Spend, Verdict, WhatIf
 from refold.replay.whatif.view import Hypothesis, NoEvidence, hypothesis
 from refold.store import MemoryStore
 from refold.store.protocol import Origin
+from support.following import looked_at, shown, unchained
 from support.queried import holding
 from support.scenario import SECOND, Scenario
 
@@ -45,9 +46,7 @@ ONCE = {"attempts": 3, "initial": 1, "jitter": {"add": 0}}
 def asked(log: list[Event], other: Plain | None) -> WhatIf:
     """What another policy would have decided over a log; None: its own."""
     comparison = Comparison("r1", (lambda policy: policy) if other is None else parse(other))
-    for seq, event in enumerate(log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, log)
 
 
 def told(policy: Plain, story: Story, other: Plain) -> WhatIf:
@@ -423,9 +422,7 @@ def test_a_guard_that_is_not_installed() -> None:
     scenario = Scenario({"guards": [{"guard": "repetition"}]})
     steps("ok")(scenario)
     comparison = Comparison("r1", lambda policy: policy, registry={})
-    for seq, event in enumerate(scenario.log, 1):
-        comparison.take(seq, event)
-    found = comparison.result()
+    found = shown(comparison, scenario.log)
     assert (Verdict.UNJUDGED, "guard repetition: not installed") == (found.verdict, found.why)
 
 
@@ -520,9 +517,9 @@ def test_a_log_with_a_hole_is_damaged() -> None:
     """An event that is missing is said to be, by the number of the one after it."""
     scenario = Scenario({})
     comparison = Comparison("r1", parse({}))
-    comparison.take(1, scenario.log[0])
+    first, second = unchained(scenario.log[:2])
     with pytest.raises(DamagedLog, match="event 3"):
-        comparison.take(3, scenario.log[1])
+        looked_at(comparison, [first, replace(second, seq=3)])
 
 
 def test_a_failure_of_another_class_by_the_other_policys_patterns() -> None:
@@ -635,9 +632,7 @@ def test_a_stop_before_the_fork_is_counted_once() -> None:
     def of(log: list[Event], shared: int, limit: int) -> WhatIf:
         policy = parse({"limits": [{"type": "step", "value": limit, "scope": "lineage"}]})
         comparison = Comparison("r", policy, shared=shared)
-        for seq, event in enumerate(log, 1):
-            comparison.take(seq, event)
-        return comparison.result()
+        return shown(comparison, log)
 
     early = of(scenario.log, at, 1)
     assert (4, 1) == (early.until.steps + early.saved.steps, early.until.steps)

@@ -12,6 +12,7 @@ from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
+from support.following import shown
 from support.scenario import TOOLS, Scenario
 from support.strategies import drive
 
@@ -27,9 +28,7 @@ ONE_BATCH: Plain = {"guards": [{"guard": "tool_cap", "tools": ["look"], "max": 1
 def judged(log: list[Event], other: Plain) -> WhatIf:
     """What is said of a log under another policy."""
     comparison = Comparison("r1", parse(other))
-    for seq, event in enumerate(log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, log)
 
 
 def calls(tool: str, count: int, used: int) -> list[Event]:
@@ -146,9 +145,7 @@ def test_a_run_agrees_with_its_own_policy_whatever_it_lacks() -> None:
     retry = {"attempts": 1, "initial": 0}
     driver = drive({"preset": "paperbench-solver", "limits": limits, "retry": retry}, [290, 0, 550, 85])
     comparison = Comparison("r1", lambda policy: policy)
-    for seq, event in enumerate(driver.log, 1):
-        comparison.take(seq, event)
-    assert Verdict.AGREE is comparison.result().verdict
+    assert Verdict.AGREE is shown(comparison, driver.log).verdict
 
 
 def failing(rounds: int, **more: Any) -> Plain:
@@ -191,9 +188,7 @@ def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdi
     """Where the record does not say which calls failed, none did, and all did."""
     registry: Registry = {**BUILTIN, Counting.kind: Counting}
     comparison = Comparison("r1", parse(other, registry), registry)
-    for seq, event in enumerate(lacking(calls("act", 3, 10), unknown), 1):
-        comparison.take(seq, event)
-    found = comparison.result()
+    found = shown(comparison, lacking(calls("act", 3, 10), unknown))
     assert verdict is found.verdict
     assert all("which calls failed" in why for why in found.unknown)
 

@@ -10,6 +10,7 @@ from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import UNTIMED, Verdict, WhatIf
+from support.following import shown
 from support.scenario import SECOND, Scenario
 
 Plain = dict[str, Any]
@@ -48,9 +49,7 @@ def judged(log: list[Event], *, least: float = 0, **limit: Any) -> WhatIf:
     """What is said of a log under a limit of ten seconds, of which a call is given `least` whatever is left."""
     limits = [{"type": "time", "value": 10, **limit}]
     comparison = Comparison("r1", parse({**WAIT, "limits": limits, "call_timeout": {"min": least}}))
-    for seq, event in enumerate(log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, log)
 
 
 WAITED = [("answers", 1), ("says", NEVER), ("answers", 99)]

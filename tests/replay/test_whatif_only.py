@@ -17,6 +17,7 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.only import RULES
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.any_policy import policies
+from support.following import shown
 from support.scenario import Scenario
 from support.strategies import each
 
@@ -29,9 +30,7 @@ STOPS_AT_2: Plain = {"limits": [{"type": "step", "value": 2}], "nudge": True}
 def told(scenario: Scenario, kinds: Sequence[str], other: Plain) -> WhatIf:
     """What these rules of another policy would have done to a run."""
     comparison = Comparison("r1", only(kinds, parse(other)))
-    for seq, event in enumerate(scenario.log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, scenario.log)
 
 
 def three_steps(policy: Plain) -> Scenario:

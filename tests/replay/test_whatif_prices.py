@@ -14,6 +14,7 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.prices import Answered, Prices, priced
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf
+from support.following import shown
 from support.scenario import Scenario
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, tempers
@@ -32,9 +33,7 @@ TABLE = Prices("a table, third edition", by_the_token)
 
 def asked(log: list[Event], other: Plain, prices: Prices | None = TABLE) -> WhatIf:
     comparison = Comparison("r1", parse(other), prices=prices)
-    for seq, event in enumerate(log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, log)
 
 
 def answers(*costs: int | None) -> Scenario:

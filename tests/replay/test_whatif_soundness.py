@@ -19,6 +19,7 @@ from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.any_policy import one_rule, policies
 from support.blotting import Blots, Blotted
+from support.following import shown
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, others, seen, tempers, told
 from support.strategies import Driver, each, runs
@@ -53,9 +54,7 @@ def test_what_is_said_of_rules_alone_is_what_happens(
 def test_a_run_agrees_with_itself(driver: Driver) -> None:
     """Under its own policy, amended and forked as it was, every run agrees, whatever happened in it."""
     comparison = Comparison("r1", lambda policy: policy)
-    for seq, each_event in enumerate(driver.log, 1):
-        comparison.take(seq, each_event)
-    assert Verdict.AGREE is comparison.result().verdict
+    assert Verdict.AGREE is shown(comparison, driver.log).verdict
 
 
 OBSERVED: dict[str, Any] = {"preset": "observed"}

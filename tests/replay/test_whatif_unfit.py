@@ -9,6 +9,7 @@ from refold.reducers.events import Event, Manifest, ModelResponded, RunStarted
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
+from support.following import shown
 from support.scenario import Scenario
 
 SCHEMA = '{"type": "object", "properties": {"command": {}, "timeout": {}}}'
@@ -30,9 +31,7 @@ def imported(*calls: tuple[str, str], tools: tuple[Manifest, ...] = ()) -> list[
 def unfit(log: list[Event], other: dict[str, Any]) -> list[str]:
     """What is said of the other policy's rules."""
     comparison = Comparison("r1", parse(other))
-    for seq, event in enumerate(log, 1):
-        comparison.take(seq, event)
-    return [str(complaint) for complaint in comparison.result().unfit]
+    return [str(complaint) for complaint in shown(comparison, log).unfit]
 
 
 @pytest.mark.parametrize(

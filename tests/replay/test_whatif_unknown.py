@@ -12,6 +12,7 @@ from refold.replay.whatif.clock import seconds
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.totals import totals_of
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, Verdict, WhatIf
+from support.following import shown
 from support.scenario import SECOND, Scenario
 
 Plain = dict[str, Any]
@@ -25,9 +26,7 @@ def told(policy: Plain, story: Story, other: Plain) -> WhatIf:
     scenario = Scenario(policy)
     story(scenario)
     comparison = Comparison("r1", parse(other))
-    for seq, event in enumerate(scenario.log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, scenario.log)
 
 
 def answers(*costs: int | None, usage: tuple[int, int] = (10, 5)) -> Story:
@@ -152,9 +151,7 @@ def test_a_recorded_pattern_without_an_end_is_not_searched_for() -> None:
     assert first.policy.overflow is not None
     endless = replace(first.policy.overflow, patterns=("(a+)+b",))
     comparison = Comparison("r1", parse({"overflow": {"patterns": ["broke"]}}))
-    for seq, event in enumerate([replace(first, policy=replace(first.policy, overflow=endless)), *rest], 1):
-        comparison.take(seq, event)
-    found = comparison.result()
+    found = shown(comparison, [replace(first, policy=replace(first.policy, overflow=endless)), *rest])
     assert (Verdict.UNJUDGED, "unknown") == (found.verdict, found.kind)
     assert "could search a text without end" in found.why
 

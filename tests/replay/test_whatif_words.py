@@ -11,6 +11,7 @@ from refold.reducers.parser import parse
 from refold.reducers.vocabulary import ToolError
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
+from support.following import shown
 from support.scenario import Scenario
 
 Plain = dict[str, Any]
@@ -25,9 +26,7 @@ def told(policy: Plain, story: Story, other: Plain) -> WhatIf:
     scenario = Scenario(policy)
     story(scenario)
     comparison = Comparison("r1", parse(other))
-    for seq, event in enumerate(scenario.log, 1):
-        comparison.take(seq, event)
-    return comparison.result()
+    return shown(comparison, scenario.log)
 
 
 def result(output: str, error: ToolError | None = None, said: str = "", then: str = "") -> Story:
@@ -218,7 +217,11 @@ def test_a_result_that_was_erased() -> None:
     scenario = Scenario(ONE)
     result("12345")(scenario)
     comparison = Comparison("r1", parse({**ONE, "tool_output": {"max": 4}}))
-    for seq, event in enumerate(scenario.log, 1):
-        comparison.take(seq, replace(event, content=None) if isinstance(event, ToolReturned) else event)
-    found = comparison.result()
+    found = shown(
+        comparison,
+        (
+            replace(event, content=None) if isinstance(event, ToolReturned) else event
+            for event in scenario.log
+        ),
+    )
     assert (Verdict.DIVERGES, "output", 1) == (found.verdict, found.kind, found.turn)

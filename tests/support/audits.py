@@ -8,6 +8,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.store.chain import GENESIS, extend
 from refold.store.protocol import Head, Record, Stored
+from support.following import looked_at
 
 RUN = "r"
 
@@ -29,8 +30,4 @@ def chained(log: Sequence[Record]) -> list[Stored]:
 
 def audited(events: Iterable[Event], registry: Registry = BUILTIN) -> Audit:
     """What an audit finds in these events. Raises what `Auditor.take` raises."""
-    auditor = Auditor(RUN, registry)
-    for stored in chained(records(events)):
-        auditor.take(stored)
-    auditor.finish()
-    return auditor.result()
+    return looked_at(Auditor(RUN, registry), chained(records(events)))

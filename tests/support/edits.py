@@ -18,6 +18,7 @@ from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, next_
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.evolution import evolve
+from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import arguments_of, summary_view, view
 from refold.replay.audit import Auditor
@@ -25,6 +26,7 @@ from refold.replay.reader import event_of
 from refold.replay.verification import Verifier
 from refold.store.chain import START, extend
 from refold.store.protocol import Record, Stored
+from support.following import looked_at
 from support.forging import recorded
 
 RUN = "r1"
@@ -79,20 +81,13 @@ def chained(records: Sequence[Record], *, forks: bool = True) -> list[Stored]:
 def told(stored: Sequence[Stored]) -> str:
     """What `verify` or `audit` says is wrong with this log; "" if nothing is, and both exit with 0."""
     last = stored[-1].run if stored else RUN
-    verifier, auditor = Verifier(last), Auditor(last)
     try:
-        for each in stored:
-            if not verifier.take(each):
-                break
-        found = verifier.result()
+        found = looked_at(Verifier(last), stored, BUILTIN)
         if not found.whole or found.erased:
             return f"verify: {found.problem.problem if found.problem else 'erased'}"
-        for each in stored:
-            auditor.take(each)
-        auditor.finish()
+        judged = looked_at(Auditor(last), stored)
     except RefoldError as error:
         return f"audit: {error}"
-    judged = auditor.result()
     return "" if judged.clean else f"audit: {judged.findings or judged.unreplayable}"
 
 

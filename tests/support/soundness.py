@@ -15,6 +15,7 @@ from refold.replay.whatif.facts import Change
 from refold.replay.whatif.prices import Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
 from support.any_policy import laid_over, policies, turned
+from support.following import shown
 from support.shown_only import Entry, Life, Temper
 
 _EXTRA: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
@@ -90,9 +91,7 @@ def told(
 ) -> WhatIf:
     """What another policy would have decided over a log."""
     comparison = Comparison("r1", other, prices=prices, contexts=contexts)
-    for seq, each_event in enumerate(log, 1):
-        comparison.take(seq, each_event)
-    return comparison.result()
+    return shown(comparison, log)
 
 
 def seen(entries: list[Entry]) -> list[tuple[int, tuple[Any, ...]]]:

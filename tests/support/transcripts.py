@@ -2,7 +2,7 @@
 
 import csv
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
 from refold.store.protocol import Stored
+from support.following import looked_at
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
 
@@ -68,13 +69,8 @@ def read(source: Source, named: str | None = None) -> Imported:
     audits: list[Audit] = []
     fits: list[Fit] = []
     for run in reading.runs():
-        auditor = Auditor(run.run)
-        for each in (each for group in run.derive(salts) for each in group):
-            event = codec.encode(each.event)
-            digest.update(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
-            auditor.take(_stored(run.run, each, event))
-        auditor.finish()
-        audits.append(auditor.result())
+        derived = (each for group in run.derive(salts) for each in group)
+        audits.append(looked_at(Auditor(run.run), _records(run.run, derived, digest)))
         fits.append(run.ended.fit)
     return Imported(
         reading.format,
@@ -86,6 +82,13 @@ def read(source: Source, named: str | None = None) -> Imported:
         tuple(fits),
         digest.hexdigest(),
     )
+
+
+def _records(run: str, derived: Iterable[Derived], digest: "hashlib._Hash") -> Iterator[Stored]:
+    for each in derived:
+        event = codec.encode(each.event)
+        digest.update(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
+        yield _stored(run, each, event)
 
 
 def _stored(run: str, derived: Derived, event: codec.Encoded) -> Stored:

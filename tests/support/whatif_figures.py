@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
+from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
@@ -23,6 +24,7 @@ from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
 from refold.replay.whatif.totals import Totals, totals_of
 from refold.replay.whatif.verdict import Verdict
+from support.following import unchained
 from support.transcripts import FILES, path_of, salts
 
 PRESETS = ("inspect-iterative", "paperbench", "guardrails", "hermes", "utah", "tirea")
@@ -61,9 +63,8 @@ def totals() -> Mapping[tuple[str, str], Totals]:
             source = Source.opened(file, opened)
             for run in Transcript(source, importer(detected(source).format)).runs():
                 comparisons = {key: Comparison(run.run, policy) for key, policy in policies.items()}
-                for event in (each for group in run.derive(salts) for each in group):
-                    for comparison in comparisons.values():
-                        comparison.take(event.seq, event.event)
+                derived = (each.event for group in run.derive(salts) for each in group)
+                follow_all(unchained(derived), *comparisons.values())
                 for key, comparison in comparisons.items():
                     found[key] += totals_of(comparison.result())
     return found

@@ -28,12 +28,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
+from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.verdict import Verdict, WhatIf
+from support.following import unchained
 from support.transcripts import FILES, manifest, path_of, salts
 
 Plain = dict[str, Any]
@@ -195,9 +197,7 @@ def _of_file(file: str) -> Iterator[Found]:
                 name: Comparison(run.run, policy, contexts=KINDS[name].contexts)
                 for name, policy in policies.items()
             }
-            for each in log:
-                for comparison in comparisons.values():
-                    comparison.take(each.seq, each.event)
+            follow_all(unchained(each.event for each in log), *comparisons.values())
             for name, comparison in comparisons.items():
                 must = KINDS[name].touches(counted)
                 yield Found(file, counted, name, must, comparison.result())

@@ -21,8 +21,8 @@ from refold.replay.exports.openai import openai_messages
 from refold.replay.exports.otlp import otlp_spans
 from refold.replay.exports.parquet import ParquetFile
 from refold.replay.exports.table import Table
-from refold.replay.exports.trail import Trail, follow
-from refold.replay.summary import summary
+from refold.replay.following import Steps
+from refold.replay.reader import stored_events
 from refold.store.atomic_files import check_free, written_beside
 from refold.store.protocol import Store
 
@@ -141,8 +141,8 @@ async def _into(
 async def _table(file: BinaryIO, store: Store, wanted: Wanted, choice: Choice) -> None:
     with ParquetFile(file) as written:
         for run, upto in wanted:
-            table, trail = Table(content=not choice.no_content), Trail()
-            async for step in follow(store, run, upto, trail):
+            table = Table(content=not choice.no_content)
+            async for step in Steps(stored_events(store, run, upto), folds=True):
                 written.write(table.row(step))
 
 
@@ -163,11 +163,10 @@ async def _of(
 ) -> AsyncIterator[str]:
     match choice.to:
         case Shape.MARKDOWN:
-            guards = installed_guards()
-            about, _ = await summary(store, run, upto, guards)
+            about, pieces = await markdown(store, run, upto, hostile.block, installed_guards())
             if about.damaged:
                 trouble.add(run, Damaged(about.damaged))
-            return markdown(store, about, hostile.block, guards)
+            return pieces
         case Shape.OPENAI:
             return openai_messages(store, run, upto)
         case Shape.OTEL:

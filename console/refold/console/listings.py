@@ -1,6 +1,7 @@
 """`refold ls` and `refold show`: the runs of a store, and what happened in one."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from itertools import chain
 from typing import Annotated
 
 import anyio
@@ -18,6 +19,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
 from refold.replay import figures, known
 from refold.replay.exports.lines import line_of
+from refold.replay.following import Step
 from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.filters import parse
@@ -26,7 +28,7 @@ from refold.replay.queries.rows import side_of
 from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceEnd, SourceTotals
 from refold.replay.summary import Summary, summary
-from refold.replay.timeline import CallRow, Timeline, TurnRow, timeline, turns
+from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _POLL = 0.2  # seconds between two looks at a log that grows
@@ -112,12 +114,20 @@ async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
 
 
 async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tuple[Summary, TurnRow | None]:
-    """Print a run, and tell what it is and its last turn. The log is read twice: for the whole, for the turns."""
-    told, state = await summary(store, run, upto, NO_GUARDS)
-    rows = turns(store, run, told.events)
+    """Print a run, and tell what it is and its last turn. One of more turns than a table has is read once more for them."""
+    first: list[TurnRow] = []
+    teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
+    told, state = await summary(store, run, upto, NO_GUARDS, teller)
+    rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
     if screen.json:
         return told, await _document(screen, told, rows)
-    return told, await _text(screen, told, rows, ", ".join(figures.spent(state, uncounted=told.uncounted)))
+    spent = ", ".join(figures.spent(state, uncounted=told.uncounted))
+    return told, await _text(screen, told, rows, spent)
+
+
+async def _each(*rows: Sequence[TurnRow]) -> AsyncIterator[TurnRow]:
+    for row in chain(*rows):
+        yield row
 
 
 async def _show_events(
@@ -140,7 +150,7 @@ async def _show_events(
                     if stored.seq != seq + 1 and gap is None:
                         gap = DamagedLog(run, stored.seq, f"event {seq + 1} is missing before it")
                     seq, first = stored.seq, first or stored.at
-                    means = sieve is None or sieve.means(stored)
+                    means = sieve is None or sieve.means(Step(stored))
                     turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, shown=means)
                     ended = ended or over
             if gap is not None:

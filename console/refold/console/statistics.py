@@ -11,8 +11,8 @@ from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay import figures
+from refold.replay.following import found_by
 from refold.replay.queries.stats import Counter, Latency, Stats, merge
-from refold.replay.reader import stored_events
 from refold.store.protocol import Store, UnknownRun
 
 _LISTED = 30  # rows of a table: a log may name as many tools as it likes
@@ -59,14 +59,12 @@ async def stats_command(
 async def _counted(store: Store, run: str, trouble: Trouble, shared: dict[str, int]) -> Stats:
     counter = Counter(shared)
     try:
-        async for stored in stored_events(store, run):
-            counter.take(stored)
+        return await found_by(counter, store, run)
     except (Damaged, CannotJudge, UnknownRun) as error:
         trouble.add(run, error)
         found = counter.result()
         (found.newer if isinstance(error, CannotJudge) else found.damaged)[run] = str(error)
         return found
-    return counter.result()
 
 
 def _told(total: Stats) -> Statistics:

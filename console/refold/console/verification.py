@@ -1,6 +1,7 @@
 """`refold verify`: runs of a store by themselves or under seals, and bundles. The worst verdict is the exit code."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,12 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
+from refold.replay.following import follow_all
 from refold.replay.verification import Prefix
 from refold.store import bundles
 from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.keys import read_public_key
-from refold.store.protocol import Store
+from refold.store.protocol import Store, Stored
 from refold.store.seals import Kept, kept
 from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, told, unproved
 
@@ -257,16 +259,25 @@ def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
     """Verify a run of a bundle: what the bundle says of it was checked before, its events are now."""
     proof = bundle.proofs.get(run.id)
     sealed = SealedRun(seq=proof.seq, heads=1) if proof else SealedRun()
-    verifier = Verifier(run.id, installed_guards(), sealed=sealed.seq)
-    good = True
+    verifier = Verifier(run.id, sealed=sealed.seq)
+    records = _records(bundle, run, verifier)
+    follow_all(records, verifier, registry=installed_guards())
+    if verifier.problem is not None:
+        raise verifier.problem
+    deque(
+        records, maxlen=0
+    )  # behind an event that is wrong, too: the bundle's own digests are checked as it is read
+    return with_seals(verifier.result(), sealed)
+
+
+def _records(bundle: Bundle, run: PackedRun, verifier: Verifier) -> Iterator[Stored]:
     for owner, upto, line in bundle.behind(run):
         if line.seq > upto:
             verifier.notice(bundles.stored_of(owner, line), upto)
         else:
-            good = good and verifier.take(bundles.stored_of(owner, line))
+            yield bundles.stored_of(owner, line)
     for line in bundle.lines(run):
-        good = good and verifier.take(bundles.stored_of(run, line))
-    return with_seals(verifier.result(), sealed)
+        yield bundles.stored_of(run, line)
 
 
 def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:

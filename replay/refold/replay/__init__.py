@@ -3,13 +3,14 @@
 from refold.replay.audit import Audit, Auditor, Difference, Finding, audit
 from refold.replay.cuts import NoCut, cut
 from refold.replay.doubts import DoubtfulCall, doubts
+from refold.replay.following import Follower, Step, follow
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, blame
 from refold.replay.queries.diffs import Diff, diff
 from refold.replay.queries.divergence import Divergence, divergence
 from refold.replay.queries.grep import grep
 from refold.replay.queries.stats import Stats, stats
-from refold.replay.reader import events, state_at
+from refold.replay.reader import Records, events, state_at, stored_events
 from refold.replay.verification import Problem, Verification, Verifier, verify
 from refold.replay.whatif.comparison import Comparison, side_by_side, whatif
 from refold.replay.whatif.contexts import Contexts
@@ -35,6 +36,7 @@ __all__ = [
     "DoubtfulCall",
     "Finding",
     "FirstTrue",
+    "Follower",
     "Hypothesis",
     "NoCut",
     "NoEvidence",
@@ -43,8 +45,10 @@ __all__ = [
     "Prices",
     "Problem",
     "Reasons",
+    "Records",
     "Spend",
     "Stats",
+    "Step",
     "Totals",
     "Verdict",
     "Verification",
@@ -58,12 +62,14 @@ __all__ = [
     "divergence",
     "doubts",
     "events",
+    "follow",
     "grep",
     "hypothesis",
     "only",
     "side_by_side",
     "state_at",
     "stats",
+    "stored_events",
     "totals_of",
     "verify",
     "whatif",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold.reducers import codec
 from refold.reducers.checkpoint import encoded
-from refold.reducers.errors import Damaged, DamagedLog, RefoldError
+from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
     DECISIONS,
     FACTS,
@@ -38,6 +38,7 @@ from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import SOURCE_LABEL, Cause
+from refold.replay.following import Follower, Step, follow
 from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -116,18 +117,19 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
     """Derive every decision of a run again. Raises `UnknownRun`, and `NewerLog` for rules that are not known here."""
     auditor = Auditor(run, registry)
-    try:
-        async for stored in stored_events(store, run):
-            auditor.take(stored)
-        auditor.finish()
-        await store.check()
-    except Damaged as error:
-        return auditor.result(damaged=str(error))
+    await follow(stored_events(store, run), auditor)
+    if auditor.problem is None:
+        try:
+            await store.check()
+        except Damaged as error:
+            auditor.problem = error
+    if isinstance(auditor.problem, CannotJudge):
+        raise auditor.problem
     return auditor.result()
 
 
-class Auditor:
-    """Takes a run's records in order, derives what should follow each fact, and keeps what differs."""
+class Auditor(Follower[Audit]):
+    """Derives what should follow each fact, and keeps what differs. Its states are its own: what it judges is no evidence."""
 
     def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
         self._run, self._registry = run, registry
@@ -140,8 +142,9 @@ class Auditor:
         self._findings: list[Finding] = []
         self._unreplayable: list[Finding] = []
 
-    def take(self, stored: Stored) -> None:
-        """Take one record. Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known."""
+    def take(self, step: Step) -> None:
+        """Take one event. Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known."""
+        stored = step.stored
         if stored.seq != self._seq + 1:
             raise DamagedLog(self._run, stored.seq, f"event {self._seq + 1} is missing before it")
         self._seq = stored.seq
@@ -150,9 +153,9 @@ class Auditor:
                 raise DamagedLog(self._run, stored.seq, f"a {stored.kind} that follows no fact")
             self._group.append(stored)
             return
-        self.finish()
+        self.end()
         # A fact is measured by its words; those of an annotation mean nothing here.
-        event = event_of(stored, content=stored.kind in _FACTS)
+        event = step.event if stored.kind in _FACTS else step.bare
         if isinstance(event, Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
         self._state = self._evolved(self._state, stored.seq, event)
@@ -160,8 +163,8 @@ class Auditor:
             self._fact, self._fact_seq = event, stored.seq
             self._facts += 1
 
-    def finish(self) -> None:
-        """The log ends here: compare what follows the last fact. Raises as `take`."""
+    def end(self) -> None:
+        """Compare what follows the last fact. Raises as `take`."""
         if self._fact is None:
             return
         fact, group, before = self._fact, self._group, self._state
@@ -178,7 +181,7 @@ class Auditor:
         """Hex SHA-256 of the policy that is in force now."""
         return hashlib.sha256(encoded(self._state.policy)).hexdigest()
 
-    def result(self, damaged: str = "") -> Audit:
+    def result(self) -> Audit:
         """What was found so far."""
         return Audit(
             run=self._run,
@@ -193,7 +196,7 @@ class Auditor:
             unjudged=self._unjudged,
             unasked=self._unasked,
             blind=tuple(f"{watch.name}: {watch.blind}" for watch in self._state.guards if watch.blind),
-            damaged=damaged,
+            damaged=str(self.problem) if isinstance(self.problem, Damaged) else "",
             imported=SOURCE_LABEL in self._state.setup.labels,
         )
 

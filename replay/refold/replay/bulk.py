@@ -16,8 +16,9 @@ import msgspec
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
+from refold.replay.following import follow_all
 from refold.store.chain import START, check
-from refold.store.protocol import Stored, UnknownRun
+from refold.store.protocol import Head, Stored, UnknownRun
 from refold.store.scan import whole_logs
 
 SHARD = 20_000
@@ -149,28 +150,38 @@ def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN
 
 
 def _judged(run: str, records: Iterator[Stored], registry: Registry, *, chained: bool) -> Judged:
-    auditor, head = Auditor(run, registry), START
+    auditor, chain = Auditor(run, registry), _Chain(records, checked=chained)
     try:
-        for stored in records:
-            auditor.take(stored)
-            if chained and (problem := check(stored, head)) is not None:
-                raise DamagedLog(run, stored.seq, problem)
-            head = stored
-        auditor.finish()
-    except DamagedLog as error:
-        return _told(run, auditor, head.hash, str(error))
-    except (Damaged, UnknownRun) as error:  # unknown: listed, and not one event of it is there
+        follow_all(chain, auditor)
+    except UnknownRun as error:  # listed, and not one event of it is there
         return Judged(run=run, damaged=str(error))
-    except CannotJudge as error:
-        return Judged(run=run, unjudged=str(error))
-    return _told(run, auditor, head.hash)
-
-
-def _told(run: str, auditor: Auditor, head: bytes, damaged: str = "") -> Judged:
-    result = auditor.result(damaged=damaged)
+    problem = auditor.problem
+    if isinstance(problem, CannotJudge):
+        return Judged(run=run, unjudged=str(problem))
+    result = auditor.result()
+    if isinstance(problem, Damaged) and not (isinstance(problem, DamagedLog) and result.events):
+        return Judged(run=run, damaged=str(problem))
     if not result.events:
-        return Judged(run=run, damaged=damaged or "not one event of it is there")
-    return Judged(run=run, audit=result, policy=auditor.policy, head=head.hex())
+        return Judged(run=run, damaged="not one event of it is there")
+    return Judged(run=run, audit=result, policy=auditor.policy, head=chain.head.hash.hex())
+
+
+class _Chain(Iterator[Stored]):
+    """The records of a log, each `checked` against the one before it once it was looked at. `head` is the last that holds."""
+
+    def __init__(self, records: Iterator[Stored], *, checked: bool) -> None:
+        self._records, self._checked = records, checked
+        self._last: Stored | None = None
+        self.head: Head = START
+
+    def __next__(self) -> Stored:
+        if self._last is not None:
+            if self._checked and (problem := check(self._last, self.head)) is not None:
+                raise DamagedLog(self._last.run, self._last.seq, problem)
+            self.head = self._last
+        self._last = None
+        self._last = next(self._records)
+        return self._last
 
 
 def summed(judged: Iterable[Judged]) -> Totals:

@@ -9,7 +9,7 @@ from refold.reducers.cuts import whole
 from refold.reducers.doubts import underway
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import NEW, RunState
-from refold.replay.reader import event_of, folded, stored_events
+from refold.replay.following import Follower, Step, found_by
 from refold.store.protocol import Store
 
 Suits = Callable[[RunState], bool]
@@ -30,8 +30,10 @@ class NoCut(WrongUse):
         return f"run {self.run} cannot be cut{where}: {self.why}; {way_out}"
 
 
-class _Places:
-    """Takes the states of a log in order, each with the kind of the event that follows, and finds where it can be cut."""
+class _Places(Follower["_Places"]):
+    """Finds where a log can be cut: that depends on a state, and on the kind of the event that follows it."""
+
+    folds = True
 
     def __init__(self, at: int | None, suits: Suits) -> None:
         self._at, self._suits = at, suits
@@ -39,8 +41,23 @@ class _Places:
         self.after: int | None = None  # the first one behind it
         self.state: RunState = NEW  # at the place
         self.following = ""
+        self.last: RunState = NEW
 
-    def take(self, state: RunState, following: str | None) -> None:
+    def take(self, step: Step) -> None:
+        """Look between the event before and this one. Raises as `Step.after`."""
+        if self.last.seq:
+            self._look(self.last, step.stored.kind)
+        self.last = step.after
+
+    def end(self) -> None:
+        """Look behind the last event."""
+        self._look(self.last, None)
+
+    def result(self) -> "_Places":
+        """What was found is kept here."""
+        return self
+
+    def _look(self, state: RunState, following: str | None) -> None:
         if state.seq == self._at:
             self.state, self.following = state, following or ""
         if not whole(state, following) or not self._suits(state):
@@ -82,14 +99,9 @@ def hears(state: RunState) -> bool:
 
 
 async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Places:
-    places, state = _Places(at, suits), NEW
-    async for stored in stored_events(store, run):
-        if state.seq:
-            places.take(state, stored.kind)
-        state = folded(state, stored, event_of(stored), {})
-    places.take(state, None)
-    if at is not None and not 0 < at <= state.seq:
-        raise NoCut(run, at, f"it has events 1 to {state.seq}", places.before, places.after)
+    places = await found_by(_Places(at, suits), store, run)
+    if at is not None and not 0 < at <= places.last.seq:
+        raise NoCut(run, at, f"it has events 1 to {places.last.seq}", places.before, places.after)
     return places
 
 

@@ -28,7 +28,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import AgentState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
-from refold.replay.reader import event_of, stored_events
+from refold.replay.following import Follower, Step, found_by
 from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]
@@ -96,16 +96,11 @@ async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     was stopped before it was. Reads no more than a few kinds of event, and the content of notes alone: erased, a note
     says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
-    seeker = Seeker(run)
-    async for stored in stored_events(store, run):
-        if stored.kind in _KINDS:
-            said = stored.content if stored.kind == _NOTE else None
-            seeker.take(stored.seq, stored.at, event_of(replace(stored, content=said)))
-    return seeker.found()
+    return await found_by(Seeker(run), store, run)
 
 
-class Seeker:
-    """Takes a run's events in order, those of other kinds left out or not, and tells the calls in doubt."""
+class Seeker(Follower[tuple[DoubtfulCall, ...]]):
+    """Tells the calls in doubt."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -117,9 +112,12 @@ class Seeker:
         self._late: set[str] = set()
         self._asked = self._unattended = False
 
-    def take(self, seq: int, at: int, event: Event) -> None:
-        """Take event `seq`, recorded at the instant `at`."""
-        match event:
+    def take(self, step: Step) -> None:
+        """Take one event. Of other kinds not even the body is read."""
+        seq, at, kind = step.stored.seq, step.stored.at, step.stored.kind
+        if kind not in _KINDS:
+            return
+        match event := step.event if kind == _NOTE else step.bare:
             case RunStarted(tools=tools) | RunForked(tools=tools) if tools is not None:
                 self._replays = {tool.name: tool.replay for tool in tools}
             case ModelResponded():
@@ -143,7 +141,7 @@ class Seeker:
             case _:
                 pass
 
-    def found(self) -> tuple[DoubtfulCall, ...]:
+    def result(self) -> tuple[DoubtfulCall, ...]:
         """The calls in doubt, by what was taken so far."""
         rows = dict(self._rows)
         if not (self._asked or self._unattended):

@@ -19,11 +19,11 @@ NO_GUARDS: Registry = MappingProxyType({})
 class Records(AsyncIterator[Stored]):
     """A run's records in order, none left out. No generator: one left half-way would be an event loop's to finalise.
 
-    Raises `DamagedLog` behind a gap, and `UnknownRun` where there are none.
+    Raises `DamagedLog` behind a gap, but for whoever judges `gaps` itself, and `UnknownRun` where there are none.
     """
 
-    def __init__(self, store: Store, run: str, upto: int | None) -> None:
-        self._run, self._chunks = run, store.read(run, 0, upto)
+    def __init__(self, store: Store, run: str, upto: int | None = None, *, gaps: bool = False) -> None:
+        self._run, self._chunks, self._gaps = run, store.read(run, 0, upto), gaps
         self._chunk: Iterator[Stored] = iter(())
         self._seq = 0
 
@@ -31,7 +31,7 @@ class Records(AsyncIterator[Stored]):
         while (stored := next(self._chunk, None)) is None:
             self._chunk = iter(await self._following())
         self._seq += 1
-        if stored.seq != self._seq:
+        if stored.seq != self._seq and not self._gaps:
             raise DamagedLog(stored.run, stored.seq, f"event {self._seq} is missing before it")
         return stored
 

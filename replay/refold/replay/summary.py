@@ -4,14 +4,15 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.errors import Damaged
-from refold.reducers.events import Event, Parent, RunForked, RunStarted
+from refold.reducers.errors import CannotJudge
+from refold.reducers.events import Parent, RunForked, RunStarted
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
-from refold.replay.reader import event_of, folded, stored_events
+from refold.replay.following import Follower, Step, follow
+from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import (
     SourceEnd,
     SourceTotals,
@@ -20,7 +21,7 @@ from refold.replay.source_words import (
     source_totals,
     told_of,
 )
-from refold.store.protocol import Store, Stored
+from refold.store.protocol import Store
 
 _LAST = 100
 EXCERPT = 400
@@ -67,35 +68,40 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def summary(
-    store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
+    store: Store,
+    run: str,
+    upto: int | None = None,
+    registry: Registry = BUILTIN,
+    *others: Follower[Any],
 ) -> tuple[Summary, RunState]:
     """What a run is up to event `upto`, and the state there. A damaged log is told as far as it can be read.
 
-    Raises `UnknownRun` and `NewerLog`.
+    `others` are shown what is told of. Raises `UnknownRun` and `NewerLog`.
     """
-    summing, state, damaged = Summing(run), NEW, ""
-    try:
-        async for stored in stored_events(store, run, upto):
-            event = event_of(stored)
-            state = folded(state, stored, event, registry)
-            summing.take(stored, event)
-    except Damaged as error:
-        damaged = str(error)
-    return summing.result(state, damaged), state
+    summing = Summing(run, *others)
+    await follow(stored_events(store, run, upto), summing, registry=registry)
+    if isinstance(summing.problem, CannotJudge):
+        raise summing.problem
+    return summing.result(), summing.state
 
 
-class Summing:
-    """Takes a run's events in order, and sums up. Of the task so many characters are kept, None: all."""
+class Summing(Follower[Summary]):
+    """Sums up what can be folded, and shows that to others. Of the task so many characters are kept, None: all."""
 
-    def __init__(self, run: str, excerpt: int | None = EXCERPT) -> None:
-        self._run, self._excerpt = run, excerpt
+    folds = True
+
+    def __init__(self, run: str, *others: Follower[Any], excerpt: int | None = EXCERPT) -> None:
+        self._run, self._others, self._excerpt = run, others, excerpt
+        self.state: RunState = NEW
         self._told: dict[str, Any] = {"task": "", "labels": {}, "started": 0, "uncounted": 0}
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
 
-    def take(self, stored: Stored, event: Event) -> None:
-        """Take one event, and its record, that could be folded."""
-        told = self._told
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.after`."""
+        # The words of two kinds are told: of what a run began with, and of what an import says of its source.
+        stored, event = step.stored, step.event
+        self.state, told = step.after, self._told
         told["started"] = told["started"] or stored.at
         if isinstance(event, RunStarted):
             told |= {"task": self._task(event), "labels": event.labels}
@@ -105,9 +111,12 @@ class Summing:
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
         told["uncounted"] += lacks_tokens(event)
+        for other in self._others:
+            other.take(step)
 
-    def result(self, state: RunState, damaged: str = "") -> Summary:
-        """How the run stands in this state, the one after the last event that was taken."""
+    def result(self) -> Summary:
+        """How the run stands after the last event that was taken; `damaged` where it is not the last of the log."""
+        state = self.state
         spent, outcome = state.spent, state.outcome
         return Summary(
             run=self._run,
@@ -124,7 +133,7 @@ class Summing:
             unpriced=spent.unpriced,
             parent=state.setup.parent,
             source_totals=self._totals,
-            damaged=damaged,
+            damaged=str(self.problem) if self.problem else "",
             **self._told,
             **told_of(state, self._ended),
         )

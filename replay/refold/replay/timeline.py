@@ -1,6 +1,6 @@
 """A run as a person reads it: one row a turn, and how it ended. A fold over the log, like everything else."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +22,10 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 from refold.replay import known
+from refold.replay.following import Follower, Step, Steps
 from refold.replay.kinds.arguments import elided, main_argument
 from refold.replay.kinds.table import kind_for, remark
-from refold.replay.reader import events
+from refold.replay.reader import stored_events
 from refold.replay.source_words import cuts
 from refold.replay.summary import EXCERPT, Summary, summary
 from refold.store.protocol import Store
@@ -86,37 +87,41 @@ async def timeline(
     store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
 ) -> tuple[Timeline, RunState]:
     """`summary`, and every turn. Raises as `summary`."""
-    told, state = await summary(store, run, upto, registry)
-    rows = [turn async for turn in turns(store, run, told.events)]
-    return Timeline(**msgspec.structs.asdict(told), turns=tuple(rows)), state
+    rows: list[TurnRow] = []
+    teller = Teller(rows.append)
+    told, state = await summary(store, run, upto, registry, teller)
+    return Timeline(**msgspec.structs.asdict(told), turns=(*rows, *teller.result())), state
 
 
 async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
     """The turns of a run up to event `upto`, in order; 0: none. Raises `Damaged` and `NewerLog`."""
-    teller = Teller()
+    ended: list[TurnRow] = []
+    teller = Teller(ended.append)
     if upto:
-        async for stored, event in events(store, run, upto):
-            ended = teller.take(stored.seq, stored.at, event)
-            if ended is not None:
-                yield ended
-    going_on = teller.last()
-    if going_on is not None:
+        async for step in Steps(stored_events(store, run, upto)):
+            teller.take(step)
+            while ended:
+                yield ended.pop()
+    for going_on in teller.result():
         yield going_on
 
 
-class Teller:
-    """Takes a run's events in order, and tells its turns. It holds the one that goes on, and no other."""
+class Teller(Follower[Sequence[TurnRow]]):
+    """Tells turns, each once it is over. It holds the one that goes on, and no other."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[TurnRow], None]) -> None:
+        self._tell = tell
         self._turn: TurnRow | None = None
         # What happens before a request belongs to the turn that the request opens.
         self._pending: list[str] = []
 
-    def take(self, seq: int, at: int, event: Event) -> TurnRow | None:
-        """Take one event, recorded at the instant `at`: the turn before, if this one begins another."""
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.event`."""
+        seq, at, event = step.stored.seq, step.stored.at, step.event
         match event:
             case ModelRequested():
-                return self._request(seq, at, event)
+                self._request(seq, at, event)
+                return
             case ModelResponded():
                 self._change(seq, at, **_answered(event))
             case ToolReturned():
@@ -134,7 +139,6 @@ class Teller:
             case _:
                 pass
         self._remark(seq, at, event)
-        return None
 
     def _doubt(self, seq: int, at: int, event: RunResumed | DoubtResolved) -> None:
         calls, known = (
@@ -143,20 +147,21 @@ class Teller:
         for call in calls:
             self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
 
-    def last(self) -> TurnRow | None:
-        """The turn that goes on still, with what happened since; None before the first."""
-        return self._turn and replace(self._turn, marks=(*self._turn.marks, *self._pending))
+    def result(self) -> Sequence[TurnRow]:
+        """The turn that goes on still, with what happened since; none before the first."""
+        return [replace(turn, marks=(*turn.marks, *self._pending)) for turn in (self._turn,) if turn]
 
-    def _request(self, seq: int, at: int, event: ModelRequested) -> TurnRow | None:
+    def _request(self, seq: int, at: int, event: ModelRequested) -> None:
         last = self._turn
         # A step that was given back, and the one request that a limit grants, share a number with the turn before.
         if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
             self._change(seq, at, attempts=last.attempts + 1)
-            return None
+            return
+        if last is not None:
+            self._tell(last)
         marks = (*self._pending, *_shown_once(event))
         self._turn = TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
         self._pending.clear()
-        return last
 
     def _change(self, seq: int, at: int, **fields: object) -> None:
         if self._turn is not None:

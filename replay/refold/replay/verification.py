@@ -31,16 +31,16 @@ from refold.reducers.events import (
     named_in,
     sizes_of,
 )
-from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.tokenizers import MissingTokenizer
-from refold.replay.reader import event_of
+from refold.replay.following import Follower, Step, follow
+from refold.replay.reader import Records
 from refold.store.chain import START, check
 from refold.store.checks import can_name
 from refold.store.lineage import FORKED
-from refold.store.protocol import Store, Stored, UnknownRun
+from refold.store.protocol import Store, Stored
 from refold.store.verify_bundle import UNNAMED, Bare, child_differs, ended_child
 
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
@@ -112,26 +112,23 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
 
     `sealed` is its last event under a seal.
     """
-    verifier = Verifier(run, registry, sealed=sealed)
-    try:
-        await _take_all(store, run, verifier)
-        await _hold_children(store, verifier)
-        await store.check()
-    except Damaged as error:
-        verifier.cut_off(str(error))
+    verifier = Verifier(run, sealed=sealed)
+    await follow(Records(store, run, gaps=True), verifier, registry=registry)
+    if verifier.problem is None:
+        try:
+            await _hold_prefixes(store, verifier)
+            await _hold_children(store, verifier)
+            await store.check()
+        except Damaged as error:
+            verifier.problem = error
+    if isinstance(verifier.problem, CannotJudge):
+        raise verifier.problem
     return verifier.result()
 
 
-async def _take_all(store: Store, run: str, verifier: "Verifier") -> None:
-    empty = True
-    async for chunk in store.read(run):
-        empty = False
-        if not all(map(verifier.take, chunk)):
-            return
-    if empty:
-        raise UnknownRun(run)
-    for prefix in verifier.prefixes:
-        # What is erased in a parent is erased in its forks, and the notice may come after the cut.
+async def _hold_prefixes(store: Store, verifier: "Verifier") -> None:
+    """What is erased in a parent is erased in its forks, and the notice may come after the cut."""
+    for prefix in () if verifier.over else verifier.prefixes:
         async for chunk in store.read(prefix.run, prefix.seq):
             for stored in chunk:
                 verifier.notice(stored, prefix.seq)
@@ -148,11 +145,16 @@ async def _hold_children(store: Store, verifier: "Verifier") -> None:
                 return
 
 
-class Verifier:
-    """Takes a run's records in order; the first that is wrong ends it."""
+class Verifier(Follower[Verification]):
+    """Checks each event against the ones before it; the first that is wrong is the last that it looks at.
 
-    def __init__(self, run: str, registry: Registry = BUILTIN, *, sealed: int = 0) -> None:
-        self._run, self._registry = run, registry
+    It judges gaps itself: what shows it a log leaves them to it.
+    """
+
+    folds = True
+
+    def __init__(self, run: str, *, sealed: int = 0) -> None:
+        self._run = run
         self._owner = ""  # of the event before: of a fork's prefix another run
         self._prefixes: list[Prefix] = []
         self.ended: list[Stored] = []
@@ -163,15 +165,16 @@ class Verifier:
         self._contents = self._erased = self._digests = self._unmeasured = self._unweighed = self._cut = 0
         self._unweighable = ""
         self._bare = Bare(sealed)
-        self._problem: Problem | None = None
+        self._wrongs: Problem | None = None
         self._unjudged = False
 
-    def take(self, stored: Stored) -> bool:
-        """Check one record. False: it is wrong, and nothing after it can be believed."""
-        problem = self._wrong(stored)
+    def take(self, step: Step) -> None:
+        """Check one event. Where it is wrong, nothing after it can be believed."""
+        stored, problem = step.stored, self._wrong(step)
         if problem is not None:
-            self._problem = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
-            return False
+            self._wrongs = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
+            self.over = True
+            return
         if self._owner not in ("", stored.run):
             self._prefixes.append(Prefix(run=self._owner, seq=self._head.seq))
         self._owner = stored.run
@@ -183,15 +186,10 @@ class Verifier:
         self._contents += stored.content is not None
         self._erased += erased
         self._unmeasured += erased and stored.kind in _SIZED
-        return True
 
     def differ(self, stored: Stored, problem: str) -> None:
         """This record says something that stands otherwise elsewhere."""
-        self._problem = self._problem or Problem(seq=stored.seq, kind=stored.kind, problem=problem)
-
-    def cut_off(self, problem: str) -> None:
-        """What comes after the last record cannot be read, or it cannot be known whether anything does."""
-        self._problem = self._problem or Problem(seq=self._head.seq + 1, kind="", problem=problem)
+        self._wrongs = self._wrongs or Problem(seq=stored.seq, kind=stored.kind, problem=problem)
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -212,7 +210,7 @@ class Verifier:
             digests=self._digests,
             hash=self._head.hash.hex(),
             agent_state=str(self._state.agent_state),
-            problem=self._problem or self._stranger() or self._unnamed(),
+            problem=self._wrongs or self._cut_off() or self._stranger() or self._unnamed(),
             unjudged=self._unjudged,
             loose=self._bare.loose,
             prefixes=self.prefixes,
@@ -221,6 +219,12 @@ class Verifier:
             unweighable=self._unweighable,
             cut=self._cut,
         )
+
+    def _cut_off(self) -> Problem | None:
+        # What comes after the last event cannot be read, or it cannot be known whether anything does.
+        if self.problem is None:
+            return None
+        return Problem(seq=self._head.seq + 1, kind="", problem=str(self.problem))
 
     def _stranger(self) -> Problem | None:
         # Known at the end only: a fork begins with its parent's events.
@@ -233,7 +237,8 @@ class Verifier:
         first = self._bare.first
         return first and Problem(seq=first[0], kind=first[1], problem=UNNAMED)
 
-    def _wrong(self, stored: Stored) -> str | None:
+    def _wrong(self, step: Step) -> str | None:
+        stored = step.stored
         if self._owner not in ("", stored.run) and stored.kind != FORKED:
             return f"it is an event of run {stored.run}"
         broken = check(stored, self._head)
@@ -243,14 +248,15 @@ class Verifier:
             return f"its time is {self._at - stored.at} ns before the event's before it"
         self._at = stored.at
         try:
-            return self._misread(stored, event_of(stored))
-        except CannotJudge as error:
-            self._unjudged = True
-            return str(error)
+            return self._misread(step)
         except RefoldError as error:
-            return str(error)
+            # Of what cannot stand here: why, without the place, which is told beside it.
+            why = error.__cause__ if isinstance(error.__cause__, RefoldError) else error
+            self._unjudged = isinstance(why, CannotJudge)
+            return str(why)
 
-    def _misread(self, stored: Stored, event: Event) -> str | None:
+    def _misread(self, step: Step) -> str | None:
+        stored, event = step.stored, step.event
         if isinstance(event, Fact | Annotation) and event.at != stored.at:
             return f"its header says it happened at {stored.at}, its body at {event.at}"
         if isinstance(event, RunStarted | RunForked) and event.run != stored.run:
@@ -267,26 +273,26 @@ class Verifier:
             return "the digest in its body is not that of its content"
         if isinstance(event, LateResult) and event.fact.at != event.at:
             return f"its body says it happened at {event.at}, and at {event.fact.at}"
-        if (fact := _fact_of(event)) is not None and (unlike := self._misfit(fact)):
+        if (fact := _fact_of(event)) is not None and (unlike := self._misfit(step.before, fact)):
             return unlike
         self._cut += isinstance(event, ToolReturned) and event.cut and event.content is not None
         if isinstance(event, StateDigested):
-            problem = self._wrong_digest(event)
+            problem = self._wrong_digest(step.before, event)
             if problem is not None:
                 return problem
-        self._state = evolve(self._state, event, self._registry)
+        self._state = step.after
         return None
 
-    def _misfit(self, fact: Fact) -> str:
+    def _misfit(self, state: RunState, fact: Fact) -> str:
         try:
-            return misfit(self._state, fact)
+            return misfit(state, fact)
         except MissingTokenizer as error:
             self._unweighed, self._unweighable = self._unweighed + 1, str(error)
             return ""
 
-    def _wrong_digest(self, event: StateDigested) -> str | None:
+    def _wrong_digest(self, state: RunState, event: StateDigested) -> str | None:
         self._digests += 1
-        derived = state_digest(self._state)
+        derived = state_digest(state)
         if derived.state != event.state:
             return "the state that the log folds to is not the state that was digested here"
         wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]

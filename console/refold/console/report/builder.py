@@ -28,14 +28,14 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.guards import Registry
-from refold.reducers.state import NEW, RunState
+from refold.reducers.state import RunState
 from refold.replay import figures, known
-from refold.replay.audit import Finding
+from refold.replay.audit import Auditor, Finding
 from refold.replay.changes import Changes, state_changes
+from refold.replay.following import Follower, Step, follow
 from refold.replay.kinds.table import ROWS, kind_for, sentence
-from refold.replay.partial_audit import PartialAudit
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
-from refold.replay.reader import event_of, folded, stored_events
+from refold.replay.reader import Records
 from refold.replay.seen import RequestView, Views
 from refold.replay.summary import Summary, Summing
 from refold.replay.verification import Verifier
@@ -45,101 +45,89 @@ from refold.store.protocol import Store, Stored
 
 async def build(store: Store, run: str, upto: int | None, registry: Registry) -> Report:
     """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes."""
-    builder = Builder(run, registry)
-    try:
-        async for stored in stored_events(store, run, upto):
-            builder.take(stored)
-    except Damaged as error:  # of the store itself: not even the bytes can be read
-        builder.broken(str(error))
+    verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, excerpt=None)
+    rows = Rows(run, registry)
+    source = Records(store, run, upto)
+    await follow(source, verifier, auditor, summing, rows, registry=registry)
+    if isinstance(rows.problem, CannotJudge):
+        raise rows.problem
     last = (await store.head(run)).seq if upto is not None else 0
-    return builder.result(partial=upto is not None and upto < last)
+    found, about, judged = rows.result(), summing.result(), auditor.result()
+    places = Places()
+    shown = (places.row(each, found.said.get(each.seq)) for each in found.views.shown)
+    return Report(
+        refold=version("refold"),
+        partial=upto is not None and upto < last,
+        about=about,
+        figures=_figures(summing.state, about),
+        imported=found.imported,
+        checked=verifier.result(),
+        judged=replace(
+            judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
+        ),
+        refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
+        events=tuple(found.events),
+        changes=tuple(found.changes),
+        calls=tuple(found.calls),
+        shown=tuple[PageMessage, ...](shown),
+        words=found.packer.words,
+        asked=found.asked,
+        fields=dict(FIELDS),
+        kinds={kind_of(row.of): PageKind(row.texts, row.speaker, row.sign) for row in ROWS},
+    )
 
 
-class Builder:
-    """Takes a run's records in order."""
+class Rows(Follower["Rows"]):
+    """The page's rows, one an event, and what was derived at each. What cannot be read or folded has a row, too."""
+
+    folds = True
 
     def __init__(self, run: str, registry: Registry) -> None:
         self._run, self._registry = run, registry
-        self._verifier, self._audit = Verifier(run, registry), PartialAudit(run, registry)
-        self._summing = Summing(run, excerpt=None)
-        self._views, self._packer = Views(), Packer()
-        self._state: RunState = NEW
-        self._imported: SourceRecorded | None = None
-        self._whole, self._damaged = True, ""
+        self.views, self.packer = Views(), Packer()
+        self.imported: SourceRecorded | None = None
+        self.said: dict[int, Event] = {}
+        self.events: list[PageEvent] = []
+        self.changes: list[Changes] = []
+        self.calls: list[RequestView] = []
+        self.asked: dict[int, tuple[PackedOpinion, ...]] = {}
+        self._damaged = False
         self._place = START
         self._turn = self._fact = 0
-        self._said: dict[int, Event] = {}
-        self._events: list[PageEvent] = []
-        self._changes: list[Changes] = []
-        self._calls: list[RequestView] = []
-        self._asked: dict[int, tuple[PackedOpinion, ...]] = {}
 
-    def take(self, stored: Stored) -> None:
-        """Take one record."""
-        self._whole = self._whole and self._verifier.take(stored)
-        event, problem = _read(stored)
-        before = self._state
+    def take(self, step: Step) -> None:
+        """Take one event."""
+        event, problem = _read(step)
         if event is not None and not self._damaged:
-            problem = self._follow(stored, event)
-        self._damaged = self._damaged or problem
-        self._changes.append({} if before is self._state else state_changes(before, self._state))
+            problem = self._follow(step, event)
+        self._damaged = self._damaged or bool(problem)
+        self.changes.append({} if self._damaged else state_changes(step.before, step.after))
         if isinstance(event, ModelRequested):
             self._turn = event.step
-        self._fact = stored.seq if isinstance(event, Fact) else self._fact
-        self._events.append(self._row(stored, event, problem))
+        self._fact = step.stored.seq if isinstance(event, Fact) else self._fact
+        self.events.append(self._row(step.stored, event, problem))
 
-    def broken(self, problem: str) -> None:
-        """No more can be read."""
-        self._damaged = self._damaged or problem
+    def result(self) -> "Rows":
+        """What was found is kept here."""
+        return self
 
-    def result(self, *, partial: bool) -> Report:
-        """The data of the page."""
-        places = Places()
-        shown = (places.row(each, self._said.get(each.seq)) for each in self._views.shown)
-        about, judged = self._summing.result(self._state, self._damaged), self._audit.result()
-        return Report(
-            refold=version("refold"),
-            partial=partial,
-            about=about,
-            figures=self._figures(about),
-            imported=self._imported,
-            checked=self._verifier.result(),
-            judged=replace(
-                judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
-            ),
-            refused=self._audit.refused,
-            events=tuple(self._events),
-            changes=tuple(self._changes),
-            calls=tuple(self._calls),
-            shown=tuple[PageMessage, ...](shown),
-            words=self._packer.words,
-            asked=self._asked,
-            fields=dict(FIELDS),
-            kinds={kind_of(row.of): PageKind(row.texts, row.speaker, row.sign) for row in ROWS},
-        )
-
-    def _follow(self, stored: Stored, event: Event) -> str:
-        """Fold an event, and derive what belongs to it. Why it cannot stand here, "" if it can."""
-        before = self._state
+    def _follow(self, step: Step, event: Event) -> str:
+        """Derive what belongs to an event. Why it cannot stand here, "" if it can."""
         try:
-            self._state = folded(before, stored, event, self._registry)
+            state = step.after
         except (Damaged, CannotJudge) as error:
             return str(error)
-        self._audit.take(stored)
-        self._note(stored, event)
+        seq = step.stored.seq
+        if isinstance(event, SourceRecorded) and self.imported is None:
+            self.imported = replace(event, content=None)
+        if step.stored.content is not None:
+            self.said[seq] = event
         if isinstance(event, Fact):
-            self._ask(before, stored.seq, event)
+            self._ask(step.before, seq, event)
         if isinstance(event, ModelRequested):
-            call = self._views.take(self._state, self._said)
-            self._calls += [] if call is None else [call]
+            call = self.views.take(state, self.said)
+            self.calls += [] if call is None else [call]
         return ""
-
-    def _note(self, stored: Stored, event: Event) -> None:
-        if isinstance(event, SourceRecorded) and self._imported is None:
-            self._imported = replace(event, content=None)
-        self._summing.take(stored, event)
-        if stored.content is not None:
-            self._said[stored.seq] = event
 
     def _ask(self, before: RunState, seq: int, fact: Fact) -> None:
         try:
@@ -147,7 +135,7 @@ class Builder:
         except RefoldError:  # the audit says so
             return
         if opinions:
-            self._asked[seq] = tuple(map(self._packer.packed, opinions))
+            self.asked[seq] = tuple(map(self.packer.packed, opinions))
 
     def _row(self, stored: Stored, event: Event | None, problem: str) -> PageEvent:
         return PageEvent(
@@ -174,22 +162,22 @@ class Builder:
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
 
-    def _figures(self, about: Summary) -> Figures:
-        state = self._state
-        return Figures(
-            cost=_cost(state),
-            duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
-            limit=figures.hit(about.limit) if about.limit else "",
-        )
-
 
 # What stands in an event's columns, or in its content.
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
-def _read(stored: Stored) -> tuple[Event | None, str]:
+def _figures(state: RunState, about: Summary) -> Figures:
+    return Figures(
+        cost=_cost(state),
+        duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
+        limit=figures.hit(about.limit) if about.limit else "",
+    )
+
+
+def _read(step: Step) -> tuple[Event | None, str]:
     try:
-        return event_of(stored), ""
+        return step.event, ""
     except (Damaged, CannotJudge) as error:
         return None, str(error)
 

@@ -6,10 +6,10 @@ moves a cursor shown as its escape. Long texts are cut, and say where the rest i
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from refold.reducers.errors import Damaged
+from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import (
     Answer,
     CallRefused,
@@ -30,13 +30,15 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import NANO
 from refold.replay import known
+from refold.replay.audit import Auditor
 from refold.replay.causes import by
 from refold.replay.exports.ticket_checks import Checks
+from refold.replay.following import Follower, Step, follow
 from refold.replay.kinds.arguments import called, sole_argument
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.kinds.table import kind_for, remark, sentence
-from refold.replay.reader import events
-from refold.replay.summary import Summary
+from refold.replay.reader import events, stored_events
+from refold.replay.summary import Summary, Summing
 from refold.store.protocol import Store
 
 MOST_CHARS = 2000
@@ -52,23 +54,31 @@ _TICKS = re.compile("`+")
 
 
 async def markdown(
-    store: Store, about: Summary, harmless: Harmless, registry: Registry = BUILTIN
-) -> AsyncIterator[str]:
-    """The text of a run's ticket, in pieces that end lines, up to the event that `about` is up to.
+    store: Store, run: str, upto: int | None, harmless: Harmless, registry: Registry = BUILTIN
+) -> tuple[Summary, AsyncIterator[str]]:
+    """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end lines.
 
     Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that ends.
     Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
     """
+    ticket, auditor = Ticket(harmless), Auditor(run, registry)
+    decisive, checks = Decisive(ticket), Checks(auditor, ticket.code)
+    summing = Summing(run, decisive, checks)
+    await follow(stored_events(store, run, upto), summing, auditor, registry=registry)
+    about = summing.result()
+    if isinstance(summing.problem, CannotJudge):
+        raise summing.problem
     if about.damaged and not about.events:
         raise Damaged(about.damaged)
-    ticket = Ticket(harmless)
-    decisive, checks = Decisive(ticket), Checks(about.run, ticket.code, registry)
-    async for stored, event in events(store, about.run, about.events):
-        decisive.take(stored.seq, event)
-        checks.take(stored, event)
-    for lines in (ticket.header(about, checks.rows()), decisive.lines()):
-        for line in lines:
-            yield line
+    header = [*ticket.header(about, checks.result()), *decisive.result()]
+    return about, _written(store, about, ticket, header)
+
+
+async def _written(
+    store: Store, about: Summary, ticket: "Ticket", header: Sequence[str]
+) -> AsyncIterator[str]:
+    for line in header:
+        yield line
     async for stored, event in events(store, about.run, about.events):
         for line in ticket.event(stored.seq, stored.at, event):
             yield line
@@ -76,7 +86,7 @@ async def markdown(
         yield f"\n## Here the log breaks off\n\n{ticket.code(about.damaged)}\n"
 
 
-class Decisive:
+class Decisive(Follower[Iterator[str]]):
     """The events that made the run what it was: stops, refusals, failures, prunes, and what the source recorded of such."""
 
     def __init__(self, ticket: "Ticket") -> None:
@@ -86,8 +96,9 @@ class Decisive:
         self._more = 0
         self._odd: dict[str, tuple[int, int]] = {}  # how often, and where last
 
-    def take(self, seq: int, event: Event) -> None:
-        """Look at one event."""
+    def take(self, step: Step) -> None:
+        """Look at one event. Raises as `Step.event`."""
+        seq, event = step.stored.seq, step.event
         said = self._said(event)
         if not said or (isinstance(event, Diagnosed) and self._again(seq, event.code)):
             return
@@ -98,8 +109,8 @@ class Decisive:
             self._more += len(self._last) == self._last.maxlen
             self._last.append(line)
 
-    def lines(self) -> Iterator[str]:
-        """The section."""
+    def result(self) -> Iterator[str]:
+        """The section, line by line."""
         yield "\n## What decided it\n\n"
         yield from self._first or [
             "Nothing but the answers: no guard tripped, nothing was refused, pruned or repeated.\n"

@@ -12,7 +12,9 @@ import msgspec
 from refold.reducers.events import Manifest, RunStarted
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.exports.trail import Trail, follow
+from refold.replay.exports.trail import Trail
+from refold.replay.following import Steps
+from refold.replay.reader import stored_events
 from refold.replay.source_words import exported
 from refold.store.protocol import Store
 
@@ -27,7 +29,8 @@ async def openai_messages(store: Store, run: str, upto: int | None = None) -> As
     """
     trail = Trail()
     between = ""
-    async for step in follow(store, run, upto, trail):
+    async for step in Steps(stored_events(store, run, upto), folds=True):
+        trail.take(step)
         if isinstance(step.event, RunStarted) and not between:
             yield f'{{"id":{_json(run)},"model":{_json(step.event.model)},"messages":['
         for message in trail.joined():

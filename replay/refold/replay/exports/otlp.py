@@ -33,8 +33,10 @@ from refold.reducers.vocabulary import Role
 from refold.replay import known
 from refold.replay.causes import by
 from refold.replay.exports.openai import of_tool
-from refold.replay.exports.trail import Step, Trail, follow
+from refold.replay.exports.trail import Trail
+from refold.replay.following import Step, Steps
 from refold.replay.kinds.table import kind_for
+from refold.replay.reader import stored_events
 from refold.replay.source_words import exported
 from refold.store.protocol import Store
 
@@ -62,7 +64,7 @@ async def otlp_spans(
     yield f'{{"resource":{{"attributes":{_json(resource)}}},"scopeSpans":[{{"scope":{_json(scope)},"spans":[\n'
     spans = Spans(run, content=content, prompts=prompts)
     between = ""
-    async for step in follow(store, run, upto, spans.trail):
+    async for step in Steps(stored_events(store, run, upto), folds=True):
         for span in spans.take(step):
             yield between + _json(span)
             between = ",\n"
@@ -86,6 +88,7 @@ class Spans:
 
     def take(self, step: Step) -> list[dict[str, Any]]:
         """The spans that end with this event."""
+        self.trail.take(step)
         at, seq, event = step.stored.at, step.stored.seq, step.event
         self._began, self._last = self._began or at, max(self._last, at)
         match event:
@@ -138,9 +141,9 @@ class Spans:
         }
 
     def _prompt(self, step: Step) -> Attributes:
-        setup = step.state.setup
+        setup = step.after.setup
         own: Attributes = {
-            "gen_ai.request.model": step.state.request.event.model if step.state.request else ""
+            "gen_ai.request.model": step.after.request.event.model if step.after.request else ""
         }
         own["gen_ai.request.model"] = own["gen_ai.request.model"] or setup.model
         if not self._content:

@@ -11,9 +11,9 @@ from typing import Any, Literal, cast
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.exports.trail import Step
+from refold.replay.following import Step
 from refold.replay.kinds.table import kind_for, sentence
-from refold.replay.queries.rows import FlatEvent, row_of
+from refold.replay.queries.rows import START, FlatEvent, moved, row_of
 
 ColumnType = Literal["text", "integer", "number", "flag", "instant"]
 
@@ -82,19 +82,20 @@ class Table:
     """Makes the rows of one run's steps, in order. It remembers what its first event says of the whole run."""
 
     def __init__(self, *, content: bool = True) -> None:
-        self._content = content
+        self._content, self._place = content, START
         self._about: dict[str, str | None] = {"agent": None, "format": None, "source": None}
 
     def row(self, step: Step) -> TableRow:
         """The row of one event."""
         stored, event = step.stored, step.event
+        self._place = moved(self._place, stored.at, event)
         if isinstance(event, RunStarted):
             self._about = {
                 "agent": event.agent or None,
                 "format": event.labels.get(SOURCE_LABEL),
                 "source": event.labels.get("source.file"),
             }
-        flat = row_of(stored, event, step.place, text=self._content)
+        flat = row_of(stored, event, self._place, text=self._content)
         row = {name: _plain(flat, name) for name in COLUMNS} | self._about | _of_answer(event)
         name = flat.name[0] if flat.name else None
         row["guard" if flat.type == "guard" else "tool" if flat.type in _TOOLS else "what"] = name

@@ -2,40 +2,37 @@
 
 from collections.abc import Callable, Iterator
 
-from refold.reducers.events import Event, PolicyAmended, RunForked, RunStarted, SourceRecorded
-from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.events import PolicyAmended, RunForked, RunStarted, SourceRecorded
 from refold.reducers.limits import Limit, LimitUnit, name_of
 from refold.reducers.policy import Policy
-from refold.replay.audit import Audit
-from refold.replay.partial_audit import PartialAudit
-from refold.store.protocol import Stored
+from refold.replay.audit import Audit, Auditor
+from refold.replay.following import Follower, Step
 
 _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
 
 
-class Checks:
-    """Takes a run's events in order. `code` makes a text of the log code within a line."""
+class Checks(Follower[Iterator[tuple[str, str]]]):
+    """What a log goes by, beside the audit of `auditor`, which is to follow it too. `code` makes a text code within a line."""
 
-    def __init__(self, run: str, code: Callable[[str], str], registry: Registry = BUILTIN) -> None:
-        self._audit, self._code = PartialAudit(run, registry), code
+    def __init__(self, auditor: Auditor, code: Callable[[str], str]) -> None:
+        self._auditor, self._code = auditor, code
         self._hash = ""
         self._policy: Policy | None = None
         self._amended = 0
         self._source: SourceRecorded | None = None
 
-    def take(self, stored: Stored, event: Event) -> None:
-        """Look at one event."""
-        self._hash = stored.hash.hex()
+    def take(self, step: Step) -> None:
+        """Look at one event. Raises as `Step.event`."""
+        event = step.event
+        self._hash = step.stored.hash.hex()
         policy = event.policy if isinstance(event, RunStarted | RunForked | PolicyAmended) else None
         if policy is not None:
             self._policy, self._amended = policy, self._amended + (self._policy is not None)
         if isinstance(event, SourceRecorded):
             self._source = self._source or event
-        self._audit.take(stored)
 
-    def rows(self) -> Iterator[tuple[str, str]]:
+    def result(self) -> Iterator[tuple[str, str]]:
         """The lines, each with its name."""
-        found = self._audit.result()
         if self._source is not None:
             where = f"{self._code(self._source.format)}, SHA-256 {self._code(self._source.source)}"
             yield (
@@ -46,18 +43,18 @@ class Checks:
             amended = f", the last of {self._amended + 1}" if self._amended else ""
             yield (
                 "Policy",
-                f"{_limits(self._policy, self._code)}; SHA-256 {self._code(self._audit.policy)}{amended}",
+                f"{_limits(self._policy, self._code)}; SHA-256 {self._code(self._auditor.policy)}{amended}",
             )
         if self._hash:
             yield (
                 "Chain head",
                 f"{self._code(self._hash)}: hold it against what `refold verify` says, or against a seal",
             )
-        yield "Audit", self._verdict(found)
+        yield "Audit", self._verdict(self._auditor.result())
 
     def _verdict(self, found: Audit) -> str:
-        if trouble := self._audit.damaged or self._audit.refused:
-            return f"not to its end: {self._code(trouble)}"
+        if self._auditor.problem is not None:
+            return f"not to its end: {self._code(str(self._auditor.problem))}"
         if found.differences:
             first = found.findings[0]
             return f"**differs** in {found.differences}, first at event {first.seq}: {self._code(first.kind)} is {first.difference}"

@@ -1,6 +1,4 @@
-"""A log followed event by event, with what an export needs to know at each: the state, the place, the words still in sight."""
-
-from collections.abc import AsyncIterator
+"""What an export needs to know at each step of a log: the state, and the words still in sight."""
 
 import msgspec
 
@@ -10,47 +8,34 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.views import MissingContent, message_of, remembered, request_only, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import Chunks, MessageRef, Window, refs
-from refold.replay.queries.rows import START, LogPlace, moved
-from refold.replay.reader import NO_GUARDS, events, folded
+from refold.replay.following import Step
 from refold.replay.source_words import SourceEnd, source_end
-from refold.store.protocol import Store, Stored
 
 ERASED = "[erased]"
 """What stands where a message's words were erased."""
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One event of a log: its record, what it is, the state after it, where it stands."""
-
-    stored: Stored
-    event: Event
-    state: RunState
-    place: LogPlace
-
-
 class Trail:
-    """Takes a run's events in order. What it remembers is the state and the words of the window, never the run."""
+    """Goes along a run. What it remembers is the state and the words of the window, never the run."""
 
     def __init__(self) -> None:
         self.state: RunState = NEW
         self.source_end = SourceEnd()
-        self._place = START
         self._said: dict[int, Event] = {}
         self._window: Window | None = None
         self._told = 0
         self._shown: Chunks = ()
 
-    def take(self, stored: Stored, event: Event) -> Step:
-        """Fold one event. Raises `DamagedLog` where it cannot stand there."""
-        self.state = folded(self.state, stored, event, NO_GUARDS)
-        self._place = moved(self._place, stored.at, event)
+    def take(self, step: Step) -> None:
+        """Take the next step. Raises as `Step.after`."""
+        stored, event = step.stored, step.event
+        self.state = step.after
         self.source_end = source_end(stored, event, self.source_end)
         if getattr(event, "content", None) is not None:
             self._said[stored.seq] = event
             # Looking through the window costs as much as the window: where it pays, not at each event.
             if len(self._said) > 3 * self.state.window.count + 64:
                 self._said = remembered(self.state, self._said)
-        return Step(stored, event, self.state, self._place)
 
     def view(self) -> tuple[Message, ...] | None:
         """Exactly what the request that is under way shows; None where some of it was erased."""
@@ -116,9 +101,3 @@ def _begins(now: Chunks, then: Chunks) -> bool:
         mine is theirs or mine.refs[: len(theirs)] == theirs.refs
         for mine, theirs in zip(now, then, strict=False)
     )
-
-
-async def follow(store: Store, run: str, upto: int | None, trail: Trail) -> AsyncIterator[Step]:
-    """The steps of a run up to event `upto` (None: the last). Raises `UnknownRun`, `DamagedLog`, `NewerLog`."""
-    async for stored, event in events(store, run, upto):
-        yield trail.take(stored, event)

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.state import NEW, RunState
+from refold.replay.following import Follower, Step, found_by
 from refold.replay.queries.blame import look_of
 from refold.replay.queries.expressions import Expression
-from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events
 from refold.store.protocol import Store, Stored
 
 STRETCH = 256
@@ -47,21 +47,19 @@ async def bisect(store: Store, run: str, question: Expression) -> FirstTrue:
 
     A log is read up to there, or to its end.
     """
-    seeker = Seeker(question)
-    async for stored in stored_events(store, run):
-        if seeker.take(stored):
-            break
-    return seeker.found(run)
+    return await found_by(Seeker(run, question), store, run)
 
 
-class Seeker:
-    """Takes a run's records in order, until it knows after which a question was first answered with yes.
+class Seeker(Follower[FirstTrue]):
+    """Looks for the first event of a run after which a question is answered with yes.
 
     `halving` false asks every state, whatever is proved of the question.
     """
 
-    def __init__(self, question: Expression, *, halving: bool = True) -> None:
-        self._question, self._holds = question, question.holds
+    folds = True
+
+    def __init__(self, run: str, question: Expression, *, halving: bool = True) -> None:
+        self._run, self._question, self._holds = run, question, question.holds
         self._stretch = STRETCH if halving and question.lasts else 1
         self._halves = halving and question.lasts
         self._last = NEW
@@ -69,21 +67,22 @@ class Seeker:
         self._asked = 0
         self._found: tuple[RunState, RunState, Stored] | None = None
 
-    def take(self, stored: Stored) -> bool:
-        """Take one record; whether the answer is known. Raises `DamagedLog` and `NewerLog`."""
-        state = self._states[-1][0] if self._states else self._last
-        self._states.append((folded(state, stored, event_of(stored, content=False), NO_GUARDS), stored))
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.after`."""
+        self._states.append((step.after, step.stored))
         if len(self._states) == self._stretch:
             self._look()
-        return self._found is not None
 
-    def found(self, run: str) -> FirstTrue:
-        """What was found in the records that were taken."""
-        if self._found is None and self._states:
+    def end(self) -> None:
+        """Ask what was not asked yet."""
+        if self._states:
             self._look()
+
+    def result(self) -> FirstTrue:
+        """What was found."""
         how: How = "halving" if self._halves else "every event"
         found = FirstTrue(
-            run=run, when=str(self._question), events=self._last.seq, how=how, asked=self._asked
+            run=self._run, when=str(self._question), events=self._last.seq, how=how, asked=self._asked
         )
         if self._found is None:
             return found
@@ -99,6 +98,7 @@ class Seeker:
             place = bisect_left(states, x=True, hi=len(states) - 1, key=lambda each: self._is_so(each[0]))
             before = states[place - 1][0] if place else self._last
             self._found = before, *states[place]
+            self.over = True
         self._last = states[-1][0]
         self._states = []
 

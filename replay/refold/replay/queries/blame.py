@@ -18,10 +18,11 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.changes import key_of, members, steps
+from refold.replay.following import Follower, Step, found_by
 from refold.replay.queries.questions import BadQuestion, unknown
 from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS, StateField
-from refold.replay.reader import event_of, folded, stored_events
-from refold.store.protocol import Store, Stored
+from refold.replay.reader import NO_GUARDS
+from refold.store.protocol import Store
 
 MOST = 20
 """How many changes are kept, the last ones."""
@@ -75,26 +76,25 @@ async def blame(
     most: int = MOST,
 ) -> Blame:
     """Which events changed the field, up to event `upto`. Raises `BadQuestion`, `UnknownRun`, `DamagedLog`, `NewerLog`."""
-    blamer = Blamer(look_of(field), registry, most)
-    # What guards remember is in the state, and some read what was said.
-    content = field.startswith("guards")
-    async for stored in stored_events(store, run, upto):
-        blamer.take(stored, content=content)
-    return blamer.found(run, field)
+    # What guards remember is in the state: no other field of it asks them.
+    guards = registry if field.startswith("guards") else NO_GUARDS
+    return await found_by(Blamer(run, field, look_of(field), most), store, run, upto, guards)
 
 
-class Blamer:
-    """Takes a run's records in order, and keeps what changed a field."""
+class Blamer(Follower[Blame]):
+    """Keeps what changed a field."""
 
-    def __init__(self, look: Look, registry: Registry = BUILTIN, most: int = MOST) -> None:
-        self._look, self._registry = look, registry
+    folds = True
+
+    def __init__(self, run: str, field: str, look: Look, most: int = MOST) -> None:
+        self._run, self._field, self._look = run, field, look
         self._state, self._picked, self._value = NEW, look.pick(NEW), look(NEW)
         self._count = 0
         self._changes: deque[Change] = deque(maxlen=most)
 
-    def take(self, stored: Stored, *, content: bool = True) -> None:
-        """Take one record. Raises `DamagedLog` and `NewerLog`."""
-        self._state = folded(self._state, stored, event_of(stored, content=content), self._registry)
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.after`."""
+        stored, self._state = step.stored, step.after
         picked = self._look.pick(self._state)
         # What did not change is the same object, and a window is as long as the run: it is not written out for nothing.
         if picked is self._picked:
@@ -114,13 +114,13 @@ class Blamer:
         self._changes.append(change)
         self._value = value
 
-    def found(self, run: str, field: str) -> Blame:
-        """What was found in the records that were taken. Raises `BadQuestion` for a part of a list that never was there."""
-        if not self._count and field not in FIELDS:
-            _refuse_unknown(self._state, field)
+    def result(self) -> Blame:
+        """What was found. Raises `BadQuestion` for a part of a list that never was there."""
+        if not self._count and self._field not in FIELDS:
+            _refuse_unknown(self._state, self._field)
         return Blame(
-            run=run,
-            field=field,
+            run=self._run,
+            field=self._field,
             events=self._state.seq,
             value=self._value,
             count=self._count,

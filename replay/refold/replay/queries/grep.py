@@ -7,10 +7,11 @@ import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Event, ModelResponded
+from refold.replay.following import Step, Steps
 from refold.replay.kinds.sentences import said
 from refold.replay.queries.filters import Filter, Fits, Holds, found
 from refold.replay.queries.rows import START, FlatEvent, moved, row_of
-from refold.replay.reader import Records, event_of, stored_events
+from refold.replay.reader import stored_events
 from refold.store.protocol import Store, Stored
 
 EXCERPT = 160
@@ -42,28 +43,25 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sieve:
-    """Takes a run's records in order, and says of each what it says if a filter means it."""
+    """Says of the steps of a log, one after the other, what they say if a filter means them."""
 
     def __init__(self, asked: Filter) -> None:
         self._asked, self._place = asked, START
 
-    def take(self, stored: Stored) -> Match | None:
-        """Take one record. What was said is read only where the filter asks for it, or fits. Raises `DamagedLog`, `NewerLog`."""
+    def match(self, step: Step) -> Match | None:
+        """The next step, if it is meant. What was said is read only where the filter asks for it, or fits. Raises as `Step.event`."""
         asks = self._asked.reads_text
-        event = event_of(stored, content=asks)
-        self._place = moved(self._place, stored.at, event)
-        row = row_of(stored, event, self._place, text=asks)
+        event = step.event if asks else step.bare
+        self._place = moved(self._place, step.stored.at, event)
+        row = row_of(step.stored, event, self._place, text=asks)
         if not self._asked.matches(row):
             return None
-        if not asks:
-            event = event_of(stored)
-            row = row_of(stored, event, self._place)
-        return Match(stored, event, row)
+        return Match(step.stored, step.event, row if asks else row_of(step.stored, step.event, self._place))
 
-    def means(self, stored: Stored) -> bool:
-        """Take one record; one that cannot be read is always meant: it should be seen."""
+    def means(self, step: Step) -> bool:
+        """Whether the next step is meant; one that cannot be read always is: it should be seen."""
         try:
-            return self.take(stored) is not None
+            return self.match(step) is not None
         except (Damaged, CannotJudge):
             return True
 
@@ -71,18 +69,18 @@ class Sieve:
 class Matches(AsyncIterator[Match]):
     """The events of a run that a filter means, in order. No generator, as `Records` is none."""
 
-    def __init__(self, records: Records, asked: Filter) -> None:
-        self._records, self._sieve = records, Sieve(asked)
+    def __init__(self, steps: Steps, asked: Filter) -> None:
+        self._steps, self._sieve = steps, Sieve(asked)
 
     async def __anext__(self) -> Match:
-        while (found_ := self._sieve.take(await anext(self._records))) is None:
+        while (found_ := self._sieve.match(await anext(self._steps))) is None:
             pass
         return found_
 
 
 def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
     """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
-    return Matches(stored_events(store, run, upto), asked)
+    return Matches(Steps(stored_events(store, run, upto)), asked)
 
 
 def shown(asked: Filter, match: Match) -> Excerpt | None:

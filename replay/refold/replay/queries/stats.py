@@ -29,10 +29,10 @@ from refold.reducers.events import (
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
+from refold.replay.following import Follower, Step, found_by
 from refold.replay.kinds.table import kind_for
-from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
-from refold.store.protocol import Store, Stored
+from refold.store.protocol import Store
 
 OPEN = "open"
 """The end of a run that has none yet."""
@@ -136,10 +136,7 @@ async def stats(store: Store, run: str) -> Stats:
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`: `Counter` keeps what was read until then.
     """
-    counter = Counter()
-    async for stored in stored_events(store, run):
-        counter.take(stored)
-    return counter.result()
+    return await found_by(Counter(), store, run)
 
 
 def merge(all_: Iterable[Stats]) -> Stats:
@@ -150,8 +147,8 @@ def merge(all_: Iterable[Stats]) -> Stats:
     return total
 
 
-class Counter:
-    """Takes a run's records in order, and counts. Of the calls it knows the names of the last answer's, no more.
+class Counter(Follower[Stats]):
+    """Counts one run. Of the calls it knows the names of the last answer's, no more.
 
     Counters of several runs that are given the same `shared` count each event once, though forks have it in common. It
     says up to which event each run's own log is counted; they add to it.
@@ -166,9 +163,9 @@ class Counter:
         self._source_end = SourceEnd()
         self._began = self._at = 0
 
-    def take(self, stored: Stored) -> None:
-        """Take one record. Raises `DamagedLog` and `NewerLog`, with nothing counted of it."""
-        event = event_of(stored, content=stored.kind == _NOTED)
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.event`, with nothing counted of it."""
+        stored, event = step.stored, step.event if step.stored.kind == _NOTED else step.bare
         self._source_end = source_end(stored, event, self._source_end)
         if isinstance(event, ModelResponded):
             self._names = {call.id: call.name for call in event.calls}

@@ -13,7 +13,6 @@ from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import (
     Decision,
-    Event,
     Fact,
     kind_of,
 )
@@ -22,7 +21,8 @@ from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import complaints
-from refold.replay.reader import event_of, stored_events
+from refold.replay.following import Follower, Step, follow
+from refold.replay.reader import stored_events
 from refold.replay.whatif.called import Called
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
@@ -71,15 +71,15 @@ async def side_by_side(
         Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
         for policy in policies
     ]
-    async for stored in stored_events(store, run):
-        event = event_of(stored)
-        for comparison in comparisons:
-            comparison.take(stored.seq, event)
+    await follow(stored_events(store, run), *comparisons)
+    for comparison in comparisons:
+        if comparison.problem is not None:
+            raise comparison.problem
     return tuple(comparison.result() for comparison in comparisons)
 
 
-class Comparison:
-    """Takes a recorded run's events in order, and follows both runs until they part."""
+class Comparison(Follower[WhatIf]):
+    """Follows two runs until they part: the recorded one, and the one under the other policy."""
 
     def __init__(
         self,
@@ -117,8 +117,9 @@ class Comparison:
         found = self._proven()
         return 0 if found is None else found.fact
 
-    def take(self, seq: int, event: Event) -> None:
+    def take(self, step: Step) -> None:
         """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not known."""
+        seq, event = step.stored.seq, step.event
         if seq != self.recorded.state.seq + len(self._group) + (self._fact is not None) + 1:
             raise DamagedLog(self._run, seq, "an event before it is missing")
         if isinstance(event, Decision):
@@ -134,11 +135,14 @@ class Comparison:
             self._near.pass_by(seq, event)
             self._ends.pass_by(seq, event)
 
-    def result(self) -> WhatIf:
-        """What is known at the end of the record."""
+    def end(self) -> None:
+        """The record ends here. Raises as `take`."""
         self._finish()
         self._ends.finish()
         self._losses.finish()
+
+    def result(self) -> WhatIf:
+        """What is known at the end of the record."""
         near, found = self._near, self._proven()
         one = self.recorded.state
         other = self.derived.state if found is None else found.other

@@ -14,7 +14,8 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
-from refold.replay.reader import event_of, stored_events
+from refold.replay.following import found_by
+from refold.replay.reader import event_of
 from refold.replay.seen import said_once
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.contexts import Contexts
@@ -90,9 +91,7 @@ async def hypothesis(
     Raises `NoEvidence` where the two runs parted before, and as `whatif`.
     """
     comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
-    async for stored in stored_events(store, run, upto):
-        comparison.take(stored.seq, event_of(stored))
-    found = comparison.result()
+    found = await found_by(comparison, store, run, upto)
     one, other = comparison.recorded, comparison.derived
     if _unknown(comparison, found):
         step = one.state.spent.steps
