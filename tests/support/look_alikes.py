@@ -180,11 +180,5 @@ FAR: dict[str, str] = {
         {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "modelID": "m"}
     ),
     "OpenCode, a part": json.dumps(_part("reasoning", text="ls")),
-    "OpenCode, exported": json.dumps(
-        {
-            "info": {"id": "ses_1"},
-            "messages": [{"info": {"id": "msg_1", "role": "user"}, "parts": [_part("text")]}],
-        }
-    ),
 }
 """By agent: a file that looks like no format."""

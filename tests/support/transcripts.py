@@ -35,13 +35,16 @@ class Imported(msgspec.Struct, frozen=True):
     digest: str
 
 
-def manifest() -> list[dict[str, str]]:
+def manifest(name: str = "MANIFEST.tsv") -> list[dict[str, str]]:
     """What is known of each transcript, counted from its bytes without any importer of ours."""
-    with (FOLDER / "MANIFEST.tsv").open(newline="", encoding="utf-8") as file:
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 FILES = [row["file"] for row in manifest()]
+
+WRITTEN = [row["file"] for row in manifest("WRITTEN.tsv")]
+"""Transcripts that were written by hand, for the rules of their formats: nothing is said of agents by them."""
 
 
 def path_of(file: str) -> Path:

@@ -23,7 +23,7 @@ LOGS = [
     "pi/compaction-v3.jsonl",
     "pi/ignorable-entries-v3.jsonl",
 ]
-DOCUMENTS = ["gemini_cli/two-prompts.json", "gemini_cli/warning-only.json"]
+DOCUMENTS = ["gemini_cli/two-prompts.json", "gemini_cli/warning-only.json", "opencode/written-session.json"]
 
 
 def data_of(file: str) -> bytes:

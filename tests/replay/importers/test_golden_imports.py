@@ -8,7 +8,7 @@ from refold.replay.importers import session_rows, transcript
 from refold.replay.importers.derivation.derivation import Fit
 from refold.replay.importers.source import Source
 from support import prompt_figures
-from support.transcripts import FILES, FOLDER, imported, path_of, read
+from support.transcripts import FILES, FOLDER, WRITTEN, imported, path_of, read
 
 LARGER = (
     "claude_code/microcompaction.jsonl",
@@ -26,7 +26,7 @@ def golden() -> dict[str, str]:
     return dict(row.split("\t") for row in rows)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES + WRITTEN)
 def test_the_derived_logs_audit_clean(file: str) -> None:
     """Every decision of every derived log follows from its facts, and no fact was refused a place."""
     found = imported(file)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.replay.importers.formats import candidates
 from refold.replay.importers.source import BadTranscript, Source
-from support.transcripts import FILES, path_of, read
+from support.transcripts import FILES, WRITTEN, path_of, read
 
 
 def plain(file: str) -> bytes:
@@ -19,10 +19,10 @@ def plain(file: str) -> bytes:
 
 def small() -> dict[str, bytes]:
     """Of each format its two smallest transcripts that say something."""
-    sizes = {file: path_of(file).stat().st_size for file in FILES}
+    sizes = {file: path_of(file).stat().st_size for file in FILES + WRITTEN}
     found: dict[str, bytes] = {}
-    for name in sorted({file.split("/")[0] for file in FILES}):
-        own = sorted((file for file in FILES if file.split("/")[0] == name), key=lambda file: sizes[file])
+    for name in sorted({file.split("/")[0] for file in sizes}):
+        own = sorted((file for file in sizes if file.split("/")[0] == name), key=lambda file: sizes[file])
         found |= {file: plain(file) for file in own[:2]}
     return found
 

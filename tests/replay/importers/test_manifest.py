@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from support.transcripts import FILES, imported, manifest
+from support.transcripts import FILES, WRITTEN, imported, manifest
 
-ROWS = {row["file"]: row for row in manifest()}
+ROWS = {row["file"]: row for row in (*manifest(), *manifest("WRITTEN.tsv"))}
 # A sentence about a file, of which the fields are compared that it sums up; and what the rules leave out.
 NOT_COMPARED = {"end_source", "beside"}
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES + WRITTEN)
 def test_counts_equal_the_manifest(file: str) -> None:
     """Each column that was counted from the bytes is what the importer counts."""
     found = imported(file)
@@ -24,4 +24,4 @@ def test_counts_equal_the_manifest(file: str) -> None:
 
 def test_every_transcript_is_detected() -> None:
     """The format of each file is told by its content: its folder says which it is."""
-    assert {file: file.split("/")[0] for file in FILES} == {file: imported(file).format for file in FILES}
+    assert {file: file.split("/")[0] for file in ROWS} == {file: imported(file).format for file in ROWS}

@@ -1,0 +1,316 @@
+"""OpenCode's exports, rule by rule, on messages of a few words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from refold.reducers.messages import Usage
+from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.replay.importers.items import (
+    Answered,
+    Item,
+    Prompted,
+    Remarked,
+    RequestFailed,
+    Returned,
+    RunBegan,
+    RunEnded,
+    Said,
+    Unread,
+)
+from refold.replay.importers.opencode import OPENCODE
+from refold.replay.importers.source import BadTranscript, Source
+
+Json = dict[str, Any]
+INFO: Json = {
+    "id": "ses_1",
+    "projectID": "p",
+    "directory": "/p",
+    "version": "1.2.3",
+    "time": {"created": 1_700_000_000_000},
+}
+
+
+def user(id_: str, *parts: Json, **more: Any) -> Json:
+    """A person's message."""
+    return {
+        "info": {"id": id_, "role": "user", "time": {"created": 1_700_000_001_000}, **more},
+        "parts": list(parts),
+    }
+
+
+def answer(id_: str, *parts: Json, finish: str | None = "stop", **more: Any) -> Json:
+    """An answer."""
+    time = {"created": 1_700_000_002_000, "completed": 1_700_000_003_000}
+    info = {"id": id_, "role": "assistant", "modelID": "m", "time": time, **more}
+    return {"info": info | ({"finish": finish} if finish else {}), "parts": list(parts)}
+
+
+def text(said: str, **more: Any) -> Json:
+    """A part of text."""
+    return {"type": "text", "text": said, **more}
+
+
+def tool(call: str, status: str = "completed", **state: Any) -> Json:
+    """A part with a call, and what came of it."""
+    said = {"completed": {"output": "7"}, "error": {"error": "no such file"}}.get(status, {})
+    given = {"status": status, "input": {"z": 1, "a": 2}, **said, **state}
+    return {"type": "tool", "callID": call, "tool": "bash", "state": given}
+
+
+def finished(reason: str = "stop", **tokens: Any) -> Json:
+    """The end of a response."""
+    counts = {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}} | tokens
+    return {"type": "step-finish", "reason": reason, "tokens": counts, "cost": 0.5}
+
+
+def read(*messages: Json, **info: Any) -> list[Item]:
+    """The items of a session of these messages."""
+    doc = {"info": INFO | info, "messages": list(messages)}
+    return list(OPENCODE.items(Source.of("x", json.dumps(doc).encode())))
+
+
+def only(kind: type[Item], items: list[Item]) -> Any:
+    """The one item of a kind."""
+    (found,) = [item for item in items if isinstance(item, kind)]
+    return found
+
+
+def told(items: list[Item]) -> list[tuple[str, str]]:
+    """What was said, asked and returned, in order."""
+    return [
+        (
+            type(item).__name__,
+            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
+        )
+        for item in items[1:-1]
+    ]
+
+
+GO = user("u", text("go"))
+HI = answer("a", {"type": "step-start"}, text("hi"), finished())
+
+
+def test_a_session_is_a_run() -> None:
+    """Its header names the run; times are its messages' own, in milliseconds."""
+    items = read(GO, HI)
+    assert isinstance(items[0], RunBegan)
+    assert ("ses_1", "m", {"version": "1.2.3"}) == (items[0].key, items[0].model, items[0].labels)
+    assert [("Said", "go"), ("Answered", "hi")] == told(items)
+    assert ("1700000001000", "1700000003000") == only(RunEnded, items).times
+
+
+def test_a_list_of_messages_is_a_run_too() -> None:
+    """Without the header the session's id is what its messages name."""
+    items = list(
+        OPENCODE.items(Source.of("x", json.dumps([user("u", text("go"), sessionID="ses_2"), HI]).encode()))
+    )
+    assert isinstance(items[0], RunBegan)
+    assert ("ses_2", "$[0]") == (items[0].key, only(Said, items).position)
+
+
+def test_the_usage_counts_what_was_cached_and_thought() -> None:
+    """The source tells the input without what was cached, and the output without what was thought."""
+    counts = finished("tool-calls", input=3, output=7, reasoning=5, cache={"read": 20, "write": 100})
+    found = only(
+        Answered, read(answer("a", {"type": "reasoning", "text": "hm"}, text("hi"), tool("t"), counts))
+    )
+    assert Usage(input=123, output=12, cache_read=20, cache_write=100, reasoning=5) == found.usage
+    assert (500_000_000, StopReason.TOOL_USE, "hm", "a") == (
+        found.cost_nanousd, found.stop, found.reasoning, found.response_id
+    )  # fmt: skip
+    assert ["t", "bash", '{"z":1,"a":2}'] == [
+        found.calls[0].id,
+        found.calls[0].name,
+        found.calls[0].arguments,
+    ]
+
+
+def test_a_message_may_be_several_responses() -> None:
+    """What stands behind the end of a response is of another; what was begun twice before any end is one."""
+    start = {"type": "step-start"}
+    twice = answer("a", start, tool("t"), finished("tool-calls"), start, text("done"), finished())
+    assert [("Answered", ""), ("Returned", "7"), ("Answered", "done")] == told(read(twice))
+    assert [("Answered", "hi")] == told(read(answer("a", start, start, text("hi"), finished())))
+
+
+@pytest.mark.parametrize(
+    ("state", "output", "error"),
+    [
+        pytest.param(tool("t"), "7", None, id="done"),
+        pytest.param(tool("t", "error"), "no such file", ToolError.RAISED, id="failed"),
+        pytest.param(
+            tool("t", "error", error="Tool execution aborted"), "Tool execution aborted", ToolError.CANCELLED, id="aborted"
+        ),
+        pytest.param(
+            tool("t", "error", metadata={"interrupted": True, "output": "half"}), "half", ToolError.CANCELLED, id="cut short"
+        ),
+    ],
+)  # fmt: skip
+def test_results(state: Json, output: str, error: ToolError | None) -> None:
+    """A result is what the model is shown of it; who was stopped did not fail."""
+    found = only(Returned, read(answer("a", state)))
+    assert ("t", "bash", output, error) == (found.id, found.name, found.output, found.error)
+    assert "$.messages[0].parts[0]" == found.position
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_a_call_that_nobody_answered(status: str) -> None:
+    """It stays open, and so does the run."""
+    items = read(answer("a", tool("t", status), finish=None))
+    assert [("Answered", ""), ("Remarked", "unanswered")] == told(items)
+    assert ("open", "1 tool call(s) without result at the end") == (items[-1].end, items[-1].end_source)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said", "by"),
+    [
+        pytest.param([text("go")], "go", "user", id="typed"),
+        pytest.param(
+            [text("go"), text("a.py", synthetic=True)], "go\na.py", "user", id="with what its harness read"
+        ),
+        pytest.param([text("go on", synthetic=True)], "go on", "harness", id="the harness's own"),
+        pytest.param([text("go"), text("hidden", ignored=True)], "go", "user", id="not shown"),
+        pytest.param(
+            [text("go"), {"type": "file", "mime": "image/png"}], "go\n[file]", "user", id="an image"
+        ),
+        pytest.param(
+            [text("go"), {"type": "file", "mime": "text/plain"}], "go", "user", id="a file read beside"
+        ),
+        pytest.param([{"type": "compaction", "auto": True}], "[compaction]", "harness", id="a compaction"),
+    ],
+)
+def test_what_the_model_is_told(parts: list[Json], said: str, by: str) -> None:
+    """A message is the parts that are shown; it is a person's if one of them was typed."""
+    found = only(Said, read(user("u", *parts)))
+    assert (said, by) == (found.text, found.by)
+
+
+def test_a_request_that_failed() -> None:
+    """Nothing of it arrived: no answer, and its status says what it was. What follows it may be another attempt."""
+    data = {"message": "Too many requests", "statusCode": 429}
+    items = read(GO, answer("a", finish=None, error={"name": "APIError", "data": data}), HI)
+    found = only(RequestFailed, items)
+    assert (FailureClass.RATE_LIMIT, 429) == (found.failure, found.status)
+    assert [("Said", "go"), ("RequestFailed", ""), ("Answered", "hi")] == told(items)
+
+
+def test_what_was_aborted_was_cancelled() -> None:
+    """What had arrived is an answer, whose tokens nobody counted; with nothing there is only the cancellation."""
+    error = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
+    nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    items = read(GO, answer("a", text("I wi"), finish=None, error=error, tokens=nothing))
+    assert [("Said", "go"), ("Answered", "I wi"), ("Cancelled", "")] == told(items)
+    assert "" == only(Answered, items).quality
+    assert [("Said", "go"), ("Cancelled", "")] == told(read(GO, answer("a", finish=None, error=error)))
+
+
+def test_a_compaction_leaves_its_summary() -> None:
+    """Later requests show the prompt that asked for it, the summary, and what follows."""
+    asked = user("c", {"type": "compaction", "auto": True})
+    items = read(
+        GO, HI, asked, answer("s", text("so far"), summary=True, parentID="c"), user("v", text("on"))
+    )
+    assert ["[compaction]", "so far"] == [each.text for each in only(Prompted, items).messages]
+
+
+def test_a_compaction_may_keep_a_tail() -> None:
+    """What stands from the message that it names on stays before it."""
+    asked = user("c", {"type": "compaction", "auto": True, "tail_start_id": "a"})
+    items = read(
+        GO, answer("a", tool("t"), text("hi")), asked, answer("s", text("so far"), summary=True, parentID="c")
+    )
+    assert ["hi", "7", "[compaction]", "so far"] == [each.text for each in only(Prompted, items).messages]
+
+
+def test_a_summary_that_failed_leaves_all() -> None:
+    """A compaction that came to nothing changes nothing."""
+    error = {"name": "APIError", "data": {"message": "x"}}
+    asked = user("c", {"type": "compaction", "auto": True})
+    assert not [
+        item
+        for item in read(GO, asked, answer("s", summary=True, parentID="c", error=error))
+        if isinstance(item, Prompted)
+    ]
+
+
+def test_what_a_person_took_back() -> None:
+    """From the message that the session names on, all is beside the log and ends nothing."""
+    items = read(
+        GO, HI, user("v", text("wrong")), answer("b", text("oh"), finish="length"), revert={"messageID": "v"}
+    )
+    assert [("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Remarked", "rewound")] == told(
+        items
+    )
+    assert "finished" == only(RunEnded, items).end
+
+
+@pytest.mark.parametrize(
+    ("messages", "end"),
+    [
+        pytest.param([], "open", id="nothing"),
+        pytest.param([GO], "open", id="a prompt"),
+        pytest.param([GO, HI], "finished", id="an answer"),
+        pytest.param([GO, answer("a", text("hi"), finish="unknown")], "finished", id="an answer, nobody knows why it stopped"),
+        pytest.param([GO, answer("a", tool("t"), finish="tool-calls")], "open", id="a call"),
+        pytest.param([GO, answer("a", tool("t"), finish="unknown")], "open", id="a call, nobody knows why it stopped"),
+        pytest.param([GO, answer("a", text("I wi"), finish=None)], "open", id="half an answer"),
+        pytest.param([GO, answer("a", text("x"), finish="length")], "limit:token", id="too long"),
+        pytest.param([GO, answer("a", error={"name": "MessageAbortedError"})], "cancelled", id="aborted"),
+        pytest.param([GO, answer("a", error={"name": "APIError"})], "error", id="failed"),
+    ],
+)  # fmt: skip
+def test_how_a_session_ends(messages: list[Json], end: str) -> None:
+    """The last message says how."""
+    assert end == only(RunEnded, read(*messages)).end
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Parts of a kind that nobody knows are named, and stand with the message; so do roles."""
+    items = read(
+        user("u", text("go"), {"type": "hologram", "shape": "x"}), {"info": {"role": "judge"}, "parts": []}
+    )
+    assert "parts of a message that are not known here: hologram" == only(Unread, items).problem
+    assert "hologram" in only(Said, items).rest
+    assert not only(Remarked, items).known
+
+
+@pytest.mark.parametrize(
+    ("value", "score"),
+    [
+        pytest.param({"info": INFO, "messages": [GO]}, 95, id="an export"),
+        pytest.param([GO, HI], 95, id="its messages"),
+        pytest.param({"info": INFO, "messages": []}, 80, id="a session in which nobody spoke"),
+        pytest.param(
+            {"info": {"id": "x"}, "messages": [{"role": "user", "content": "x"}]}, None, id="another format"
+        ),
+    ],
+)
+def test_detection(value: Any, score: int | None) -> None:
+    """The format is told by its messages, or by its header."""
+    match = OPENCODE.match(Source.of("x", json.dumps(value).encode()))
+    assert score == (match.score if match else None)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"a":1}', b"\x00\xff", b"null"])
+def test_nothing_to_read(data: bytes) -> None:
+    """A file without a session is refused by name."""
+    with pytest.raises(BadTranscript, match="mine"):
+        list(OPENCODE.items(Source.of("mine", data)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(7, id="a number"),
+        pytest.param({"info": [], "parts": {}}, id="lists for objects"),
+        pytest.param({"info": {"role": "assistant", "time": 5, "tokens": [], "error": "x"}, "parts": [1, None, {"type": []}]}, id="no parts"),
+        pytest.param(answer("a", {"type": "tool", "state": 3}, {"type": "step-finish", "tokens": "x", "cost": "y"}), id="no state"),
+        pytest.param(answer("a", tool("t", time={"start": 9, "end": -1})), id="time backwards"),
+    ],
+)  # fmt: skip
+def test_no_message_is_too_strange(message: Any) -> None:
+    """Whatever stands in a message, a run begins and ends."""
+    items = read(GO, message, message)
+    assert [RunBegan, RunEnded] == [type(items[0]), type(items[-1])]
