@@ -43,6 +43,18 @@ class Watched(MemoryStore):
             await super().release(lease, after)
 
 
+def send(run: Run) -> None:
+    run.send("me")
+
+
+def approve(run: Run) -> None:
+    run.answer({"c1": "approve"})
+
+
+def cancel(run: Run) -> None:
+    run.cancel()
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before it is free", "once it is free"])
 @pytest.mark.parametrize(
     ("policy", "script", "say_it", "state", "text"),
@@ -50,7 +62,7 @@ class Watched(MemoryStore):
         pytest.param(
             TALK,
             [say("Who?"), say("Ah.")],
-            lambda run: run.send("me"),
+            send,
             "WAITING_FOR_INPUT",
             "Ah.",
             id="a message",
@@ -58,13 +70,13 @@ class Watched(MemoryStore):
         pytest.param(
             ASK,
             [call("act"), say("Ah.")],
-            lambda run: run.answer({"c1": "approve"}),
+            approve,
             "COMPLETED",
             "Ah.",
             id="an answer",
         ),
-        pytest.param(TALK, [say("Who?")], lambda run: run.cancel(), "CANCELLED", "Who?", id="a cancellation"),
-        pytest.param({}, [say("Ah.")], lambda run: run.cancel(), "COMPLETED", "Ah.", id="one after the end"),
+        pytest.param(TALK, [say("Who?")], cancel, "CANCELLED", "Who?", id="a cancellation"),
+        pytest.param({}, [say("Ah.")], cancel, "COMPLETED", "Ah.", id="one after the end"),
     ],
 )
 async def test_what_is_said_while_a_run_is_given_back(

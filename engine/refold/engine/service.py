@@ -11,6 +11,7 @@ import msgspec
 
 from refold.engine.background import inlet
 from refold.engine.faults import somebody_elses, worded
+from refold.engine.isolation import LEFT_OPEN, leave
 from refold.engine.makers import Maker
 from refold.engine.models.protocol import Delta, Model, ModelError, ModelRequest, Reply
 from refold.engine.outcomes import (
@@ -94,17 +95,25 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
         if work.audience and isinstance(wanted, ModelRequested):  # a summary is not streamed
             shown.follow(arrived)
 
-    with closing(shown), work.scope, work.bound():
-        try:
-            reply = redacted_reply(await _reply(model, request, seen), work.redactor)
-        except ModelError as error:
-            return model_failed(work, error, arrived)
-        if isinstance(wanted, ModelRequested):
-            return model_responded(work, reply, conversation.sent(wanted, work.state, request))
-        if reply.text.strip():
-            return summary_returned(work, reply)
-        return model_failed(work, ModelError(FailureClass.OTHER, "the summary is empty"))
-    if work.scope.cancelled_caught:
+    try:
+        with closing(shown), work.scope, work.bound():
+            try:
+                reply = redacted_reply(await _reply(model, request, seen), work.redactor)
+            except ModelError as error:
+                return model_failed(work, error, arrived)
+            if isinstance(wanted, ModelRequested):
+                return model_responded(work, reply, conversation.sent(wanted, work.state, request))
+            if reply.text.strip():
+                return summary_returned(work, reply)
+            return model_failed(work, ModelError(FailureClass.OTHER, "the summary is empty"))
+    except RuntimeError as error:
+        await leave(work.scope, error)
+        cut_off = work.scope.cancel_called
+        if not cut_off:
+            return model_failed(work, ModelError(FailureClass.OTHER, LEFT_OPEN), arrived)
+    else:
+        cut_off = work.scope.cancelled_caught
+    if cut_off:
         cut = ModelError(FailureClass.CANCELLED, "the request was cut off")
     else:
         cut = ModelError(FailureClass.TIMEOUT, "no answer within the time that was left")
@@ -142,10 +151,16 @@ async def _called(work: Work) -> Maker:
         return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=problem)
     RUN.set(work.state.setup.run)
     LISTENER.set(_listener(work, tool))
-    with work.scope, work.bound(tool.manifest.timeout):
-        return await _outcome(work, tool, arguments or "{}")
-    if not work.scope.cancelled_caught:
-        return tool_failed(work, ToolError.TIMEOUT)
+    try:
+        with work.scope, work.bound(tool.manifest.timeout):
+            return await _outcome(work, tool, arguments or "{}")
+    except RuntimeError as error:
+        await leave(work.scope, error)
+        if not work.scope.cancel_called:
+            return tool_failed(work, ToolError.RAISED, problem=LEFT_OPEN)
+    else:
+        if not work.scope.cancelled_caught:
+            return tool_failed(work, ToolError.TIMEOUT)
     # Cut off, and what it had done by then is unknown; only what may be repeated is surely harmless.
     return tool_failed(work, ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT)
 
@@ -191,8 +206,12 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
     elif not is_object(work.arguments):
         found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
     else:
-        with work.scope, work.bound(tool.manifest.timeout):
-            found = credible(await ask(tool.reconcile(work.arguments or "{}", work.context)), other)
+        try:
+            with work.scope, work.bound(tool.manifest.timeout):
+                found = credible(await ask(tool.reconcile(work.arguments or "{}", work.context)), other)
+        except RuntimeError as error:
+            await leave(work.scope, error)
+            found = CannotTell(note=LEFT_OPEN)
     fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
     if tool is None or not isinstance(found, Happened):
         # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
