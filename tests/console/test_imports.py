@@ -95,13 +95,13 @@ def test_importing_twice_adds_nothing(refold: Refold, store: Path, tmp_path: Pat
     assert "nothing added" in refold("import", file, "--store", store).out
 
 
-def test_a_session_that_went_on_is_another_run(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """A file that has grown since is another transcript: the run that was imported stays as it is."""
+def test_a_session_that_went_on_is_the_same_run(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """A file that has grown since is no second run."""
     file = tmp_path / "a.jsonl"
     for said in (["one"], ["one", "two"]):
         file.write_text(session(*said))
         assert 0 == refold("import", file, "--store", store).code
-    assert 2 == len(json.loads(refold("ls", "--store", store, "-o", "json").out))
+    assert 1 == len(json.loads(refold("ls", "--store", store, "-o", "json").out))
 
 
 def test_a_dry_run_writes_nothing(refold: Refold, store: Path) -> None:

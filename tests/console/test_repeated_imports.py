@@ -11,7 +11,9 @@ import pytest
 
 from console.conftest import Refold
 from console.test_imports import documents, row, session
-from refold.reducers.events import CancelRequested
+from refold.engine.annotation import annotate
+from refold.reducers.events import CancelRequested, NoteAdded, Remark
+from refold.reducers.state import RunState
 from refold.replay.importers.source import Source
 from refold.store import SqliteStore
 from refold.store.protocol import Record
@@ -82,10 +84,23 @@ def by_hand(store: Path, statement: str) -> None:
     raw.close()
 
 
+def note(store: Path, run: str) -> None:
+    """Add a person's note to a run, as of now."""
+
+    def made(_: RunState, at: int, __: bytes) -> NoteAdded:
+        return NoteAdded(at=at, by="ann", content=Remark(text="looked at"))
+
+    async def work() -> None:
+        async with await SqliteStore.open(store) as opened:
+            await annotate(opened, run, made)
+
+    anyio.run(work)
+
+
 def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) -> None:
     """An import of what is there, with nothing changed since, says so."""
     run = imported(refold, store, file)["run"]
-    refold("note", run, "looked at", "--store", store)
+    note(store, run)
     again = refold("import", file, "--store", store)
     assert 0 == again.code
     assert "there already, equal: nothing added" in again.out
@@ -162,10 +177,8 @@ def test_content_that_is_gone_without_a_notice_differs(refold: Refold, store: Pa
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(ONE, session("one", "two"), id="an answer"),
         pytest.param(ASKED, ASKED + row("assistant", 3, **ANSWER), id="a question"),
         pytest.param(RETURNED, RETURNED + row("assistant", 4, **ANSWER), id="a result"),
-        pytest.param(CALLED, RETURNED + row("assistant", 4, **ANSWER), id="a call"),
         pytest.param(
             STOP,
             STOP + row("user", 4, role="user", content="go on") + row("assistant", 5, **ANSWER),
@@ -175,7 +188,10 @@ def test_content_that_is_gone_without_a_notice_differs(refold: Refold, store: Pa
     ],
 )
 def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before: str, after: str) -> None:
-    """A grown file is a run of its own that says after which event of the older it goes on; that one says where it does."""
+    """Where the older end was told otherwise, the file is a run of its own: it says after which event of the older it goes on.
+
+    That one says where it does.
+    """
     file.write_text(before)
     old = imported(refold, store, file)
     assert [] == old["related"]
@@ -201,7 +217,7 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
 
 def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: Path) -> None:
     """Of a session that was imported twice the run with the rest is counted and asked about, and the other is named."""
-    file.write_text(ONE)
+    file.write_text(ASKED)
     imported(refold, store, file)
     file.write_text(ASKED + row("assistant", 4, **ANSWER))
     new = imported(refold, store, file)["run"]
@@ -244,13 +260,19 @@ def test_runs_of_one_task_supersede_nothing(refold: Refold, store: Path) -> None
 def test_of_several_imports_the_last_is_named(refold: Refold, store: Path, file: Path) -> None:
     """Each older import of a session names the newest as the one that goes on, whatever is imported again."""
     runs: list[str] = []
-    for count in (1, 2, 3):
-        file.write_text(session(*"abc"[:count]))
+    parts = [unanswered("a", "b"), unanswered("a", "b", "c"), session("a", "b", "c")]
+    for text in parts:
+        file.write_text(text)
         runs.append(imported(refold, store, file)["run"])
-    file.write_text(session("a", "b"))
+    file.write_text(parts[1])
     imported(refold, store, file)
     found = listed(refold, store)
     assert [runs[2], runs[2], ""] == [found[run]["goes_on_in"] for run in runs]
+
+
+def unanswered(*said: str) -> str:
+    """A session that breaks off before its last answer."""
+    return "".join(session(*said).splitlines(keepends=True)[:-1])
 
 
 LINES = [
@@ -267,13 +289,13 @@ LINES = [
 def test_a_real_session_cut_anywhere_goes_on(
     refold: Refold, store: Path, tmp_path: Path, name: str, share: int
 ) -> None:
-    """The first so many tenths of a real session are the beginning of it."""
+    """The first so many tenths of a real session are the beginning of it: in the same run, or the other says so."""
     with path_of(name).open("rb") as opened:
         lines = Source.opened(name, opened).whole().splitlines(keepends=True)
     file = tmp_path / "s.jsonl"
     file.write_bytes(b"".join(lines[: len(lines) * share // 10]))
     old = imported(refold, store, file)
     file.write_bytes(b"".join(lines))
-    assert [(old["run"], "goes_on")] == [
-        (each["run"], each["how"]) for each in imported(refold, store, file)["related"]
-    ]
+    new = imported(refold, store, file)
+    related = [(each["run"], each["how"]) for each in new["related"]]
+    assert ([] if new["run"] == old["run"] else [(old["run"], "goes_on")]) == related

@@ -20,6 +20,7 @@ from refold.replay.kinds.table import texts_of
 
 _SPEAK = (ContextObserved, InputReceived, ModelFailed, ModelResponded, RunStarted, ToolReturned)
 _STARTED = "run_started"
+_RECORDED = "source_recorded"
 _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
 """What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a size."""
@@ -28,9 +29,11 @@ _OF_THE_FILE = frozenset({"run", "labels", "source", "position", "unasked"})
 """What is another in another file of the same conversation: the run, the file and places in it, whether it ends there."""
 
 
-def exact(at: int, encoded: codec.Encoded) -> bytes:
-    """The whole event."""
+def exact(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
+    """The whole event; without `file`, but for which file it is of."""
     body = _without(encoded, _NOTHING) if encoded.kind == _STARTED else encoded.body
+    if not file and encoded.kind == _RECORDED:
+        body = _without(encoded, frozenset({"source"}))
     return _digest(f"{at}", encoded.kind, body, encoded.content)
 
 

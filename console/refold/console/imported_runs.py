@@ -4,26 +4,23 @@ from contextlib import suppress
 
 import msgspec
 
-from refold.console import import_marks
+from refold.console.import_growth import Growth
 from refold.console.import_relations import Beside, Conversations, Relation, superseded
+from refold.console.imported_logs import ImportedLog, complete
 from refold.engine import entropy
 from refold.engine.journal import record
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import Annotation, ContentErased, SourceRecorded
 from refold.replay.importers.derivation.log import Derived
 from refold.replay.importers.transcript import TranscriptRun
-from refold.replay.reader import event_of
-from refold.replay.source_words import END
 from refold.replay.verification import verify
-from refold.store.protocol import Record, Store, Stored
+from refold.store.protocol import Record, Store
 
 EVENTS, BYTES = 1024, 4 << 20
 """Of one append, about."""
 
 _LEASE = 30.0  # seconds
-_TAIL = 16  # events in which the end of an import mostly stands: notes and seals may have come after it
 
 
 class BegunOtherwise(Damaged):
@@ -55,29 +52,35 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     related: tuple[Relation, ...] = ()
 
 
-async def add_run(store: Store, known: Conversations, reading: TranscriptRun) -> ImportResult:
-    """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`."""
-    others = [
-        await Beside.read(store, run) for run in await known.of(reading.format, reading.key, reading.run)
-    ]
-    async with Tenure(store, reading.run, _LEASE, patience=BRIEF) as tenure:
+async def add_run(
+    store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None = None
+) -> ImportResult:
+    """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`.
+
+    What goes on from a run that is there is appended to that one.
+    """
+    grown = await growth.of(reading) if growth else ""
+    run = grown or reading.run
+    others = [await Beside.read(store, each) for each in await known.of(reading.format, reading.key, run)]
+    async with Tenure(store, run, _LEASE, patience=BRIEF) as tenure:
         tenure.due = None
-        if not await _complete(store, reading.run):
+        if grown or not await complete(store, run):
             await tenure.hold()
-        done = await _complete(store, reading.run)  # by another import, until just now
-        there = await _there(store, reading.run)
-        appending = _Appending(store, reading.run, tenure, there, others, complete=done)
-        for group in reading.derive(appending.salt):
+        done = not grown and await complete(store, run)  # by another import, until just now
+        there = await ImportedLog.read(store, run, grown=bool(grown))
+        appending = _Appending(store, run, tenure, there, others, complete=done)
+        for group in reading.derive(appending.salt, run, there.between if grown else {}):
             await appending.take(group)
         await appending.flush()
-    known.add(reading.format, reading.key, reading.run)
+    known.add(reading.format, reading.key, run)
+    whole = done or bool(grown and not appending.added)
     return ImportResult(
         added=appending.added,
-        whole=done,
+        whole=whole,
         erased=tuple(sorted(there.erased)),
         differs=appending.differs,
-        damaged=await _damaged(store, reading.run) if appending.differs else "",
-        related=await _related(store, reading, others, new=not done),
+        damaged=await _damaged(store, run) if appending.differs else "",
+        related=await _related(store, reading, others, new=not whole),
     )
 
 
@@ -99,31 +102,6 @@ async def _damaged(store: Store, run: str) -> str:
     return "" if problem is None else f"event {problem.seq} ({problem.kind}): {problem.problem}"
 
 
-class _There(msgspec.Struct):
-    """The events that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
-
-    From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
-    """
-
-    salts: list[bytes] = []
-    marks: list[bytes] = []
-    decided: list[int] = []
-    erased: frozenset[int] = frozenset()
-    first_erased: int = 0
-
-    def same(self, each: Derived, encoded: codec.Encoded) -> bool:
-        """Whether this event is there."""
-        return each.seq <= len(self.marks) and self.marks[each.seq - 1] == self.mark(
-            each.seq, each.at, encoded
-        )
-
-    def mark(self, seq: int, at: int, encoded: codec.Encoded) -> bytes:
-        """By what an event is known again at its place."""
-        if not 0 < self.first_erased <= seq:
-            return import_marks.exact(at, encoded)
-        return import_marks.unsalted(at, encoded, worded=seq not in self.erased)
-
-
 class _Appending:
     """Appends a run's events, many at once. Those that are there already must be what they are now, salts and all.
 
@@ -131,7 +109,14 @@ class _Appending:
     """
 
     def __init__(
-        self, store: Store, run: str, tenure: Tenure, there: _There, others: list[Beside], *, complete: bool
+        self,
+        store: Store,
+        run: str,
+        tenure: Tenure,
+        there: ImportedLog,
+        others: list[Beside],
+        *,
+        complete: bool,
     ) -> None:
         self.added = self.differs = 0
         self._store, self._run, self._tenure, self._there = store, run, tenure, there
@@ -170,7 +155,9 @@ class _Appending:
     async def flush(self) -> None:
         """Write what waits. Of a run that was complete: see that nothing but annotations stands behind its source."""
         if self._complete and not self.differs:
-            self.differs = next((seq for seq in self._there.decided if seq > self._seq), 0)
+            # What its source said later, by another file, stands up to the last of its ends.
+            ended = self._there.ends[-1] if self._seq in self._there.ends else self._seq
+            self.differs = next((seq for seq in self._there.decided if seq > ended), 0)
         if not self._waiting:
             return
         await self._tenure.assure()
@@ -179,48 +166,3 @@ class _Appending:
         self._head += len(self._waiting)
         self.added += len(self._waiting)
         self._waiting, self._bytes = [], 0
-
-
-async def _complete(store: Store, run: str) -> bool:
-    """Whether the end of the source was reached: it is the last thing that an import writes."""
-    head = (await store.head(run)).seq
-    for after in (max(0, head - _TAIL), 0) if head else ():
-        async for chunk in store.read(run, after):
-            if any(_ends(stored) for stored in chunk):
-                return True
-    return False
-
-
-def _ends(stored: Stored) -> bool:
-    if stored.kind != "source_recorded":
-        return False
-    event = event_of(stored)
-    return isinstance(event, SourceRecorded) and event.what.startswith(END)
-
-
-async def _there(store: Store, run: str) -> _There:
-    """The events that are there, in their order."""
-    there, upto = _There(), (await store.head(run)).seq
-    if not upto:
-        return there
-    gone: set[int] = set()
-    noticed: set[int] = set()
-    async for chunk in store.read(run, 0, upto):
-        for stored in chunk:
-            event = event_of(stored, content=False)
-            noticed |= set(event.seqs) if isinstance(event, ContentErased) else set()
-            gone |= {stored.seq} if stored.content is None and stored.content_digest is not None else set()
-            there.decided += [] if isinstance(event, Annotation) else [stored.seq]
-            there.salts.append(stored.salt)
-            there.marks.append(there.mark(stored.seq, stored.at, _encoded(stored)))
-    there.erased = frozenset(gone & noticed)  # what is gone without a notice was taken away, and differs
-    if there.erased:
-        there.first_erased = min(there.erased)
-        async for chunk in store.read(run, there.first_erased - 1, upto):
-            for stored in chunk:
-                there.marks[stored.seq - 1] = there.mark(stored.seq, stored.at, _encoded(stored))
-    return there
-
-
-def _encoded(stored: Stored) -> codec.Encoded:
-    return codec.Encoded(stored.kind, stored.body, stored.content)

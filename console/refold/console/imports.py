@@ -1,6 +1,8 @@
 """`refold import`: transcripts of other agents become runs of the store."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ from msgspec.structs import asdict
 
 from refold.console import places, steady
 from refold.console.import_files import FoundFile, found_files
+from refold.console.import_growth import Growth
 from refold.console.import_relations import Conversations, sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import ImportResult, add_run
@@ -120,7 +123,7 @@ async def _file(screen: Screen, into: _Into | None, file: FoundFile, named: str 
         with steady.opened(file.path, file.name) as opened:
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as was said")
-            told = await _imported(into, source, found, sure=named is not None)
+            told = await _imported(into, source, found, partial(_reopened, file), sure=named is not None)
     except UnknownFormat as error:
         if file.walked and not error.candidates:
             return _not_imported(screen, file.name, "no transcript", skipped=True)
@@ -147,16 +150,30 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
     )
 
 
-async def _imported(into: _Into | None, source: Source, found: Candidate, *, sure: bool) -> _ReadFile:
+@contextmanager
+def _reopened(file: FoundFile) -> Generator[Source]:
+    with steady.opened(file.path, file.name) as opened:
+        yield Source.opened(file.name, opened)
+
+
+async def _imported(
+    into: _Into | None,
+    source: Source,
+    found: Candidate,
+    reopened: Callable[[], AbstractContextManager[Source]],
+    *,
+    sure: bool,
+) -> _ReadFile:
+    growth = Growth(*into, found, reopened) if into else None
     reading = Transcript(source, importer(found.format), None if sure else found)
     runs: list[ImportedRun] = []
     for run in reading.runs():
         done = ImportResult()
-        if into is None:
+        if into is None or growth is None:
             for _ in run.derive(entropy.salts(0)):
                 pass
         else:
-            done = await add_run(*into, run)
+            done = await add_run(*into, run, growth)
         ended = run.ended
         runs.append(
             ImportedRun(

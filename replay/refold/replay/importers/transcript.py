@@ -1,12 +1,14 @@
 """One file, run by run: what stands in it, as events to be appended, and what was counted on the way.
 
 A run's id follows from the file's bytes and the run's key in it, so that a transcript that is imported twice is found
-to be there. The bytes are digested as they are meant: packed or not, it is the same transcript.
+to be there. The bytes are digested as they are meant: packed or not, it is the same transcript. What is found to go on from a run
+that is there is derived as that one.
 """
 
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -14,7 +16,7 @@ import msgspec
 from refold.reducers.text import clean
 from refold.replay.importers.counts import Counts, counted
 from refold.replay.importers.derivation.derivation import Derivation, Fit
-from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts
+from refold.replay.importers.derivation.log import Derived, Interludes, Origin, Problem, Salts
 from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Importer
@@ -63,9 +65,12 @@ class TranscriptRun:
         self.format, self.origin = reading.format, reading.origin
         self._reading = reading
 
-    def derive(self, salts: Salts) -> Iterator[list[Derived]]:
-        """The events of its log, in groups that belong together."""
-        deriving = Derivation(self.run, self._reading.origin, salts)
+    def derive(
+        self, salts: Salts, run: str = "", between: Interludes = MappingProxyType({})
+    ) -> Iterator[list[Derived]]:
+        """The events of its log, in groups that belong together; as those of `run`, if it is one that is there and goes on."""
+        self.run = run or self.run
+        deriving = Derivation(self.run, self._reading.origin, salts, between)
         events, end = 0, ""
         for item in self._reading.rest():
             end = item.end if isinstance(item, RunEnded) else end

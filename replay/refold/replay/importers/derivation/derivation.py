@@ -7,6 +7,8 @@ as such. What the machine would not take is an annotation, never dropped and nev
 where it came from.
 """
 
+from types import MappingProxyType
+
 import msgspec
 
 from refold.reducers import composition
@@ -19,7 +21,14 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 from refold.replay.importers.derivation import facts
 from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
-from refold.replay.importers.derivation.log import Derived, Origin, Problem, Salts, Writer
+from refold.replay.importers.derivation.log import (
+    Derived,
+    Interludes,
+    Origin,
+    Problem,
+    Salts,
+    Writer,
+)
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
 from refold.replay.importers.items import (
@@ -68,13 +77,18 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Derivation:
-    """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer."""
+    """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer.
 
-    def __init__(self, run: str, origin: Origin, salts: Salts) -> None:
+    Of a log that is there and goes on now, `between` has what its source never said.
+    """
+
+    def __init__(
+        self, run: str, origin: Origin, salts: Salts, between: Interludes = MappingProxyType({})
+    ) -> None:
         self.fit = Fit()
         self.problems: list[Problem] = []
         self._run, self._origin = run, origin
-        self._log = Writer(origin, salts, self.problems.append)
+        self._log = Writer(origin, salts, self.problems.append, between)
         self._gap: list[Item] = []
 
     @property

@@ -1,6 +1,6 @@
 """The log of an imported run while it grows: facts with what follows from them, and where they came from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -31,6 +31,9 @@ from refold.replay.source_words import END
 
 Salts = Callable[[int], bytes]
 """The salt of the content of event number `seq`: random, or what it was the time before."""
+
+Interludes = Mapping[int, Sequence["Derived"]]
+"""What stands in a log behind event number so-and-so that its source never said: an end that it came to once, and notes."""
 
 Make = Callable[[RunState, int, bytes], Fact]
 """(state, at, salt) -> the fact that comes next."""
@@ -63,10 +66,16 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
 
 
 class Writer:
-    """Tells the machine one fact after the other. It remembers what each message in the window says, as a key."""
+    """Tells the machine one fact after the other. It remembers what each message in the window says, as a key.
 
-    def __init__(self, origin: Origin, salts: Salts, odd: Callable[[Problem], None]) -> None:
+    Of a log that is there and goes on now, `between` has the interludes.
+    """
+
+    def __init__(
+        self, origin: Origin, salts: Salts, odd: Callable[[Problem], None], between: Interludes
+    ) -> None:
         self.state: RunState = NEW
+        self._between = between
         self._origin, self._salts, self._odd = origin, salts, odd
         self._written: list[Derived] = []
         self._keys: dict[tuple[int, int], Key] = {}
@@ -86,6 +95,7 @@ class Writer:
 
         One that has no place becomes a diagnosis, with its content.
         """
+        self._pass_over()
         seq = self.state.seq + 1
         at = max(self.state.at, item.at if item is not None and item.at is not None else 0)
         salt = self._salts(seq)
@@ -119,6 +129,8 @@ class Writer:
 
         `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows that it is done.
         """
+        if not isinstance(item, RunEnded):
+            self._pass_over()
         told = "\n".join(part for part in (text, item.rest, self._own_time(item, seq)) if part)
         what = f"unmapped:{what}" if what.startswith(END) and not isinstance(item, RunEnded) else what
         self._annotate(
@@ -144,6 +156,7 @@ class Writer:
         unread: bool = False,
     ) -> None:
         """Say that something is odd, with what could not be used."""
+        self._pass_over()
         position = "" if item is None else clean(item.position)
         problem = clean(problem)
         self._odd(Problem(position, code, problem, unread))
@@ -165,6 +178,12 @@ class Writer:
             unit[1].extend(batch.number + 1 + call.position for call in batch.calls)
             unit[2].extend(results.get(call.id, b"") for call in batch.calls)
         return [Standing(tuple(numbers), tuple(keys)) for _, numbers, keys in units]
+
+    def _pass_over(self) -> None:
+        while self.state.seq in self._between:
+            for each in self._between[self.state.seq]:
+                self.state = evolve(self.state, each.event)
+                self._written.append(each)
 
     def _own_time(self, item: Item, seq: int | None) -> str:
         """The source's own time where the log's does not show it: it ran backwards, or stood still.

@@ -1,0 +1,76 @@
+"""A session that went on since it was imported: the same run, if all that stands in its log is what the file gives again."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from refold.console.import_relations import Conversations
+from refold.console.imported_logs import ImportedLog
+from refold.engine import entropy
+from refold.reducers import codec
+from refold.reducers.errors import CannotJudge, Damaged
+from refold.replay.importers.formats import Candidate, importer
+from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript, TranscriptRun
+from refold.store.protocol import Store
+
+
+class Growth:
+    """Which runs of a file go on from one that is there, by their keys. The file is read for it once, where one could."""
+
+    def __init__(
+        self,
+        store: Store,
+        known: Conversations,
+        found: Candidate,
+        reopened: Callable[[], AbstractContextManager[Source]],
+    ) -> None:
+        self._store, self._known, self._found, self._reopened = store, known, found, reopened
+        self._runs: dict[str, str] | None = None
+
+    async def of(self, reading: TranscriptRun) -> str:
+        """The run that is there and goes on in this one; "" if there is none, or it is not known to be the same."""
+        if (await self._store.head(reading.run)).seq or not await self._candidate(reading):
+            return ""
+        if self._runs is None:
+            with self._reopened() as source:
+                again = Transcript(source, importer(self._found.format))
+                # Of a file that is written to right now the next import tells.
+                steady = again.sha256 == reading.origin.sha256
+                self._runs = {run.key: await self._grown(run) for run in again.runs() if steady}
+        return self._runs.get(reading.key, "")
+
+    async def _candidate(self, reading: TranscriptRun) -> str:
+        """The newest run of this conversation."""
+        runs = await self._known.of(reading.format, reading.key, reading.run)
+        return runs[0] if runs else ""
+
+    async def _grown(self, reading: TranscriptRun) -> str:
+        run = await self._candidate(reading)
+        if not run or (await self._store.head(reading.run)).seq:
+            return ""
+        try:
+            log = await ImportedLog.read(self._store, run, grown=True)
+        except (CannotJudge, Damaged):
+            return ""
+        # What was erased has lost its salt, so what goes on behind it could not be derived from it; and what stands behind a note
+        # would have the time of the note.
+        if not log.ends or log.superseded or log.erased or log.noted:
+            return ""
+        return run if _tells(reading, run, log) else ""
+
+
+def _tells(reading: TranscriptRun, run: str, log: ImportedLog) -> bool:
+    """Whether the file gives every event of this log again: to its end, or to one that its source came to before."""
+    chance, seq = entropy.salts(None), 0
+
+    def salt(seq: int) -> bytes:
+        return (log.salts[seq - 1] if seq <= len(log.salts) else b"") or chance(seq)
+
+    for group in reading.derive(salt, run, log.between):
+        for each in group:
+            seq = each.seq
+            if seq <= len(log.marks) and not log.same(each, codec.encode(each.event)):
+                return False
+        if seq > len(log.marks):
+            return True
+    return seq in log.ends or seq >= len(log.marks)
