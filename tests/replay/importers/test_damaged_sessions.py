@@ -19,6 +19,7 @@ LOGS = [
     "claude_code/stop-hook-reflection.jsonl",
     "codex/rate-limit-0.53.jsonl",
     "codex/schema-drift.jsonl",
+    "copilot_cli/written-session.jsonl",
     "gemini_cli/jsonl-0.40.jsonl",
     "pi/compaction-v3.jsonl",
     "pi/ignorable-entries-v3.jsonl",
@@ -91,7 +92,7 @@ def test_a_document_imports_up_to_its_cut(file: str, data: st.DataObject) -> Non
     assert any(isinstance(item, Unread) for item in items)
 
 
-@pytest.mark.parametrize("name", ["claude_code", "codex", "gemini_cli", "pi"])
+@pytest.mark.parametrize("name", ["claude_code", "codex", "copilot_cli", "gemini_cli", "pi"])
 @pytest.mark.parametrize(
     "line",
     [

@@ -21,6 +21,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "atif": "atif:ATIF",
         "claude_code": "claude_code.importer:CLAUDE_CODE",
         "codex": "codex.importer:CODEX",
+        "copilot_cli": "copilot_cli:COPILOT_CLI",
         "gemini_cli": "gemini_cli.importer:GEMINI_CLI",
         "inspect": "inspect_logs.importer:INSPECT",
         "langfuse": "langfuse:LANGFUSE",

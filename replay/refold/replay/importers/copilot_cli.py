@@ -1,0 +1,284 @@
+"""GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they happened.
+
+An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and where no other
+`apiCallId` says that they are two. Calls stand in the answer (`toolRequests`) and again where they begin; what the model is
+shown of a result is its `content`, of a failed one the error's message. Of what a person said it is shown
+`transformedContent`. Sub-agents write into the same file: their rows name the agent, or the call that began it. A compaction
+runs beside the conversation: its summary stands for what was there when it began. The first system prompt is the run's; each
+turn writes it anew.
+
+Counted: the rows of the main agent. An answer tells its output tokens only; those of the input stand in `session.shutdown`,
+sub-agents included, for the time since the start or the last resumption: they hold where there was but one such time, and
+the file ends with it.
+"""
+
+from collections.abc import Iterator
+
+from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.vocabulary import Role, ToolError
+from refold.replay.importers.call_ids import messages
+from refold.replay.importers.content import words
+from refold.replay.importers.drafts import Draft
+from refold.replay.importers.fields import JSON, as_written, at, left, number, rows, table, text
+from refold.replay.importers.items import Item, Place, Quality, RunBegan, Tokens
+from refold.replay.importers.protocol import Match
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, rest_of
+from refold.replay.importers.source import Source, fits
+from refold.replay.importers.times import Times
+from refold.replay.importers.usages import summed
+
+_ERRORS = {"timeout": ToolError.TIMEOUT, "denied": ToolError.CANCELLED, "rejected": ToolError.CANCELLED}
+_EVENTS = (
+    "session.start",
+    "user.message",
+    "assistant.message",
+    "assistant.turn_start",
+    "tool.execution_start",
+)
+_KINDS = frozenset({
+    "abort", "assistant", "auto_mode_switch", "command", "elicitation", "exit_plan_mode", "external_tool", "hook", "mcp",
+    "model", "permission", "sampling", "session", "skill", "subagent", "system", "tool", "user", "user_input"
+})  # fmt: skip
+_REMARKS = {
+    "permission.requested": "approval",
+    "permission.completed": "approval",
+    "session.compaction_start": "compaction",
+    "session.mode_changed": "permission_mode",
+    "session.truncation": "trim",
+}
+_SPEAKS = (
+    "user.message", "system.notification", "tool.execution_complete", "session.error", "abort", "session.compaction_start",
+    "session.compaction_complete"
+)  # fmt: skip
+_USED = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+_TOLD = ("content", "reasoningText", "toolRequests", "model", "messageId", "apiCallId", "outputTokens")
+_LOOKED = 20
+
+
+class CopilotCli:
+    """The importer of Copilot CLI's event files."""
+
+    name = "copilot_cli"
+
+    def match(self, source: Source) -> Match | None:
+        """By its header, or by events of its types that hold data."""
+        found = [row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row)]
+        if any(text(row, "data", "producer") == "copilot-agent" for row in found):
+            return Match(98, "a session.start of copilot-agent")
+        if any(
+            text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row
+            for row in found
+        ):
+            return Match(85, "events with data, as assistant.message")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+COPILOT_CLI = CopilotCli()
+
+
+class _Answer(Draft):
+    """An answer of which rows may follow, and the rows without meaning between them."""
+
+    def __init__(self, first: Row) -> None:
+        super().__init__(first)
+        self.api, self.model = "", ""
+        self.hosted: JSON = None
+        self.between: list[Item | Noise] = []
+
+    def add(self, row: Row) -> None:
+        """Take one more row in."""
+        data = at(row.value, "data")
+        self.grow(row, rest_of(row.value, "data", left(data, *_TOLD)))
+        self.hosted = self.hosted or at(data, "serverTools")
+        self.texts += [said] if (said := text(data, "content")) else []
+        self.thoughts.append(text(data, "reasoningText"))
+        self.calls += [
+            MessageCall(text(call, "toolCallId"), text(call, "name"), as_written(at(call, "arguments")))
+            for call in rows(data, "toolRequests")
+        ]
+        self.api, self.model = self.api or text(data, "apiCallId"), text(data, "model") or self.model
+        if (got := number(data, "outputTokens")) is not None:  # each piece tells those of all
+            self.usage = Usage(output=max(got, self.usage.output if self.usage else 0))
+
+
+class _Reading:
+    """One reading of a session."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.rows, self.times = source.name, Rows(source), Times()
+        self.draft: _Answer | None = None
+        self.names: dict[str, str] = {}
+        self.open: dict[str, None] = {}
+        self.talk, self.mark = list[Message](), 0
+        self.model, self.failing, self.end = "", False, ("open", "no prompt and no answer")
+        self.head: Row | None = None
+        self.system = ""
+        self.metrics: list[JSON] = []
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """The header, the first system prompt, and what each model used, where one shutdown at the end sums up all of it."""
+        periods, last = 0, None
+        for row in (row for row in self.rows if isinstance(row, Row)):
+            last, kind = row.value, text(row.value, "type")
+            periods += kind in ("session.shutdown", "session.resume")
+            if kind == "session.start":
+                self.head = self.head or row
+            elif kind == "system.message" and text(last, "data", "role") == "system":
+                self.system = self.system or text(last, "data", "content")
+        if periods == 1 and text(last, "type") == "session.shutdown":
+            self.metrics = [*table(last, "data", "modelMetrics").values()]
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        yield self._began()
+        line = 1
+        for row in self.rows:
+            line = row.line
+            if isinstance(row, Row) and _is_main(row) and text(row.value, "type") == "assistant.message":
+                yield from self._answer(row)
+            elif self.draft is not None and not (
+                isinstance(row, Row) and _is_main(row) and text(row.value, "type") in _SPEAKS
+            ):
+                self.draft.between += self._told(row)
+            else:
+                yield from self._ready()
+                yield from self._told(row)
+        yield from self._ready()
+        yield Place(f"line {line}").ended(self._end(), self.times.edges(), self._used())
+
+    def _began(self) -> RunBegan:
+        data = at(self.head.value, "data") if self.head else None
+        place = self.head.place if self.head else Place("line 1")
+        self.model = text(data, "selectedModel")
+        labels = {"version": text(data, "copilotVersion"), "cwd": text(data, "context", "cwd")}
+        return RunBegan(
+            place.position,
+            place.at,
+            rest_of(self.head.value, "data", left(data, "sessionId", "copilotVersion")) if self.head else "",
+            key=text(data, "sessionId") or "session",
+            messages=(Message(role=Role.SYSTEM, text=self.system),) if self.system else (),
+            model=self.model,
+            agent="copilot-cli",
+            labels={name: label for name, label in labels.items() if label},
+            unsaid=() if self.metrics else ("input_tokens", "cache_read_tokens", "cache_write_tokens"),
+        )
+
+    def _ready(self) -> Iterator[Item | Noise]:
+        draft, self.draft = self.draft, None
+        if draft is None:
+            return
+        self.failing = False
+        fits(self.name, draft.place.position, draft.size)
+        self.open = dict.fromkeys(call.id for call in draft.calls)
+        self.end = "finished", "last answer has no call"
+        self.model = draft.model or self.model
+        quality: Quality = "partial" if draft.usage else ""
+        self.talk.append(draft.message())
+        yield draft.place.answered(
+            draft.message(), draft.usage, quality=quality, model=self.model, rest=draft.rest
+        )
+        yield from draft.place.hosted({"serverTools": draft.hosted})
+        yield from draft.between
+
+    def _answer(self, row: Row) -> Iterator[Item | Noise]:
+        api = text(row.value, "data", "apiCallId")
+        if self.draft is not None and api and self.draft.api and api != self.draft.api:
+            yield from self._ready()
+        self.times.see(row.value.get("timestamp"), row.at)
+        self.draft = self.draft or _Answer(row)
+        self.draft.add(row)
+
+    def _told(self, row: Row | Noise) -> Iterator[Item | Noise]:
+        if isinstance(row, Noise):
+            yield row
+            return
+        kind, data = text(row.value, "type"), at(row.value, "data")
+        self.times.see(row.value.get("timestamp"), row.at)
+        if self.head is not None and row == self.head:
+            self.head = None
+        elif not _is_main(row):
+            yield row.noise("subagent")
+        else:
+            self.model = text(data, "newModel") or self.model
+            yield from self._event(row, kind, data)
+
+    def _event(self, row: Row, kind: str, data: JSON) -> Iterator[Item | Noise]:
+        match kind:
+            case "user.message":
+                shown = "transformedContent" if text(data, "transformedContent") else "content"
+                by = "user" if text(data, "source") in ("", "user") else "harness"
+                yield self._said(row, text(data, shown), by, shown)
+            case "system.notification":
+                yield self._said(row, text(data, "content"), "harness", "content")
+            case "tool.execution_complete" if at(data, "isUserRequested") is not True:
+                yield self._result(row, data)
+            case "session.error":
+                yield self._failed(row, data)
+            case "abort":
+                self.end = "cancelled", "last event: abort"
+                yield row.place.cancelled(
+                    text(data, "reason"), rest=rest_of(row.value, "data", left(data, "reason"))
+                )
+            case "session.compaction_complete" if summary := text(data, "summaryContent"):
+                yield row.remarked("compaction")
+                self.talk = [Message(role=Role.USER, text=summary), *self.talk[self.mark :]]
+                yield row.place.prompted(messages(self.talk), "compaction")
+            case _:
+                if kind == "tool.execution_start":
+                    self.names[text(data, "toolCallId")] = text(data, "toolName")
+                elif kind == "session.compaction_start":
+                    self.mark = len(self.talk)
+                yield row.noise(_REMARKS.get(kind, "unmapped"), known=kind.partition(".")[0] in _KINDS)
+
+    def _said(self, row: Row, said: str, by: str, name: str) -> Item:
+        self.end = "open", "last message is a prompt, no answer after it"
+        self.talk.append(Message(role=Role.USER, text=said))
+        return row.place.said(said, by, rest=rest_of(row.value, "data", left(row.value.get("data"), name)))
+
+    def _result(self, row: Row, data: JSON) -> Item:
+        call, code = text(data, "toolCallId"), text(data, "error", "code")
+        self.open.pop(call, None)
+        self.end = "open", "last event of the conversation is a result, no answer after it"
+        failed, name = at(data, "success") is False, self.names.get(call, "")
+        output = text(data, "error", "message") if failed else words(at(data, "result", "content"))
+        self.talk.append(Message(role=Role.TOOL, text=output, call=call, name=name))
+        rest, told = left(data, "toolCallId", "success", "result"), left(at(data, "result"), "content")
+        return row.place.returned(
+            call,
+            output,
+            name=name,
+            error=_ERRORS.get(code, ToolError.RAISED) if failed else None,
+            rest=rest_of(row.value, "data", rest | ({"result": told} if told else {})),
+        )
+
+    def _failed(self, row: Row, data: JSON) -> Item | Noise:
+        """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""
+        self.end = "error", f"last event: session.error of type {text(data, 'errorType')[:40]}"
+        if self.open or (self.failing and text(data, "errorType") != "model_call"):
+            return row.noise("error")
+        self.failing = True
+        rest = rest_of(row.value, "data", left(data, "message"))
+        return row.place.failed(text(data, "message"), status=number(data, "statusCode"), rest=rest)
+
+    def _end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        if self.open and self.end[0] in ("finished", "open"):
+            return "open", f"{len(self.open)} tool call(s) without result at the end"
+        return self.end
+
+    def _used(self) -> Tokens | None:
+        """The tokens as its shutdowns sum them up."""
+        if not self.metrics:
+            return None
+        used = [at(each, "usage") for each in self.metrics]
+        sent, read, written, got = (summed(used, name) for name in _USED)
+        return sent, read, written, got
+
+
+def _is_main(row: Row) -> bool:
+    return not (text(row.value, "agentId") or text(row.value, "data", "parentToolCallId"))
