@@ -29,6 +29,7 @@ PRIVATE, _ = EXAMPLES["private key"]
     [
         pytest.param("OPENAI_API_KEY", "abcd1234efgh", True, id="a key"),
         pytest.param("github_token", "abcd1234efgh", True, id="lower case"),
+        pytest.param("AZURE_ACCOUNTKEY", "abcd1234efgh", True, id="no separator"),
         pytest.param("PGPASSWORD", "abcd1234efgh", True, id="no word of its own"),
         pytest.param("MYSQL_PWD", "abcd1234efgh", True, id="a short word"),
         pytest.param("SESSION_SECRET", "qwertyuiop", True, id="letters alone, of a secret"),

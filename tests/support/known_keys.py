@@ -49,6 +49,7 @@ FRAMED: dict[str, tuple[str, str]] = {
     "Anthropic": (f"sk-ant-api03-{X}{X}", f"sk-ant-api03-{X}{X}"),
     "AWS, secret": (f"aws_secret_access_key = {X}{X}", X + X),
     "AWS, secret, another way": (f'"SecretAccessKey": "{X}{X}"', X + X),
+    "AWS, secret, in capitals": (f"SECRETACCESSKEY={X}{X}", X + X),
     "AWS, session": (f"AWS_SESSION_TOKEN={X}{X}/{X}+{X}{X}==", f"{X}{X}/{X}+{X}{X}=="),
     "Slack": (f"xoxb-1234567890-{X}", f"xoxb-1234567890-{X}"),
     "Slack, app": (f"xapp-1-A0-{X}", f"xapp-1-A0-{X}"),
@@ -60,6 +61,10 @@ FRAMED: dict[str, tuple[str, str]] = {
     "web token in base64": (f"ZXlK{X}{X}{X}", f"ZXlK{X}{X}{X}"),
     "Grafana, old": (f"eyJrIjoi{X}{X}{X}=", f"eyJrIjoi{X}{X}{X}="),
     "Discord, hook": (f"https://discord.com/api/webhooks/123456789012345678/{X}{X}{X}", X * 3),
+    "Discord, hook of a version": (
+        f"https://ptb.discord.com/api/v10/webhooks/123456789012345678/{X}{X}{X}",
+        X * 3,
+    ),
     "Discord, bot": (f"MTA4{X}.Gabc12.{X}{X}", f"MTA4{X}.Gabc12.{X}{X}"),
     "Teams, hook": (
         f"https://a.webhook.office.com/webhookb2/{UUID}@{UUID}/IncomingWebhook/{HEX}{HEX}/{UUID}",
@@ -83,6 +88,7 @@ FRAMED: dict[str, tuple[str, str]] = {
     "Sidekiq": ("BUNDLE_GEMS__CONTRIBSYS__COM=cafe1234:beef5678", "cafe1234:beef5678"),
     "NuGet": ('<add key="ClearTextPassword" value="hunter2-hunter2" />', "hunter2-hunter2"),
     "Docker": ('{"r": {"auth": "YWxpY2U6aHVudGVyMi1odW50ZXIy"}}', "YWxpY2U6aHVudGVyMi1odW50ZXIy"),
+    "Docker, letters alone": ('"auth" :  "YWxpYYTpodYZhdHNhc"', "YWxpYYTpodYZhdHNhc"),
     "curl": ("curl -s -u alice:hunter2 https://api.example", "hunter2"),
     "Okta": (f"Authorization: SSWS 00{X}{X}", f"00{X}{X}"),
     "basic": ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),

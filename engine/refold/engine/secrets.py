@@ -26,8 +26,9 @@ SHORTEST = 8
 
 _LONGEST_WORD = 12
 _LINE = 16  # of a value of several lines: what a shorter line says is too common
+_KEYS = "|".join(word for word in assignments.KEYS if word.endswith("key"))
 _NAME = re.compile(
-    r"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|APIKEY|TOKENS?(?![A-Z])|(?:^|_)(?:KEYS?|AUTH|PASS|PWD)(?:_|$)",
+    rf"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|{_KEYS}|TOKENS?(?![A-Z])|(?:^|_)(?:KEYS?|AUTH|PASS|PWD)(?:_|$)",
     re.IGNORECASE,
 )
 _CHOSEN = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET", re.IGNORECASE)  # may be words, all the same

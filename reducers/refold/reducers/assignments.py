@@ -15,18 +15,15 @@ PASSWORDS = ("password", "passwd", "passphrase", "pwd", "_pass")
 """Ends of names, in lower case, behind which somebody's own choice stands."""
 
 KEYS = (
-    "token", "secret", "credential", "credentials", "api_key", "apikey", "api-key", "access_key", "accesskey",
-    "access-key", "secret_key", "secretkey", "secret-key", "private_key", "auth_key", "authkey", "account_key",
-    "accountkey", "encryption_key", "signing_key", "master_key", "license_key", "service_key", "storage_key",
-    "key_base", "client_key", "app_key", "appkey", "application_key", "subscription_key",
+    "token", "secret", "credential", "credentials", "apikey", "accesskey", "secretkey", "privatekey", "authkey",
+    "accountkey", "encryptionkey", "signingkey", "masterkey", "licensekey", "servicekey", "storagekey", "keybase",
+    "clientkey", "appkey", "applicationkey", "subscriptionkey",
 )  # fmt: skip
-"""Ends of names behind which something stands that a machine has made."""
+"""Ends of names behind which something stands that a machine has made: `api_key`, `api-key` and `apiKey` are one."""
 
 # A token with which one asks for the rest is no secret, and whoever asks needs it.
 _NO_KEYS = tuple(
-    f"{word}{sign}token"
-    for word in ("page", "next", "continuation", "sync", "cursor", "resume", "watermark")
-    for sign in ("", "_", "-")
+    f"{word}token" for word in ("page", "next", "continuation", "sync", "cursor", "resume", "watermark")
 )
 _WORDS = (
     "example", "sample", "placeholder", "changeme", "change_me", "your", "dummy", "xxxx", "redacted", "insert",
@@ -35,15 +32,19 @@ _WORDS = (
 
 _VALUE_CHARACTERS = r"\w!#$%*+./?@^~-"
 _LONGEST_NAME = 64
+ESCAPES = r"\\{0,15}"
+"""What stands before a quotation mark: at each depth of JSON in JSON twice as much and one more, to the fourth."""
 _JUDGED = 512
 
 # A sign of an assignment, and a value with a digit or a sign that words do not have: as in a shell, JSON (escaped too),
 # YAML, code, or a header.
-_VALUED = rf"(?=[ \t]{{0,2}}(?:\\{{0,3}}[\"'`])?(?=[A-Za-z_./=+-]{{0,64}}[0-9!#$%*?@^~])(?!=)[={_VALUE_CHARACTERS}]{{8}})"
+_VALUED = rf"(?=[ \t]{{0,2}}(?:{ESCAPES}[\"'`])?(?=[A-Za-z_./=+-]{{0,64}}[0-9!#$%*?@^~])(?!=)[={_VALUE_CHARACTERS}]{{8}})"
 _SIGNS = tuple((sign, re.compile(f"{sign}>?{_VALUED}", re.ASCII)) for sign in "=:")
-_VALUE = re.compile(rf"[ \t]{{0,2}}(\\{{0,3}}[\"'`])?([={_VALUE_CHARACTERS}]{{8,{_JUDGED}}})", re.ASCII)
+_VALUE = re.compile(rf"[ \t]{{0,2}}({ESCAPES}[\"'`])?([={_VALUE_CHARACTERS}]{{8,{_JUDGED}}})", re.ASCII)
 _REST = re.compile(rf"[={_VALUE_CHARACTERS}]*", re.ASCII)
-_OPEN = re.compile(r"[\w.-]+(?:\\{0,3}[\"'`]\]?)?[ \t]{0,2}(?:[:=]>?[ \t]{0,2}\\{0,3}[\"'`]?)?\Z", re.ASCII)
+_OPEN = re.compile(
+    rf"[\w.-]+(?:{ESCAPES}[\"'`]\]?)?[ \t]{{0,2}}(?:[:=]>?[ \t]{{0,2}}{ESCAPES}[\"'`]?)?\Z", re.ASCII
+)
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
 _ENDINGS = frozenset(word[-3:] for word in (*PASSWORDS, *KEYS, "auth", "_key"))
 _MACHINE_MADE = re.compile(r"[\w.~+/=%-]{12,}", re.ASCII)
@@ -96,8 +97,13 @@ def _named(before: str) -> tuple[str, bool]:
     low, shouted = name.lower(), name.isupper()
     if low.endswith(PASSWORDS):
         return "password", shouted
-    key = low.endswith(KEYS) or low in ("auth", "_auth") or (shouted and low.endswith("_key"))
-    return ("key", shouted) if key and not low.endswith(_NO_KEYS) else ("", False)
+    joined = _joined(low)
+    key = joined.endswith(KEYS) or low in ("auth", "_auth") or (shouted and low.endswith("_key"))
+    return ("key", shouted) if key and not joined.endswith(_NO_KEYS) else ("", False)
+
+
+def _joined(name: str) -> str:
+    return name.replace("_", "").replace("-", "")
 
 
 def _random(value: str, *, plain: bool) -> bool:
@@ -116,7 +122,12 @@ def _chosen(value: str, *, plain: bool) -> bool:
 
 
 def _strange(value: str, *, plain: bool) -> bool:
-    """Whether a piece of it is neither a word with a number behind it nor a number; `plain`: nor a type, as `Pkcs7Key`."""
+    """Whether a piece of it is neither a word with a number behind it nor a number; `plain`: nor a type, as `Pkcs7Key`.
+
+    `plain`: nor is all of it the name of a secret, as `keys.Ed25519X448PrivateKey`.
+    """
+    if plain and _joined(value.lower()).endswith(KEYS):
+        return False
     pieces = (piece for piece in _PIECE.split(value) if len(piece) >= 8)
     return any(not (_TYPE if plain else _ORDINARY).fullmatch(piece) for piece in pieces)
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from refold.reducers.assignments import ESCAPES
 from refold.reducers.key_prefixes import KEYS, Key
 
 
@@ -31,7 +32,8 @@ class Shape(NamedTuple):
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # A header's name and its value, as in HTTP, JSON (escaped too), YAML, or the arguments of a program.
-_IS = r"\\?[\"']?[ \t]{0,2}[:=][ \t]{0,8}\\?[\"']?"
+_QUOTED = rf"(?:{ESCAPES}[\"'])?"
+_IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
 _DIGIT = r"(?=[A-Za-z._~+/-]{0,64}[0-9])"
 # base64 of a short name and password may be without a digit, but hardly without a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
@@ -57,8 +59,9 @@ HEADERS = ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey"
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
           r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})"),
-    Shape("secret key of AWS", (("_", "(?<=aws_)(?=s)"), ("_", "(?<=AWS_)(?=S)"), ("A", "(?<=ecretA)")),
-          rf"(?i:aws_secret_access_key|secretaccesskey){_IS}([A-Za-z0-9+/]{{40}})"),
+    Shape("secret key of AWS",
+          (("_", "(?<=(?i:aws_))(?=(?i:s))"), ("A", "(?<=ecretA)"), ("A", "(?<=ECRETA)")),
+          rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IS}([A-Za-z0-9+/]{{40}})"),
     Shape("token of Slack", (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
           r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}"),
     Shape("web hook of Slack", ((".", "(?<=hooks[.])"),),
@@ -72,14 +75,14 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("private key", (("V", "(?=ATE KEY)"),),
           rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
           rf"|(?:\s*[A-Za-z-]{{2,32}}: [^\n]{{0,200}}\n){{0,8}}[A-Za-z0-9+/=\s\\]{{16,{LONGEST_KEY}}})"),
-    Shape("authorisation header", (("z", "(?<=uthoriz)"), ("Z", "(?<=UTHORIZ)")),
+    Shape("authorisation header", (("z", "(?<=(?i:uthoriz))"), ("Z", "(?<=(?i:uthoriz))")),
           rf"(?i:authorization){_IS}(?i:basic|bearer|token|apikey|ssws)[ \t]{{1,8}}({_ODD}[\w.~+/=-]{{7,}}[\w~+/=-])"),
-    Shape("bearer token", (("b", "(?=earer )"), ("B", "(?=earer |EARER )")),
+    Shape("bearer token", (("b", "(?=(?i:earer) )"), ("B", "(?=(?i:earer) )")),
           rf"(?i:bearer) {{1,2}}({_DIGIT}[\w.~+/=-]{{19,}}[\w~+/=-])"),
     Shape("API key header", (("-", "(?<=[xX]-)(?=[aA][pP][iI]-)"),),
           rf"(?i:x-api-key){_IS}({_DIGIT}[\w.~+/=-]{{15,}}[\w~+/=-])"),
-    Shape("web hook of Discord", ((":", r"(?=//discord(?:app)?[.]com/api/webhooks/)"),),
-          r"/webhooks/[0-9]{10,32}/([\w-]{40,})"),
+    Shape("web hook of Discord", ((".", "(?<=discord[.])(?=com/api/)"), (".", "(?<=discordapp[.])(?=com/api/)")),
+          r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{10,32}/([\w-]{40,})"),
     Shape("web hook of Teams", ((".", "(?=office[.]com/webhookb2/)"),),
           r"webhook\.office\.com/webhookb2/([\w@/-]{40,})"),
     Shape("token of a Discord bot", ((".", r"(?<=[\w-]{23}[.])(?=[\w-]{6}[.][\w-]{27})"),),
@@ -88,9 +91,9 @@ _FRAMES: tuple[Shape, ...] = (
           r"(?<![0-9])[0-9]{5,16}:A[\w-]{34}(?![\w-])"),
     Shape("token of Terraform", ((".", "(?=atlasv1[.])"),),
           r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}"),
-    Shape("old token of Vault", ((".", r"(?<=s[.])(?<!hvs[.])(?=[A-Za-z0-9]{24})"),),
+    Shape("old token of Vault", ((".", r"(?<=s[.])(?<![\w.]s[.])(?=[A-Za-z0-9]{24})"),),
           r"(?<![\w.])s\.(?=[A-Za-z]{0,23}[0-9])(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![\w(\[-])"),
-    Shape("token of Airtable", ((".", "(?=[a-f0-9]{64})"),),
+    Shape("token of Airtable", ((".", "(?<=pat[A-Za-z0-9]{14}[.])(?=[a-f0-9]{64})"),),
           r"(?<![A-Za-z0-9])pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
     Shape("token of Harness", ((".", r"(?<=[ps]at[.])(?=[\w-]{22}[.])"),),
           r"(?<![A-Za-z0-9])[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
@@ -114,13 +117,15 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("session of GitLab", (("_", "(?=gitlab_session=)"),),
           r"_gitlab_session=([a-z0-9]{32})"),
     Shape("password of Sidekiq", (("_", "(?=CONTRIBSYS__COM)"),),
-          rf"CONTRIBSYS__COM{_IS}([a-f0-9]{{8}}:[a-f0-9]{{8}})"),
+          rf"_CONTRIBSYS__COM{_IS}([a-f0-9]{{8}}:[a-f0-9]{{8}})"),
     Shape("password of a NuGet source", (("=", '(?<=" value=)'),),
-          r"assword\" value=\"([^\"\s%$]{8,200})\""),
-    Shape("credentials of Docker", ((":", r"(?<=auth\":)"), (":", r"(?<=auth\" :)")),
-          r"(?<![A-Za-z0-9])auth\\?\"[ \t]{0,2}:[ \t]{0,2}\\?\"([A-Za-z0-9+/]{12,}={0,2})(?=\\?\")"),
+          rf"assword{ESCAPES}\" value={ESCAPES}\"([^\"\s%$]{{7,199}}[^\"\s%$\\])(?={ESCAPES}\")"),
+    Shape("credentials of Docker", ((":", rf"(?=[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12,64}}[\\=\"A-Za-z0-9+/])"),),
+          rf"auth(?<![A-Za-z0-9]auth){ESCAPES}\"[ \t]{{0,2}}:[ \t]{{0,2}}{ESCAPES}\"([A-Za-z0-9+/]{{12,}}={{0,2}})"
+          rf"(?={ESCAPES}\")"),
     Shape("password of curl", (("-", "(?=u[ =])"), ("-", "(?=-user[ =])")),
-          r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =][\"']?[\w.@+-]{1,64}:(?![$%{*])([^\s\"':]{3,200})"),
+          r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =](?:\\{0,15}[\"'])?[\w.@+-]{1,64}:(?![$%{*])"
+          r"([^\s\"':]{2,199}[^\s\"':\\])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
           r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
     # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`, `%s`.
@@ -170,7 +175,7 @@ _RUNS = {
     "-": r"(?=[\w+/=.-]{10}|[aA][pP][iI]-|us[0-9]|u[ =]|-user[ =])",
     "_": r"(?=[\w+/=.-]{14})",
     ".": r"(?=[\w+/=.-]{20})",
-    ":": r"(?=//|\\?[ ]?\\?\"|A[\w-]{34}|[a-f0-9]{32})",
+    ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}})",
 }
 
 
