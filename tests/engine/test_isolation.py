@@ -11,8 +11,8 @@ import pytest
 
 from refold.engine import Agent, RunResult, ScriptedModel, call, calls, say, tool
 from refold.engine.isolation import isolated
-from refold.replay import events
 from refold.store import MemoryStore
+from support.driving import kinds
 
 pytestmark = pytest.mark.anyio
 
@@ -63,10 +63,6 @@ def said(result: RunResult) -> list[str]:
     return [message.text for message in result.messages if message.call]
 
 
-async def kinds(store: MemoryStore) -> list[str]:
-    return [stored.kind async for stored, _ in events(store, "r")]
-
-
 async def test_a_cancellation_is_recorded_while_what_it_cuts_off_goes_on() -> None:
     """A tool that shields itself from being cancelled holds up the end of its run, and not the record of the request."""
     store, begun, released = MemoryStore(), anyio.Event(), anyio.Event()
@@ -85,8 +81,8 @@ async def test_a_cancellation_is_recorded_while_what_it_cuts_off_goes_on() -> No
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
         assert ("cancel_requested", False) == (
-            (await kinds(store))[-1],
-            "tool_returned" in await kinds(store),
+            (await kinds(store, "r"))[-1],
+            "tool_returned" in await kinds(store, "r"),
         )
         released.set()
         assert "CANCELLED" == (await run.result()).state
@@ -114,7 +110,7 @@ async def test_whoever_brings_something_does_not_bring_their_context() -> None:
     async def wait_for_it() -> str:
         released.set()
         for _ in range(2000):
-            if "late_result" in await kinds(store):
+            if "late_result" in await kinds(store, "r"):
                 return "it came"
             await anyio.sleep(0.005)
         return "nothing came late"
@@ -166,7 +162,7 @@ async def test_a_call_that_is_cancelled_with_its_engine_has_no_result(turns: int
     assert waiter.done()
     assert waiter.cancelled()
     failed = {"tool_returned", "model_failed"}
-    assert not (await store.head("r")).seq or not failed & set(await kinds(store))
+    assert not (await store.head("r")).seq or not failed & set(await kinds(store, "r"))
 
 
 def test_what_others_cancel_is_cancelled() -> None:

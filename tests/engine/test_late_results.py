@@ -1,8 +1,10 @@
 """What a tool's thread says after its call was cut off is kept beside the log."""
 
 import threading
+from functools import partial
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from refold.engine import Agent, CallContext, ScriptedModel, Tool, call, say, tool
@@ -96,3 +98,30 @@ async def test_a_result_in_time_is_no_late_one() -> None:
     agent = Agent(model=ScriptedModel([call("act"), say("Done.")]), tools=[slow.tool()], store=store)
     await agent.start("Do it.", run_id="r").result()
     assert "late_result" not in [stored.kind async for stored, _ in events(store, "r")]
+
+
+async def test_a_result_that_cannot_be_kept_is_warned_of(
+    anyio_backend_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What comes late is lost with its event loop, as long as another engine has the run: and not in silence."""
+    store, slow = MemoryStore(), Slow()
+
+    async def main() -> None:
+        agent = Agent(
+            model=ScriptedModel([call("act"), say("Done.")]), tools=[slow.tool(timeout=0.05)], store=store
+        )
+        await agent.start("Do it.", run_id="r").result()
+        await store.lease("r", holder="elsewhere:1::a")
+        asked = anyio.Event()
+        claim = store.claim
+
+        async def ask(run: str) -> object:
+            asked.set()
+            return await claim(run)
+
+        store.claim = ask  # type: ignore[method-assign,assignment]
+        slow.released.set()
+        await asked.wait()
+
+    await anyio.to_thread.run_sync(partial(anyio.run, main, backend=anyio_backend_name))
+    assert "run r: a result that came late could not be kept: " in caplog.text

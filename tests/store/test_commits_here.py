@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,7 @@ from refold.store.connection import CHECKPOINT_PAGES, PagedConnection
 from refold.store.testing import events, records
 
 # Trio has no loop here to block: its appends come in by threads.
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 
 @pytest.fixture
@@ -35,12 +29,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(group_commit, "_written", write)
     return seen
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "runs.db", durability="process") as opened:
-        yield opened
 
 
 async def leased(store: SqliteStore, count: int = 1) -> list[Lease]:

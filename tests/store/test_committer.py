@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,7 @@ from refold.store.testing import append, events, records
 from refold.store.thread import Connection
 
 # The order of a group is that of asyncio's tasks. Trio comes in by threads: the suite of promises tests that.
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 
 @pytest.fixture
@@ -52,12 +46,6 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(committer, "commit", commit)
     return seen
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "runs.db", durability="process") as opened:
-        yield opened
 
 
 async def leased(store: SqliteStore, count: int) -> list[Lease]:

@@ -93,7 +93,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
             for call in (batch.calls if batch else ())
             if call.id in names
         ),
-        text=descriptions.short(result_of(state, dict(contents)).outcome.text, _TEXT),
+        text=descriptions.short(result_of(state, contents).outcome.text, _TEXT),
         approver=approval.event.approver if approval else "",
     )
 

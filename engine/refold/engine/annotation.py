@@ -75,5 +75,11 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
                 patience=_PATIENCE,
                 **shared(runtime, "registry", "salts"),
             )
-    except Exception as error:  # no task waits for this: it must not bring down the event loop
-        _LOGGER.warning("run %s: a result that came late could not be kept: %s", run, error)
+    except BaseException as error:
+        _LOGGER.warning(
+            "run %s: a result that came late could not be kept: %s", run, str(error) or type(error).__name__
+        )
+        if not isinstance(
+            error, Exception
+        ):  # else no task waits for this: it must not bring down the event loop
+            raise

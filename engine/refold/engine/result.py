@@ -1,6 +1,6 @@
 """What a caller gets of a run: how it ended, why, what was said and spent. Nothing is raised by default."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -88,22 +88,25 @@ class LimitError(RefoldError):
         return f"run {self.run}: limit {hit.name!r} reached: {hit.used} of {hit.value} {hit.unit} at step {hit.step}"
 
 
+MessagesOf = Callable[[RunState, Mapping[int, Event]], Sequence[Message]]
+"""(state, contents) -> what the model would see, as `view` tells."""
+
 _ENDED = ("code", "reason", "source", "step", "seq")
 
 
 def result_of(
     state: RunState,
-    contents: dict[int, Event],
-    shown: Callable[[RunState, dict[int, Event]], Sequence[Message]] = view,
+    contents: Mapping[int, Event],
+    messages_of: MessagesOf = view,
 ) -> RunResult:
     """The result that a state stands for; `contents` has the words of its window and its last answer.
 
-    `shown` makes the messages, as `view`.
+    `messages_of` gives the messages that the next request would have.
     """
     messages: tuple[Message, ...] = ()
     erased: int | None = None
     try:
-        messages = tuple(shown(state, contents))
+        messages = tuple(messages_of(state, contents))
     except MissingContent as error:
         erased = error.seq
     return RunResult(
@@ -118,7 +121,7 @@ def result_of(
     )
 
 
-def _pending(state: RunState, contents: dict[int, Event]) -> tuple[WaitingCall, ...]:
+def _pending(state: RunState, contents: Mapping[int, Event]) -> tuple[WaitingCall, ...]:
     if state.asked_at is None or state.batch is None:
         return ()
     asked = unknown(state) if state.approval is None else state.approval.event.calls
@@ -134,14 +137,14 @@ def _pending(state: RunState, contents: dict[int, Event]) -> tuple[WaitingCall, 
     )
 
 
-def _arguments(state: RunState, call: str, contents: dict[int, Event]) -> str | None:
+def _arguments(state: RunState, call: str, contents: Mapping[int, Event]) -> str | None:
     try:
         return arguments_of(state, call, contents)
     except MissingContent:
         return None
 
 
-def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
+def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
     ended, answer = state.outcome, state.answer
     if ended is None:
         text = _words(contents, () if answer is None else (answer.seq,))
@@ -162,7 +165,7 @@ def _outcome(state: RunState, contents: dict[int, Event]) -> RunOutcome:
     )
 
 
-def _words(contents: dict[int, Event], seqs: tuple[int, ...]) -> str:
+def _words(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
     """What the model said in these events, nothing between: an answer that was cut, and what went on from there."""
     said: list[str] = []
     for seq in seqs:

@@ -19,7 +19,7 @@ from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
 from refold.reducers.secrets import PLAIN, Redactor
-from refold.reducers.sizes import sized, units
+from refold.reducers.sizes import UNMEASURED, sized, units
 from refold.reducers.state import RunState
 from refold.reducers.text import all_clean, clean, cut_output, label
 from refold.reducers.texts import render
@@ -127,7 +127,7 @@ def returned(
             sha256 = hashlib.sha256(text.encode()).hexdigest()
         text, size, cut = capped.text, capped.size, capped.cut
     if sha256 is None:
-        sha256 = "?"  # any: it becomes that of the text as it is
+        sha256 = UNMEASURED
     said = events.Output(output=text, sha256=sha256)
     return told(fact, said, salt, policy, output_bytes=size, cut=cut)
 

@@ -67,6 +67,10 @@ SIZED = (
 """The facts whose bodies hold sizes of their contents."""
 
 
+UNMEASURED = "?"
+"""The `sha256` of an output that is to have one, until `sized` puts it in."""
+
+
 def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
     """The fact with the sizes of its content, as the policy in force measures; without content, as it is.
 

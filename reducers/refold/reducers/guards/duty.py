@@ -4,8 +4,9 @@ A guard that is not installed, that lacks the content it needs, or whose own cod
 of the state does not suffer, and what it would have said is reported as unknown, never made up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -113,6 +114,11 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
     except Exception:
         return (_failed(watch),)
     return said if not said or all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
+
+
+def speaking(guards: Sequence[Any], place: Place) -> list[int]:
+    """Which of the guards, None for one that is not there, speak at this place: their numbers, in the policy's order."""
+    return [at for at, guard in enumerate(guards) if guard is not None and place in guard.places]
 
 
 def unheard(watch: Watch) -> bool:

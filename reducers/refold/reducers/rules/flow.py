@@ -62,7 +62,6 @@ class Switched(Rule, Generic[KnobT]):
 
     def __init__(self, knob: Callable[[Policy], KnobT | None], check: Callable[[KnobT, Flow], bool]) -> None:
         self._knob, self._check = knob, check
-        self.name, self.__doc__ = check.__name__, check.__doc__
 
     def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
         """The check with its knob."""

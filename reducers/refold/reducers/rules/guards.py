@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.reducers.events import ApprovalRequested, CallRefused, GuardTripped
-from refold.reducers.guards.duty import judged
+from refold.reducers.guards.duty import judged, speaking
 from refold.reducers.guards.protocol import (
     Ask,
     Inject,
@@ -42,7 +42,7 @@ class Guards(Rule):
 
     def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
         """The check by those that speak at this place."""
-        here = [at for at, guard in enumerate(guards) if guard is not None and self.place in guard.places]
+        here = speaking(guards, self.place)
         return partial(self._ask, here) if here else None
 
     def _ask(self, here: Sequence[int], flow: Flow) -> bool:

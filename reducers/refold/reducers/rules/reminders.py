@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.reducers.events import RequestText
-from refold.reducers.guards.duty import judged
+from refold.reducers.guards.duty import judged, speaking
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.limits import StepLimit, TimeLimit, name_of, threshold
 from refold.reducers.meters import elapsed, smallest_time, used
@@ -69,9 +69,7 @@ def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
         found.append(partial(_progress, policy.progress))
     if policy.overflow is not None and policy.overflow.hint:
         found.append(_hint)
-    here = [
-        at for at, guard in enumerate(guards) if guard is not None and Place.BEFORE_REQUEST in guard.places
-    ]
+    here = speaking(guards, Place.BEFORE_REQUEST)
     if here:
         found.append(partial(_of_guards, here))
     if policy.nudge:
