@@ -14,20 +14,9 @@ def _lines(*rows: Json) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _qwen(place: int, kind: str, *parts: Json, **more: Any) -> Json:
-    parent = f"u{place - 1}" if place else None
-    ids = {"uuid": f"u{place}", "parentUuid": parent, "sessionId": "s", "timestamp": _at(place)}
-    role = "model" if kind == "assistant" else "user"
-    return {**ids, "type": kind, "version": "0.5.0", "message": {"role": role, "parts": list(parts)}, **more}
-
-
 def _kimi(role: str, said: str, place: int) -> Json:
     message = {"role": role, "parts": [{"type": "text", "text": said}]}
     return {"type": role, "sessionId": "k", "timestamp": _at(place), "message": message}
-
-
-def _wire(kind: str, place: int, **payload: Any) -> Json:
-    return {"timestamp": 1_772_359_200 + place, "message": {"type": kind, "payload": payload}}
 
 
 def _droid(place: int, role: str, *content: Json) -> Json:
@@ -48,22 +37,11 @@ def _part(kind: str, **more: Any) -> Json:
 
 TEXT: Json = {"type": "text", "text": "Please count the files."}
 RAN: Json = {"status": "completed", "input": {"command": "ls"}, "output": "7"}
-CALL: Json = {"id": "c", "type": "function", "function": {"name": "Shell", "arguments": "{}"}}
 ASKED: Json = {"type": "tool_use", "id": "c", "name": "Execute", "input": {"command": "ls"}}
 FOUND: Json = {"type": "tool_result", "tool_use_id": "c", "content": "7"}
 STEP = {"sessionID": "ses_1", "timestamp": 1_772_359_200_000}
 
 CLOSE: dict[str, tuple[str, str]] = {
-    "Qwen Code": (
-        "claude_code",
-        _lines(
-            _qwen(0, "user", {"text": "Please count the files."}),
-            _qwen(1, "assistant", {"functionCall": {"id": "c", "name": "run", "args": {}}}, model="qwen"),
-            _qwen(2, "tool_result", {"functionResponse": {"id": "c", "response": {"output": "7"}}}),
-            _qwen(3, "assistant", {"text": "There are seven."}, model="qwen"),
-        ),
-    ),
-    "Qwen Code, asked only": ("claude_code", _lines(_qwen(0, "user", {"text": "Please count the files."}))),
     "Kimi CLI, rows": ("claude_code", _lines(_kimi("user", "Count.", 0), _kimi("assistant", "Seven.", 1))),
     "a fork of Gemini CLI": (
         "gemini_cli",
@@ -154,19 +132,6 @@ CLOSE: dict[str, tuple[str, str]] = {
 """By agent: the format that it looks most like, and a file."""
 
 FAR: dict[str, str] = {
-    "Kimi CLI, context": _lines(
-        {"role": "_checkpoint", "id": 0},
-        {"role": "user", "content": "Count."},
-        {"role": "assistant", "content": [TEXT], "tool_calls": [CALL]},
-        {"role": "_usage", "token_count": 120},
-        {"role": "tool", "content": [{"type": "text", "text": "7"}], "tool_call_id": "c"},
-    ),
-    "Kimi CLI, wire": _lines(
-        {"type": "metadata", "protocol_version": "1.1"},
-        _wire("TurnBegin", 0, user_input="Count."),
-        _wire("ToolCall", 1, **CALL),
-        _wire("ContentPart", 2, type="text", text="Seven."),
-    ),
     "OpenCode, a session": json.dumps(
         {
             "id": "ses_1",

@@ -21,8 +21,11 @@ LOGS = [
     "codex/schema-drift.jsonl",
     "copilot_cli/written-session.jsonl",
     "gemini_cli/jsonl-0.40.jsonl",
+    "kimi_cli/written-context.jsonl",
+    "kimi_cli/written-wire.jsonl",
     "pi/compaction-v3.jsonl",
     "pi/ignorable-entries-v3.jsonl",
+    "qwen_code/written-session.jsonl",
 ]
 DOCUMENTS = ["gemini_cli/two-prompts.json", "gemini_cli/warning-only.json", "opencode/written-session.json"]
 
@@ -92,7 +95,9 @@ def test_a_document_imports_up_to_its_cut(file: str, data: st.DataObject) -> Non
     assert any(isinstance(item, Unread) for item in items)
 
 
-@pytest.mark.parametrize("name", ["claude_code", "codex", "copilot_cli", "gemini_cli", "pi"])
+@pytest.mark.parametrize(
+    "name", ["claude_code", "codex", "copilot_cli", "gemini_cli", "kimi_cli", "pi", "qwen_code"]
+)
 @pytest.mark.parametrize(
     "line",
     [

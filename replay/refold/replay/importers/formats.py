@@ -24,6 +24,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "copilot_cli": "copilot_cli:COPILOT_CLI",
         "gemini_cli": "gemini_cli.importer:GEMINI_CLI",
         "inspect": "inspect_logs.importer:INSPECT",
+        "kimi_cli": "kimi_cli:KIMI_CLI",
         "langfuse": "langfuse:LANGFUSE",
         "mini_swe_agent": "mini_swe_agent.importer:MINI_SWE_AGENT",
         "openai_agents": "openai_agents:OPENAI_AGENTS",
@@ -33,6 +34,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "otel": "otel.importer:OTEL",
         "pi": "pi.importer:PI",
         "pydantic_ai": "pydantic_ai.importer:PYDANTIC_AI",
+        "qwen_code": "qwen_code:QWEN_CODE",
         "swe_agent": "swe_agent.importer:SWE_AGENT",
         "tau_bench": "tau_bench:TAU_BENCH",
     }

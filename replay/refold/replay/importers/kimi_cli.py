@@ -1,0 +1,264 @@
+"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is shown.
+
+On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and stand behind
+the answer here. Why a step was interrupted, by a person or by an error, is not said. What a compaction left is not on the
+wire. A context has neither times nor usage, and no mark of a failed result; it is written anew by a compaction.
+
+Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a context messages by
+their role. The input there leaves out what was cached.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.replay.importers.content import call_of, calls_of, words
+from refold.replay.importers.drafts import Draft
+from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
+from refold.replay.importers.items import Item, Place, Returned, RunBegan
+from refold.replay.importers.protocol import Match
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, lines
+from refold.replay.importers.source import Source, fits
+from refold.replay.importers.usages import UsageNames
+
+_TOKENS = UsageNames(
+    input=("input_other",),
+    output=("output",),
+    cache_read=("input_cache_read",),
+    cache_write=("input_cache_creation",),
+    beside=True,
+)
+_MARKS = ("_system_prompt", "_checkpoint", "_usage")
+_INTERRUPTED = "interrupted, by a person or by an error: the source does not say"
+_REMARKS = {
+    "ApprovalRequest": "approval",
+    "ApprovalResponse": "approval",
+    "ApprovalRequestResolved": "approval",
+    "CompactionBegin": "compaction",
+    "CompactionEnd": "compaction",
+    "HookTriggered": "hook",
+    "HookResolved": "hook",
+    "SubagentEvent": "subagent",
+}
+_KINDS = frozenset({
+    *_REMARKS, "BtwBegin", "BtwEnd", "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "Notification", "PlanDisplay",
+    "QuestionRequest", "StatusUpdate", "StepBegin", "ToolCallRequest", "TurnEnd"
+})  # fmt: skip
+_LOOKED = 20
+
+
+class KimiCli:
+    """The importer of Kimi CLI's two session files."""
+
+    name = "kimi_cli"
+
+    def match(self, source: Source) -> Match | None:
+        """By messages of the wire, or by the marks of a context."""
+        found = [row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row)]
+        if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
+            return Match(95, "messages of the wire")
+        if any(text(row, "role") in _MARKS for row in found):
+            return Match(95, "a context with checkpoints")
+        bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
+        return Match(60, "the header of the wire") if bare else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+KIMI_CLI = KimiCli()
+
+
+class _Step(Draft):
+    """A step of which rows may follow, and what came between them: results, remarks."""
+
+    def __init__(self, first: Row) -> None:
+        super().__init__(first)
+        self.response, self.between = "", list[Item | Noise]()
+
+    def add(self, row: Row, kind: str, said: JSON) -> None:
+        """Take one more row in."""
+        match kind:
+            case "ContentPart":
+                self.thoughts += [text(said, "think")] if text(said, "type") == "think" else []
+                self.texts += [] if text(said, "type") == "think" else [words([said])]
+                self.grow(row, without(said, "type", "text", "think"))
+            case "ToolCall":
+                self.calls += [call_of(said)]
+                self.grow(row, without(said, "type", "id", "function"))
+            case "ToolCallPart" if self.calls:
+                last = self.calls[-1]
+                self.calls[-1] = replace(last, arguments=last.arguments + text(said, "arguments_part"))
+                self.grow(row, without(said, "arguments_part"))
+            case _:
+                self.usage, self.response = _TOKENS.of(at(said, "token_usage")), text(said, "message_id")
+                self.grow(row, without(said, "token_usage", "message_id"))
+
+
+class _Reading:
+    """One reading of either file."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.rows = source.name, Rows(source)
+        self.step: _Step | None = None
+        self.names: dict[str, str] = {}
+        self.open: dict[str, None] = {}
+        self.times: list[float] = []
+        self.end = "open", "no prompt and no answer"
+        found = (row for row in self.rows if isinstance(row, Row))
+        self.system = next((row for row in found if text(row.value, "role") == "_system_prompt"), None)
+        self.wire = any(isinstance(row, Row) and "role" not in row.value for row in self.rows)
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        system = text(self.system.value, "content") if self.system else ""
+        yield RunBegan(
+            self.system.position if self.system else "line 1",
+            key="session",
+            messages=(Message(role=Role.SYSTEM, text=system),) if system else (),
+            agent="kimi-cli",
+            marks_errors=self.wire,
+        )
+        line = 1
+        for row in self.rows:
+            line = row.line
+            if isinstance(row, Noise):
+                yield from self._beside(row)
+            elif "role" in row.value:
+                yield from self._said(row)
+            else:
+                yield from self._event(
+                    row, text(row.value, "message", "type"), at(row.value, "message", "payload")
+                )
+        yield from self._ready()
+        edges = (str(self.times[0]), str(self.times[-1])) if self.times else None
+        yield Place(f"line {line}").ended(self._end(), edges)
+
+    def _said(self, row: Row) -> Iterator[Item | Noise]:
+        """A row of a context."""
+        role, content = text(row.value, "role"), row.value.get("content")
+        said, rest = words(content, beside=("think",)), without(row.value, "role", "content")
+        match role:
+            case "user" | "system":
+                self.end = "open", "last message is a prompt, no answer after it"
+                by = "harness" if role == "system" or said.startswith("<system") else "user"
+                yield row.place.said(said, by, role=Role(role), rest=rest)
+            case "assistant":
+                thought = "\n".join(
+                    text(part, "think") for part in rows(content) if text(part, "type") == "think"
+                )
+                calls = calls_of(row.value)
+                self._asked(calls)
+                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+                yield row.place.answered(answer, rest=without(row.value, "role", "content", "tool_calls"))
+            case "tool":
+                yield self._result(
+                    row,
+                    text(row.value, "tool_call_id"),
+                    said,
+                    rest=without(row.value, "role", "content", "tool_call_id"),
+                )
+            case _:
+                yield row.noise(known=role in _MARKS)
+
+    def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+        """A row of the wire."""
+        if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
+            self.times = [min([*self.times, written]), max([*self.times, written])]
+        match kind:
+            case "ContentPart" | "ToolCall" | "ToolCallPart":
+                self.step = self.step or _Step(row)
+                self.step.add(row, kind, said)
+                self.names |= {call.id: call.name for call in self.step.calls[-1:]}
+            case "StatusUpdate" if table(said, "token_usage"):
+                self.step = self.step or _Step(row)
+                self.step.add(row, kind, said)
+            case "ToolResult":
+                yield from self._beside(self._returned(row, said))
+            case "TurnBegin" | "SteerInput":
+                yield from self._ready()
+                self.end = "open", "last message is a prompt, no answer after it"
+                yield row.place.said(words(at(said, "user_input")), rest=without(said, "user_input"))
+            case "StepInterrupted":
+                yield from self._interrupted(row)
+            case "StepRetry":
+                yield from self._ready()
+                yield row.place.failed(
+                    text(said, "error_type"), status=number(said, "status_code"), rest=json_text(said)
+                )
+            case _:
+                if kind in ("StepBegin", "TurnEnd"):
+                    yield from self._ready()
+                known = kind in _KINDS or text(row.value, "type") == "metadata"
+                yield from self._beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known))
+
+    def _beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
+        if self.step is None:
+            yield found
+        else:
+            self.step.between.append(found)
+
+    def _ready(self) -> Iterator[Item | Noise]:
+        step, self.step = self.step, None
+        if step is None:
+            return
+        fits(self.name, step.place.position, step.size)
+        self._asked(step.calls)
+        yield step.place.answered(step.message(), step.usage, response=step.response, rest=step.rest)
+        for found in step.between:
+            if isinstance(found, Returned):
+                self._settled(found.id)
+            yield found
+
+    def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
+        """A step that broke off: with calls it is an answer, for they were asked."""
+        step = self.step
+        if step is not None and (step.calls or step.usage):
+            yield from self._ready()
+            yield row.noise("interrupted")
+        else:
+            self.step = None
+            partial = step.message().text if step else ""
+            where = replace(row.place, position=lines(step.first.line, row.line)) if step else row.place
+            yield where.failed(
+                _INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest if step else ""
+            )
+            yield from step.between if step else ()
+        self.end = "unknown", "last step was interrupted, by a person or by an error"
+
+    def _returned(self, row: Row, said: JSON) -> Item:
+        value = at(said, "return_value")
+        failed = at(value, "is_error") is True
+        rest = without(value, "is_error", "output", "message")
+        return self._result(
+            row, text(said, "tool_call_id"), _shown(value, failed=failed), failed=failed, rest=rest
+        )
+
+    def _result(self, row: Row, call: str, said: str, *, failed: bool = False, rest: str = "") -> Item:
+        if self.step is None:
+            self._settled(call)
+        error = ToolError.RAISED if failed else None
+        return row.place.returned(call, said, name=self.names.get(call, ""), error=error, rest=rest)
+
+    def _asked(self, calls: Sequence[MessageCall]) -> None:
+        self.names |= {call.id: call.name for call in calls}
+        self.open = dict.fromkeys(call.id for call in calls)
+        self.end = "finished", "last answer has no call"
+
+    def _settled(self, call: str) -> None:
+        self.open.pop(call, None)
+        self.end = "open", "last row of the conversation is a result, no answer after it"
+
+    def _end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
+
+
+def _shown(value: JSON, *, failed: bool) -> str:
+    """What the model is shown of a result: the tool's remark on it in a tag, then the output."""
+    remark, output = text(value, "message"), words(at(value, "output"))
+    told = f"ERROR: {remark}" if failed else remark
+    return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])

@@ -1,0 +1,244 @@
+"""Qwen Code sessions: rows that form a tree, each with the content that went to the model or came from it.
+
+A row is of the person, of the model, a tool's result, or the system's: telemetry, compressions, commands. A request that
+failed stands in the telemetry only (`api_error`), with those of sub-agents, which are told by their prompt's id. Up to
+0.13 a call that the person declined has no result. What a compression left the model with stands in its row whole. Two
+processes may write one file: then the one that wrote last is the session, and the other a branch.
+
+Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers tell them. The
+thoughts are among the candidates' tokens but where the total says that they stand beside.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from refold.reducers.messages import Message, Usage
+from refold.reducers.vocabulary import Role, ToolError
+from refold.replay.importers.call_ids import messages
+from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text, without
+from refold.replay.importers.items import Counted, Item, Place, RunBegan
+from refold.replay.importers.message_shapes import read
+from refold.replay.importers.protocol import Match
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.replay.importers.source import Source
+from refold.replay.importers.times import Times
+from refold.replay.importers.trees import branches, path_to
+from refold.replay.importers.usages import UsageNames
+
+_TOKENS = UsageNames(
+    input=("promptTokenCount",),
+    output=("candidatesTokenCount",),
+    cache_read=("cachedContentTokenCount",),
+    reasoning=("thoughtsTokenCount",),
+)
+_ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
+_TOLD = ("uuid", "parentUuid", "sessionId", "timestamp", "type", "message", "cwd", "version", "gitBranch")
+_PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
+_SPOKE = ("user", "assistant", "tool_result")
+_MAIN = "########"
+"""Stands in the ids of a session's own prompts; those of sub-agents have their names there."""
+_LOOKED = 20
+
+
+class QwenCode:
+    """The importer of Qwen Code's chat files."""
+
+    name = "qwen_code"
+
+    def match(self, source: Source) -> Match | None:
+        """By rows of a tree whose messages have parts, or that have a payload of the system's."""
+        found = (row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row))
+        linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
+        if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
+            return Match(95, "rows with parentUuid whose messages have parts")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+QWEN_CODE = QwenCode()
+
+
+class _Reading:
+    """One reading of a session."""
+
+    def __init__(self, source: Source) -> None:
+        self.rows, self.seen = Rows(source), set[str]()
+        self.times = Times()
+        self.last, self.stopped = "", ""
+        self.open: dict[str, None] = {}
+        self.head: Row | None = None
+        self.model, self.alone = "", True
+        self.left = self._look_ahead()
+
+    def _look_ahead(self) -> frozenset[str]:
+        """The ids of rows on branches that were left, if somebody spoke there; and what the header has to tell."""
+        parents: dict[str, str] = {}
+        spoke: set[str] = set()
+        for row in (row for row in self.rows if isinstance(row, Row)):
+            self.head = self.head or (row if "sessionId" in row.value else None)
+            self.model = self.model or text(row.value, "model")
+            if id_ := text(row.value, "uuid"):
+                parents.setdefault(id_, text(row.value, "parentUuid"))
+            if text(row.value, "type") in _SPOKE:
+                spoke.add(id_)
+                self.alone = self.alone and _is_side(row.value)
+        path = path_to(parents, next(reversed(parents), ""))
+        off = (branch.rows for branch in branches(parents, path))
+        return frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        head, line = self.head.value if self.head else None, 1
+        place = self.head.place if self.head else Place("line 1")
+        names = ("version", "cwd", "gitBranch")
+        yield RunBegan(
+            place.position,
+            place.at,
+            key=text(head, "sessionId") or "session",
+            model=self.model,
+            agent="qwen-code",
+            labels={name: label for name in names if (label := text(head, name))},
+            unsaid=("cache_write_tokens",),
+        )
+        for row in self.rows:
+            line = row.line
+            if isinstance(row, Noise):
+                yield row
+            else:
+                yield from self._row(row)
+        yield Place(f"line {line}").ended(self._end(), self.times.edges())
+
+    def _row(self, row: Row) -> Iterator[Item | Noise]:
+        id_ = text(row.value, "uuid")
+        if id_ and id_ in self.seen:
+            yield row.noise("repeated")
+            return
+        self.seen.add(id_)
+        self.times.see(row.value.get("timestamp"), row.at)
+        if id_ in self.left:
+            yield row.noise("rewound", counts=_counted(row.value))
+        elif _is_side(row.value) and not self.alone:
+            yield row.noise("subagent")
+        else:
+            yield from self._main(row)
+
+    def _main(self, row: Row) -> Iterator[Item | Noise]:
+        message, kind = row.value.get("message"), text(row.value, "type")
+        if kind in _SPOKE:
+            self.last, self.stopped = kind, ""
+            keys = (key for part in rows(message, "parts") for key in table(part))
+            yield from unread_parts(row, message, ("parts",), keys, _PARTS)
+        match kind:
+            case "user":
+                subtype = text(row.value, "subtype")
+                by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
+                said = "\n".join(each.text for each in read(message).messages)
+                yield row.place.said(said, by, rest=without(row.value, *_TOLD))
+            case "assistant":
+                yield from self._answer(row, message)
+            case "tool_result":
+                yield from self._results(row, message)
+            case "system":
+                yield self._system(row)
+            case _:
+                yield row.noise(known=False)
+
+    def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
+        answer = _answer(message)
+        self.open = dict.fromkeys(call.id for call in answer.calls)
+        rest = without(row.value, *_TOLD, "model", "usageMetadata")
+        yield row.place.answered(answer, _usage(row.value), model=text(row.value, "model"), rest=rest)
+
+    def _results(self, row: Row, message: JSON) -> Iterator[Item]:
+        status = text(row.value, "toolCallResult", "status")
+        for part in rows(message, "parts"):
+            result = at(part, "functionResponse")
+            if not isinstance(result, dict):
+                continue
+            self.open.pop(text(result, "id"), None)
+            yield row.place.returned(
+                text(result, "id"),
+                _output(result),
+                name=text(result, "name"),
+                error=_ERRORS.get(status),
+                rest=without(row.value, *_TOLD),
+            )
+
+    def _system(self, row: Row) -> Item | Noise:
+        payload, event = at(row.value, "systemPayload"), at(row.value, "systemPayload", "uiEvent")
+        rest = without(row.value, *_TOLD)
+        if text(row.value, "subtype") == "chat_compression":
+            shown = [
+                said for content in rows(payload, "compressedHistory") for said in read(content).messages
+            ]
+            return row.place.prompted(
+                messages(shown), "compaction", rest=json_text(left(payload, "compressedHistory"))
+            )
+        if not text(event, "event.name").endswith(".api_error") or _MAIN not in text(event, "prompt_id"):
+            return row.noise()
+        problem = text(event, "error_message") or text(event, "error")
+        if "Abort" in text(event, "error_type"):
+            self.stopped = "cancelled"
+            return row.place.cancelled(problem, rest=rest)
+        self.stopped = "error"
+        return row.place.failed(problem, status=number(event, "status_code"), rest=rest)
+
+    def _end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        match self.last:
+            case _ if self.stopped:
+                return self.stopped, f"last row of telemetry: the request was {self.stopped}"
+            case "assistant" if self.open:
+                return "open", f"{len(self.open)} tool call(s) without result at the end"
+            case "assistant":
+                return "finished", "last row of the model has no call"
+            case "tool_result":
+                return "open", "last row is a tool result, no answer after it"
+            case "user":
+                return "open", "last row is a prompt, no answer after it"
+            case _:
+                return "open", "no row of a person or a model"
+
+
+def _is_side(row: JSON) -> bool:
+    return at(row, "isSidechain") is True
+
+
+def _answer(message: JSON) -> Message:
+    found = read(message, Role.ASSISTANT).messages
+    return next((said for said in found if said.role is Role.ASSISTANT), Message(role=Role.ASSISTANT))
+
+
+def _usage(row: JSON) -> Usage | None:
+    used, total = _TOKENS.of(at(row, "usageMetadata")), number(row, "usageMetadata", "totalTokenCount")
+    beside = used is not None and total == used.input + used.output + used.reasoning
+    return msgspec.structs.replace(used, output=used.output + used.reasoning) if used and beside else used
+
+
+def _output(result: JSON) -> str:
+    """What the model is shown of a result."""
+    response = at(result, "response")
+    said = (
+        next((response[key] for key in ("output", "error") if key in table(response)), response)
+        if isinstance(response, dict)
+        else response
+    )
+    return said if isinstance(said, str) else "" if said is None else json_text(said)
+
+
+def _counted(row: JSON) -> Counted | None:
+    """As what a row counts on a branch that was left."""
+    match text(row, "type"):
+        case "user":
+            return Counted(user=1)
+        case "assistant":
+            return Counted(assistant=1, calls=len(_answer(at(row, "message")).calls), usage=_usage(row))
+        case "tool_result":
+            failed = text(row, "toolCallResult", "status") == "error"
+            return Counted(tool=1, results=1, errors=int(failed))
+        case _:
+            return None
