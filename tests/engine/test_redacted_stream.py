@@ -109,6 +109,7 @@ def pieces(draw: st.DrawFn) -> list[str]:
     ]
 )
 @example(pieces=[f"-----END RSA{PRIVATE}"])
+@example(pieces=[f"curl {'a/' * 190}", " -u ", "alice:b2c3 ", "x"])
 @example(pieces=[f"{PRIVATE} {PRIVATE}"])
 def test_what_is_shown_is_the_redacted_whole(redactor: Redactor, pieces: list[str]) -> None:
     """However a text is divided, the pieces shown are, joined, what the log holds."""

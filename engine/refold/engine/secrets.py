@@ -60,7 +60,7 @@ _TEXTS = tuple(
 _WORD = "".join(map(chr, range(0x21, 0x7F)))  # what a secret without white space consists of
 _SHARE = 64
 _LONG_LINE = 4096
-_NEAR = 96  # characters: farther behind its header no value begins
+_NEAR = max(HEADERS.values())
 _END = re.compile(r"-----END [A-Z0-9 ]{0,32}(?=-----)")
 _LONGEST_OPEN = LONGEST_KEY + 4096  # with its first and last line, and lines of headers
 
@@ -293,7 +293,8 @@ class RedactedText:
         if self._by_words:
             near = max(text.rfind("\n") + 1, len(text) - _NEAR)
             tail = text[near:].lower()
-            yield from (near + tail.find(word) for word in HEADERS if word in tail)
+            found = (tail.find(word, max(0, len(tail) - reach)) for word, reach in HEADERS.items())
+            yield from (near + place for place in found if place >= 0)
             if (begun := assignments.opened(text)) is not None:
                 yield begun
 

@@ -14,7 +14,8 @@ assignment too (see `assignments.opened`) hold no white space: who shows a text 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from refold.reducers.assignments import ESCAPES
@@ -53,8 +54,15 @@ class Sign(NamedTuple):
 LONGEST_KEY = 16384
 """Characters of a private key between its first line and its last."""
 
-HEADERS = ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey", "x-api-key", "curl")
-"""Lower-case words by which a secret behind white space is known, on their line and at most 64 characters later."""
+HEADERS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey", "x-api-key"), 96
+        ),
+        "curl": 512,
+    }
+)
+"""Lower-case words by which a secret behind white space is known, on their line; farther behind where they begin none does."""
 
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
