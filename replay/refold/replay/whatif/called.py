@@ -1,7 +1,7 @@
 """Which fields the recorded calls of each tool have: all that is known of tools that a source names without their schemas."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from refold.reducers.arguments import object_of
 from refold.reducers.events import Event, ModelResponded
@@ -45,4 +45,4 @@ class Called:
             if self._left < 0:
                 return
             if isinstance(value, dict):
-                self._add(listed[key]["properties"], value)
+                self._add(listed[key]["properties"], cast("Mapping[str, Any]", value))
