@@ -1,31 +1,29 @@
 """`refold audit`: some runs by name, or whole stores and bundles on all cores, with a certificate of what was found."""
 
 import gc
-import multiprocessing
-import os
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import anyio
-import msgspec
 
 from refold.console import addresses, hostile, places, verdicts
-from refold.console.options import Everything, option, path_option, words
+from refold.console.codes import worst
+from refold.console.options import Everything, path_option, words
 from refold.console.places import StorePlace
+from refold.console.processes import Jobs, Unchecked, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
 from refold.console.selection import all_runs, check_choice
-from refold.console.verdicts import NotJudged, worst
+from refold.console.verdicts import NotJudged
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
+from refold.replay.bulk import Judged, Named, Totals, audit_all
 from refold.replay.certificate import Certificate, Heads, written
+from refold.replay.shards import SHARD, Shard, shards
 from refold.store.atomic_files import written_beside
 from refold.store.bundles import is_bundle
 from refold.store.keys import SigningKey, read_signing_key
@@ -37,22 +35,13 @@ _TOLD = 20
 """Runs of which everything is told as text; of further ones, a line."""
 
 
-class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that was not finished, as JSON: why not. Of its runs nothing is known."""
-
-    part: str
-    unchecked: str
-
-
 def audit_command(
     screen: Screen,
     place: StorePlace,
     runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. Or a bundle's file.")],
     *,
     everything: Everything = False,
-    jobs: Annotated[
-        int | None, option("--jobs", "Processes for --all and bundles.", min=1, show_default="one a core")
-    ] = None,
+    jobs: Jobs = None,
     certificate: Annotated[
         Path | None, path_option("--certificate", "Write what was found as a document; it must not exist.")
     ] = None,
@@ -122,8 +111,9 @@ def _audited(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int |
             teller.take(judged)
             step(shard.events)
 
-        with _executor(jobs, work) as executor:
-            totals = audit_all(work, executor, installed_guards, seen, _alone)
+        # Of an audit nothing goes round in circles: what is collected is collected for nothing.
+        with processes(jobs, work, gc.disable) as executor:
+            totals = audit_all(work, executor, installed_guards, seen, partial(alone, gc.disable))
     teller.finish(totals, time.monotonic() - began)
     return totals
 
@@ -137,36 +127,6 @@ def code_of(totals: Totals) -> int:
         (totals.unjudged, CannotJudge.exit_code),
     ]
     return worst([0, *(code for found, code in codes if found)])
-
-
-@contextmanager
-def _executor(jobs: int | None, work: Sequence[Shard]) -> Generator[Executor | None]:
-    """As many processes as there is work for; None for what is done before a process has begun."""
-    wanted = min(jobs or _cores(), len(work))
-    if wanted < 2:
-        yield None
-        return
-    with _processes(wanted) as executor:
-        try:
-            yield executor
-        except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _processes(count: int) -> ProcessPoolExecutor:
-    # A fresh interpreter: what this one holds (connections, threads) is nothing to inherit.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=gc.disable)
-
-
-def _alone() -> Executor:
-    return _processes(1)
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 class _Teller:

@@ -1,20 +1,25 @@
 """`refold grep`: the events that a filter means, a line each, as they are found."""
 
+from contextlib import closing
+from functools import partial
 from typing import Annotated
 
+import anyio
 import msgspec
-from msgspec.structs import replace
 
 from refold.console import hostile, places
 from refold.console.options import Everything, Runs, argument, option
 from refold.console.places import StorePlace
+from refold.console.processes import Jobs, alone, processes
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
-from refold.reducers.errors import CannotJudge, Damaged
-from refold.replay.kinds.table import sentence
-from refold.replay.queries.filters import Filter, parse
-from refold.replay.queries.grep import Excerpt, Match, grep, shown
-from refold.store.protocol import UnknownRun
+from refold.reducers.errors import RefoldError
+from refold.replay.queries.filters import parse
+from refold.replay.queries.grep import Excerpt, Hit, look_through
+from refold.replay.shards import HELD, Ended, shards, worked
+
+SHARD_OF_A_STORE = 5_000
+"""Events of a part that a process does in one piece: of each something may be told, and what is told is held until its turn."""
 
 
 class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +29,7 @@ class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-async def grep_command(
+def grep_command(
     screen: Screen,
     place: StorePlace,
     filter: Annotated[  # noqa: A002 - the name that is typed
@@ -35,45 +40,55 @@ async def grep_command(
     everything: Everything = False,
     most: Annotated[int | None, option("--most", "Stop after so many.", min=1)] = None,
     count: Annotated[bool, option("--count", "Only how many there are in each run.")] = False,
+    jobs: Jobs = None,
 ) -> int:
     """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
 
-    3 or 125 if a log could not be read to its end. With -o json: a line an event.
+    3 or 125 if a log could not be read to its end, 4 if some could not be looked at. With -o json: a line an event.
     """
-    asked, trouble, total = parse(filter), Trouble(), 0
-    async with places.reading(place) as store:
-        for run in await chosen(store, runs, trouble, everything=everything):
-            left = None if most is None else most - total
-            if left == 0:
-                break
-            found = 0
-            try:
-                async for each in grep(store, run, asked):
-                    found += 1
-                    if not count:
-                        _tell(screen, asked, each, alone=len(runs) == 1)
-                    if found == left:
-                        break
-            except (Damaged, CannotJudge, UnknownRun) as error:
-                trouble.add(run, error)
-            if count and found:
+    parse(filter)  # what cannot be asked is said before any log is read
+    trouble, total = Trouble(), 0
+    sizes = anyio.run(partial(_sizes, everything=everything), place, runs, trouble)
+    work = shards(place.path, sizes, SHARD_OF_A_STORE)
+    task = partial(look_through, typed=filter, most=most, hits=not count)
+    with processes(jobs, work) as executor, closing(worked(work, executor, task, alone, held=HELD)) as all_:
+        for each in all_:
+            if isinstance(each, Ended):
+                trouble.end(each)
+                continue
+            run, found = each
+            if isinstance(found, Hit):
+                _tell(screen, found, alone=len(runs) == 1)
+                total += 1
+            elif isinstance(found, RefoldError):
+                trouble.add(run, found)
+            elif count and found:
+                found = found if most is None else min(found, most - total)
                 _tell_count(screen, run, found)
-            total += found
+                total += found
+            if total == most:
+                break
     return trouble.code or (0 if total else 1)
+
+
+async def _sizes(
+    place: StorePlace, runs: list[str], trouble: Trouble, *, everything: bool
+) -> list[tuple[str, int]]:
+    async with places.reading(place) as store:
+        return await chosen(store, runs, trouble, everything=everything)
 
 
 def _tell_count(screen: Screen, run: str, count: int) -> None:
     screen.result(MatchCount(run=run, count=count), lambda: screen.say(f"{count:>6}  {run}"))
 
 
-def _tell(screen: Screen, asked: Filter, found: Match, *, alone: bool) -> None:
-    row, excerpt = found.row, shown(asked, found)
+def _tell(screen: Screen, hit: Hit, *, alone: bool) -> None:
+    row, excerpt = hit.row, hit.excerpt
     if screen.json:
-        plain = msgspec.to_builtins(replace(row, text=""))
-        screen.document({**plain, **({} if excerpt is None else {"excerpt": excerpt})})
+        screen.document({**msgspec.to_builtins(row), **({} if excerpt is None else {"excerpt": excerpt})})
         return
     address = f"e{row.seq}" if alone else f"{row.run}@e{row.seq}"
-    said = _said(excerpt) if excerpt is not None and excerpt.end else sentence(found.event)
+    said = _said(excerpt) if excerpt is not None and excerpt.end else hit.said
     names = ",".join(row.name)
     head = f"{address:<8} {f't{row.turn}':<5}{hostile.line(row.kind, 40):<19}{hostile.line(names, 40):<14}"
     screen.say(f"{head} {said}".rstrip())

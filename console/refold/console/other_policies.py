@@ -39,6 +39,9 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
 
+    def __hash__(self) -> int:
+        return hash(str(self))  # its lists have none
+
 
 def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change]:
     """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""

@@ -1,19 +1,24 @@
 """`refold stats`: what was done in some runs, or in all, counted."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+import anyio
 import msgspec
 
 from refold.console import hostile, places
 from refold.console.options import Everything, Runs
 from refold.console.places import StorePlace
+from refold.console.processes import Jobs, alone, processes
+from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import Trouble, chosen, without_grown
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.console.selection import Trouble, chosen, families_of, without_grown
 from refold.replay import figures
-from refold.replay.following import found_by
-from refold.replay.queries.stats import Counter, Latency, Stats, merge
-from refold.store.protocol import Store, UnknownRun
+from refold.replay.queries.stats import Latency, Stats, count_all, merge
+from refold.replay.shards import SHARD, Ended, Shard, shards, worked
+
+SHARD_OF_A_STORE = SHARD
+"""Events of a part that a process does in one piece."""
 
 _LISTED = 30  # rows of a table: a log may name as many tools as it likes
 _NAME = 60  # characters of a name that a log chose
@@ -31,45 +36,55 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies."""
+    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies. `unread` are parts that nobody finished."""
 
     counts: Stats
+    unread: dict[str, str] = {}
     answers: Quantiles
     runs: Quantiles
     tools: dict[str, Quantiles]
     models: dict[str, Quantiles]
 
 
-async def stats_command(
-    screen: Screen, place: StorePlace, runs: Runs, *, everything: Everything = False
+def stats_command(
+    screen: Screen, place: StorePlace, runs: Runs, *, everything: Everything = False, jobs: Jobs = None
 ) -> int:
     """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens, cost.
 
-    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts. With -o json: one document.
+    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not be looked at.
+    With -o json: one document.
     """
-    trouble, total, shared = Trouble(), Stats(), dict[str, int]()
-    async with places.reading(place) as store:
-        found = await chosen(store, runs, trouble, everything=everything)
-        for run in found if runs else await without_grown(store, found):
-            total = merge((total, await _counted(store, run, trouble, shared)))
-    screen.result(_told(total), lambda: _tell(screen, place, total))
+    trouble, total, unread = Trouble(), Stats(), dict[str, str]()
+    work = anyio.run(partial(_work, everything=everything), place, runs, trouble)
+    with (
+        processes(jobs, work) as executor,
+        progress("counting", sum(shard.events for shard in work)) as step,
+    ):
+        for each in worked(work, executor, count_all, alone):
+            if isinstance(each, Ended):
+                trouble.end(each)
+                unread |= {each.shard.name: each.problem} if each.problem else {}
+                step(each.shard.events)
+            elif isinstance(each, Stats):
+                total = merge((total, each))
+            else:
+                trouble.add(*each)
+    screen.result(_told(total, unread), lambda: _tell(screen, place, total))
     return trouble.code
 
 
-async def _counted(store: Store, run: str, trouble: Trouble, shared: dict[str, int]) -> Stats:
-    counter = Counter(shared)
-    try:
-        return await found_by(counter, store, run)
-    except (Damaged, CannotJudge, UnknownRun) as error:
-        trouble.add(run, error)
-        found = counter.result()
-        (found.newer if isinstance(error, CannotJudge) else found.damaged)[run] = str(error)
-        return found
+async def _work(place: StorePlace, runs: Sequence[str], trouble: Trouble, *, everything: bool) -> list[Shard]:
+    async with places.reading(place) as store:
+        sizes = await chosen(store, runs, trouble, everything=everything)
+        sizes = sizes if runs else await without_grown(store, sizes)
+        families = await families_of(store, (run for run, _ in sizes))
+    return shards(place.path, sizes, SHARD_OF_A_STORE, families=families)
 
 
-def _told(total: Stats) -> Statistics:
+def _told(total: Stats, unread: dict[str, str]) -> Statistics:
     return Statistics(
         counts=total,
+        unread=unread,
         answers=_quantiles(total.latency),
         runs=_quantiles(total.elapsed),
         tools={name: _quantiles(tool.latency) for name, tool in total.tools.items()},

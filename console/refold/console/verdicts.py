@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from refold.console import hostile, places
+from refold.console.codes import worst
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.console.selection import check_choice, meant
@@ -14,7 +15,6 @@ from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
-_ORDER = (0, CannotJudge.exit_code, 1, 4, Damaged.exit_code)  # from good to worst
 _SHOWN = 600
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
@@ -44,11 +44,6 @@ async def judge_command(
     if damage is not None:
         raise damage
     return worst(codes)
-
-
-def worst(codes: Sequence[int]) -> int:
-    """The worst of some verdicts: damaged before failed before different before not judged before fine."""
-    return max(codes, key=_ORDER.index, default=0)
 
 
 async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:

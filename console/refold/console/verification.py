@@ -9,11 +9,11 @@ import msgspec
 
 from refold.console import addresses, certificates, places, verdicts
 from refold.console.addresses import NoSuchRun
+from refold.console.codes import worst
 from refold.console.options import Everything, option, paths_option, repeated, words
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import check_choice, meant
-from refold.console.verdicts import worst
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify

@@ -1,32 +1,31 @@
 """`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
+import anyio
 import msgspec
-from msgspec.structs import replace
 
-from refold.console import hostile, places, verdicts
-from refold.console.contexts import chosen_contexts
+from refold.console import addresses, hostile, places, verdicts
+from refold.console.asking import Question
+from refold.console.codes import worst
 from refold.console.options import Everything, option, words
-from refold.console.other_policies import OtherPolicies, policies_of
+from refold.console.other_policies import OtherPolicies
 from refold.console.places import StorePlace
-from refold.console.prices import chosen_prices
+from refold.console.processes import Jobs, Unchecked, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import check_choice, meant, without_grown
-from refold.engine.guards import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, NoSuchEntry
-from refold.reducers.guards import Registry
+from refold.console.selection import all_runs, check_choice, families_of, sizes_of, without_grown
+from refold.reducers.errors import CannotJudge, Damaged, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.reducers.machine import AgentState
 from refold.replay import figures
-from refold.replay.whatif.comparison import side_by_side
-from refold.replay.whatif.contexts import Contexts
-from refold.replay.whatif.facts import Change
-from refold.replay.whatif.prices import Prices
-from refold.replay.whatif.totals import Prefixes, Totals, totals_of
+from refold.replay.shards import HELD, Ended, Shard, shards, worked
+from refold.replay.whatif.totals import Totals, totals_of
 from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
-from refold.store.protocol import Store, UnknownRun
+from refold.store.protocol import UnknownRun
+
+SHARD_OF_A_STORE = 5_000
+"""Events of a part that a process does in one piece: to ask costs several times what an audit does."""
 
 _SHOWN = 300
 _MANY = 20  # runs; of more only those are listed in which something differs or is not judged
@@ -52,14 +51,7 @@ class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
     contexts: str = ""
 
 
-class _Tables(NamedTuple):
-    """What who asks says of models, where the record does not."""
-
-    prices: Prices | None
-    contexts: Contexts | None
-
-
-async def whatif_command(
+def whatif_command(
     screen: Screen,
     place: StorePlace,
     runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. With --view RUN@t7.")],
@@ -67,82 +59,77 @@ async def whatif_command(
     *,
     everything: Everything = False,
     view: Annotated[bool, option("--view", "Show what the model would have seen there, as a diff.")] = False,
+    jobs: Jobs = None,
 ) -> int:
     """Ask what other policies would have decided over the same facts, and how far the record is evidence.
 
-    Exit code 0: all agree; 1: something differs; 125: something could not be judged, and nothing differs. With -o json:
-    a line for each run and policy, then one of totals for each policy.
+    Exit code 0: all agree; 1: something differs; 125: something could not be judged, and nothing differs; 4: some runs
+    could not be looked at. With -o json: a line for each run and policy, then one of totals for each policy.
     """
     if view:
         from refold.console.whatif_view import tell_view
 
-        return await tell_view(screen, place, [] if everything else runs, others)
+        return anyio.run(tell_view, screen, place, [] if everything else runs, others)
     check_choice(runs, everything=everything)
-    registry = installed_guards()
-    asked = policies_of(others, registry)
-    tables = _Tables(chosen_prices(others.prices), chosen_contexts(others.contexts))
-    async with places.reading(place) as store:
-        runs, damage = await meant(store, runs)
-        runs = await without_grown(store, runs) if everything else runs
-        prefixes = Prefixes()
-        table = _Table(screen, list(asked), tables, alone=len(runs) == 1)
-        with progress("asking", len(runs)) as step:
-            for run in runs:
-                table.take(run, await _asked(store, run, tuple(asked.values()), registry, prefixes, tables))
-                step(1)
-    if everything and not runs:
+    question = Question(others)  # what is wrong with it is said once, and of no run
+    work, damage = anyio.run(_work, place, runs)
+    question.states = sum(len(shard.runs) for shard in work) == 1
+    table = _Table(screen, question)
+    with (
+        processes(jobs, work) as executor,
+        progress("asking", sum(shard.events for shard in work)) as step,
+    ):
+        for each in worked(work, executor, question, alone, held=HELD):
+            if isinstance(each, Ended):
+                table.end(each)
+                step(each.shard.events)
+            else:
+                table.take(*each)
+    if everything and not work:
         note(f"{hostile.line(str(place.path))} has no runs")
     table.finish()
     if damage is not None:
         raise damage
-    return verdicts.worst(table.codes)
+    return worst(table.codes)
 
 
-async def _asked(
-    store: Store,
-    run: str,
-    policies: Sequence[Change],
-    registry: Registry,
-    prefixes: Prefixes,
-    tables: _Tables,
-) -> Sequence[WhatIf] | CannotJudge | Damaged | NoSuchEntry:
-    try:
-        lineage = await store.lineage(run)
-        shared = prefixes.shared(run, lineage)
-        prices, contexts = tables
-        found = await side_by_side(
-            store, run, policies, registry, shared=shared, prices=prices, contexts=contexts
-        )
-    except (CannotJudge, Damaged, NoSuchEntry) as error:
-        return error
-    except UnknownRun as error:  # listed, and not one event of it is there
-        return Damaged(str(error))
-    prefixes.count(run, lineage, found[0].events)
-    return found
+async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:
+    """The runs that were named, or all that can be listed, in parts; and what is wrong with others."""
+    async with places.reading(place) as store:
+        if typed:
+            sizes, damage = await sizes_of(store, await addresses.runs_of(store, typed)), None
+        else:
+            sizes, damage = await all_runs(store)
+            sizes = await without_grown(store, sizes)
+        families = await families_of(store, (run for run, _ in sizes))
+    return shards(place.path, sizes, SHARD_OF_A_STORE, families=families), damage
 
 
 class _Table:
     """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
 
-    def __init__(self, screen: Screen, names: Sequence[str], tables: _Tables, *, alone: bool) -> None:
-        self._screen, self._names, self._alone = screen, names, alone
-        self._prices = tables.prices.name if tables.prices else ""
-        self._contexts = tables.contexts.name if tables.contexts else ""
+    def __init__(self, screen: Screen, question: Question) -> None:
+        self._screen, self._names, self._alone = screen, list(question.policies), question.states
+        self._prices = question.prices.name if question.prices else ""
+        self._contexts = question.contexts.name if question.contexts else ""
         self._rows: list[list[str]] = []
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
-        self._totals = [Totals() for _ in names]
+        self._totals = [Totals() for _ in self._names]
         self._unfit: list[set[str]] = []  # where each policy names what no run has
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self.codes: list[int] = []
 
-    def take(self, run: str, found: Sequence[WhatIf] | CannotJudge | Damaged | NoSuchEntry) -> None:
+    def take(self, run: str, found: Sequence[WhatIf] | RefoldError) -> None:
+        """One run more. Raises `WrongUse` for a policy that no run can have."""
         if isinstance(found, NoSuchEntry):
             if self._alone:
                 raise found
             self._without.append(found)
             found = CannotJudge(str(found))
-        if isinstance(found, CannotJudge | Damaged):
+        if isinstance(found, WrongUse) and not isinstance(found, UnknownRun):
+            raise found
+        if isinstance(found, RefoldError):  # unknown: listed, and not one event of it is there
             self._fail(run, found)
             return
         self.codes += [code_of(each) for each in found]
@@ -155,9 +142,7 @@ class _Table:
         self._found += found if self._alone else ()
         if self._screen.json:
             for name, each in zip(self._names, found, strict=True):
-                # A state may be megabytes; of one run it is told all the same.
-                shown = each if self._alone else replace(each, state="")
-                self._screen.document(PolicyVerdict(policy=name, whatif=_with_unknowns(shown)))
+                self._screen.document(PolicyVerdict(policy=name, whatif=_with_unknowns(each)))
 
     def finish(self) -> None:
         """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""
@@ -195,7 +180,15 @@ class _Table:
             every = "every policy" if len(self._names) > 1 else self._names[0]
             self._screen.say(f"{'and ' if rows else ''}{agree} under {every}")
 
-    def _fail(self, run: str, error: CannotJudge | Damaged) -> None:
+    def end(self, ended: Ended) -> None:
+        """There is no more from a part of the store, which nobody may have finished."""
+        if ended.problem:
+            self.codes.append(WorldFailed.exit_code)
+            row = [ended.shard.name, f"NOT ASKED: {ended.problem}", *([""] * (len(self._names) - 1))]
+            unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
+            self._screen.result(unchecked, lambda: self._rows.append(row))
+
+    def _fail(self, run: str, error: RefoldError) -> None:
         problem, code = verdicts.not_judged(run, error)
         self.codes.append(code)
         said = f"{'DAMAGED' if problem.damaged else 'cannot be judged'}: {error}"

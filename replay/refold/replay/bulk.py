@@ -1,52 +1,28 @@
 """Audits in bulk: many runs, on as many cores or machines as an executor has, with results that merge.
 
-What is to be audited is cut into shards, each some runs of a store or one bundle, which a function of this module
-audits by itself: it can be sent to a process, or to another machine that sees the same files. Merging is free of
-order. Every run is named whose decisions were not all derived again, and every shard that nobody finished.
+Merging is free of order. Every run is named whose decisions were not all derived again, and every shard that nobody
+finished.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
+from refold.reducers.errors import CannotJudge, Damaged, DamagedLog
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.following import follow_all
+from refold.replay.shards import Shard, worked
 from refold.store.chain import START, check
 from refold.store.protocol import Head, Stored, UnknownRun
 from refold.store.scan import whole_logs
 
-SHARD = 20_000
-"""Events of a shard, about: a second or two of work, so that no core waits long for another at the end."""
-
 KEPT = 10_000
 """Runs that a summary names, of each kind; further ones are among `runs`, and not among `clean`."""
-
-
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is empty.
-
-    `chained`: of each event the hash and the digest of what was said are checked, too.
-    """
-
-    path: str
-    runs: tuple[str, ...] = ()
-    events: int = 0
-    chained: bool = False
-
-    @property
-    def name(self) -> str:
-        """What people are told of it."""
-        if not self.runs:
-            return self.path
-        first, *others = self.runs
-        more = f" and {len(others)} more" if others else ""
-        return f"{self.path}: run {first}{more}"
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,24 +96,6 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 def _first(some: tuple[Named, ...], others: tuple[Named, ...] = ()) -> tuple[Named, ...]:
     return tuple(sorted((*some, *others))[:KEPT])
-
-
-def shards(
-    path: Path, runs: Iterable[tuple[str, int]], size: int = SHARD, *, chained: bool = False
-) -> list[Shard]:
-    """The runs of a store, each with its number of events, cut into shards of about `size` events."""
-    found: list[Shard] = []
-    names: list[str] = []
-    events = 0
-    for run, count in runs:
-        names.append(run)
-        events += count
-        if events >= size:
-            found.append(Shard(path=str(path), runs=tuple(names), events=events, chained=chained))
-            names, events = [], 0
-    return (
-        [*found, Shard(path=str(path), runs=tuple(names), events=events, chained=chained)] if names else found
-    )
 
 
 def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
@@ -225,15 +183,6 @@ def _why(judged: Judged) -> str:
     return "; ".join(audit.blind) or "some of its decisions cannot be derived again"
 
 
-class _Done(NamedTuple):
-    """A shard that was looked at: what it came to, or why nobody finished it, and whether its executor broke on it."""
-
-    shard: Shard
-    judged: Sequence[Judged] = ()
-    problem: str = ""
-    broke: bool = False
-
-
 def audit_all(
     work: Sequence[Shard],
     executor: Executor | None,
@@ -241,69 +190,21 @@ def audit_all(
     seen: Callable[[Shard, Sequence[Judged]], None] | None = None,
     fresh: Callable[[], Executor] | None = None,
 ) -> Totals:
-    """Audit all shards, in this process without an executor. `seen` is told of each as it is done, in no order.
+    """Audit all shards, in this process without an executor: see `worked`. `seen` is told of each as it is done.
 
-    What fails for one shard (a file that is gone, a worker that died) is no reason to stop: it is `unchecked`. An executor
-    that breaks takes with it all that it had not done. That is tried again, one shard after the other, on executors that
-    `fresh` makes.
+    A shard that nobody finished is `unchecked`.
     """
     totals = Totals()
-    for done in _again(_done(work, executor, registry), registry, fresh):
-        if done.problem:
-            totals += Totals(unchecked=(Named(done.shard.name, done.problem),), verdicts={"unchecked": 1})
-        else:
-            totals += summed(done.judged)
+    judged: list[Judged] = []
+    for each in worked(work, executor, partial(audit_shard, registry=registry), fresh):
+        if isinstance(each, Judged):
+            judged.append(each)
+            continue
+        if each.problem:
+            judged = []
+            totals += Totals(unchecked=(Named(each.shard.name, each.problem),), verdicts={"unchecked": 1})
+        totals += summed(judged)
         if seen is not None:
-            seen(done.shard, done.judged)
+            seen(each.shard, judged)
+        judged = []
     return totals
-
-
-def _again(
-    done: Iterator[_Done], registry: Callable[[], Registry], fresh: Callable[[], Executor] | None
-) -> Iterator[_Done]:
-    left: list[Shard] = []
-    for each in done:
-        if each.broke and fresh is not None:
-            left.append(each.shard)
-        else:
-            yield each
-    while left and fresh is not None:
-        with fresh() as executor:
-            while left:
-                (each,) = _done([left.pop()], executor, registry)
-                yield each
-                if each.broke:  # this one alone: the next has an executor of its own
-                    break
-
-
-def _done(
-    work: Sequence[Shard], executor: Executor | None, registry: Callable[[], Registry]
-) -> Iterator[_Done]:
-    if executor is None:
-        for shard in work:
-            try:
-                yield _Done(shard, audit_shard(shard, registry))
-            except RefoldError as error:
-                yield _Done(shard, problem=str(error))
-        return
-    waiting = {_submitted(executor, shard, registry): shard for shard in work}
-    for future in as_completed(waiting):
-        shard = waiting.pop(future)
-        problem = future.exception()
-        if problem is None:
-            yield _Done(shard, future.result())
-        else:
-            # Whatever it is: of a worker that was killed, or could not import a guard, nothing else would be left.
-            told = str(problem) or type(problem).__name__
-            yield _Done(shard, problem=told, broke=isinstance(problem, BrokenExecutor))
-
-
-def _submitted(
-    executor: Executor, shard: Shard, registry: Callable[[], Registry]
-) -> "Future[tuple[Judged, ...]]":
-    try:
-        return executor.submit(audit_shard, shard, registry)
-    except RuntimeError as error:  # it broke, or was shut down, while there was still something to hand over
-        refused: Future[tuple[Judged, ...]] = Future()
-        refused.set_exception(error)
-        return refused

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import Parent, RunForked, RunStarted
+from refold.reducers.events import Parent, RunForked, RunStarted, SourceRecorded, kind_of
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
@@ -24,6 +24,7 @@ from refold.replay.source_words import (
 from refold.store.protocol import Store
 
 _LAST = 100
+_TELL_OF_A_SOURCE = frozenset({kind_of(RunForked), kind_of(SourceRecorded)})
 EXCERPT = 400
 """Characters of a text that is kept of it: it is for skimming, and a run may be long."""
 
@@ -151,5 +152,6 @@ async def goes_on_in(store: Store, run: str) -> str:
     """
     head, ended = await store.head(run), SourceEnd()
     for stored in await store.read_some(run, range(max(1, head.seq - _LAST), head.seq + 1)):
-        ended = source_end(stored, event_of(stored), ended)
+        if stored.kind in _TELL_OF_A_SOURCE:
+            ended = source_end(stored, event_of(stored), ended)
     return ended.run

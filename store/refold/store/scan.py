@@ -4,7 +4,7 @@ It reads files that were looked at before: that they are stores, unchanged in th
 itself is opened. Nothing is ever written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -14,7 +14,7 @@ from refold.store.access import look
 from refold.store.bundles import is_bundle, reading, stored_of
 from refold.store.connection import direct, event_page, row_page
 from refold.store.problems import translated
-from refold.store.protocol import Stored
+from refold.store.protocol import Origin, Stored
 
 
 class Scan:
@@ -32,6 +32,11 @@ class Scan:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def lineage(self, run: str) -> Sequence[Origin]:
+        """See `Store.lineage`."""
+        with translated(self._path):
+            return forks.origins(self._connection, run)
 
     def records(self, run: str) -> Iterator[Stored]:
         """The run's whole log in order, of a fork with what came before it; none for a run without events.

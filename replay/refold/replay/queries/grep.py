@@ -1,18 +1,22 @@
 """`grep`: the events of a run that a filter means. One record is held at a time, and nothing is folded."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.replay.following import Step, Steps
 from refold.replay.kinds.sentences import said
-from refold.replay.queries.filters import Filter, Fits, Holds, found
+from refold.replay.kinds.table import sentence
+from refold.replay.queries.filters import Filter, Fits, Holds, found, parse
 from refold.replay.queries.rows import START, FlatEvent, moved, row_of
 from refold.replay.reader import stored_events
-from refold.store.protocol import Store, Stored
+from refold.replay.shards import Shard, in_order
+from refold.store.protocol import Store, Stored, UnknownRun
+from refold.store.scan import whole_logs
 
 EXCERPT = 160
 """Characters of a text that are shown of what was found."""
@@ -81,6 +85,43 @@ class Matches(AsyncIterator[Match]):
 def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
     """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
     return Matches(Steps(stored_events(store, run, upto)), asked)
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that was found, as it is told: its row without the text, what to show of that, and what it says in a line."""
+
+    row: FlatEvent
+    excerpt: Excerpt | None
+    said: str
+
+
+def look_through(
+    shard: Shard, typed: str, most: int | None, *, hits: bool = True
+) -> Iterator[tuple[str, Hit | int | RefoldError]]:
+    """What a filter means in each run of a shard, `most` at most, with the run; then how many there were.
+
+    Before that comes what kept a log from being read to its end. Without `hits` nothing is told but that.
+    """
+    asked = parse(typed)
+    for run, records in whole_logs(Path(shard.path), shard.runs):
+        sieve, count = Sieve(asked), 0
+        try:
+            for stored in in_order(run, records):
+                match = sieve.match(Step(stored))
+                if match is not None:
+                    count += 1
+                    if hits:
+                        yield run, _told(asked, match)
+                    if count == most:
+                        break
+        except (Damaged, CannotJudge, UnknownRun) as error:
+            yield run, error
+        yield run, count
+
+
+def _told(asked: Filter, match: Match) -> Hit:
+    row = msgspec.structs.replace(match.row, text="")
+    return Hit(row=row, excerpt=shown(asked, match), said=sentence(match.event))
 
 
 def shown(asked: Filter, match: Match) -> Excerpt | None:

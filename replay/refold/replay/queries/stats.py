@@ -7,11 +7,13 @@ manner of DDSketch, Masson et al. 2019, in integers): a quantile is at most so m
 A fork begins with events of its parent's log. To count both is to count each event once: see `Counter`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from refold.reducers.errors import CannotJudge, RefoldError
 from refold.reducers.events import (
     Annotation,
     ApprovalRequested,
@@ -29,10 +31,12 @@ from refold.reducers.events import (
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
-from refold.replay.following import Follower, Step, found_by
+from refold.replay.following import Follower, Step, follow_all, found_by
 from refold.replay.kinds.table import kind_for
+from refold.replay.shards import Shard, in_order
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
-from refold.store.protocol import Store
+from refold.store.protocol import Store, UnknownRun
+from refold.store.scan import whole_logs
 
 OPEN = "open"
 """The end of a run that has none yet."""
@@ -137,6 +141,26 @@ async def stats(store: Store, run: str) -> Stats:
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`: `Counter` keeps what was read until then.
     """
     return await found_by(Counter(), store, run)
+
+
+def count_all(shard: Shard) -> Iterator[Stats | tuple[str, RefoldError]]:
+    """The runs of a shard, counted: each event once, though forks have it in common. Before a run comes what kept it from its end."""
+    shared: dict[str, int] = {}
+    total = Stats()
+    for run, records in whole_logs(Path(shard.path), shard.runs):
+        counter = Counter(shared)
+        problem: RefoldError | None = None
+        try:
+            follow_all(in_order(run, records), counter)
+            problem = counter.problem
+        except UnknownRun as error:  # listed, and not one event of it is there
+            problem = error
+        found = counter.result()
+        if problem is not None:
+            (found.newer if isinstance(problem, CannotJudge) else found.damaged)[run] = str(problem)
+            yield run, problem
+        total = merge((total, found))
+    yield total
 
 
 def merge(all_: Iterable[Stats]) -> Stats:

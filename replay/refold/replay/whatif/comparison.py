@@ -5,12 +5,13 @@ long as both ask the same of the world, the next recorded fact is what the world
 ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import encoded
-from refold.reducers.errors import DamagedLog
+from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import (
     Decision,
     Fact,
@@ -21,8 +22,9 @@ from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import complaints
-from refold.replay.following import Follower, Step, follow
+from refold.replay.following import Follower, Step, follow, follow_all
 from refold.replay.reader import stored_events
+from refold.replay.shards import Shard, in_order
 from refold.replay.whatif.called import Called
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
@@ -31,8 +33,10 @@ from refold.replay.whatif.facts import Change
 from refold.replay.whatif.losses import Losses
 from refold.replay.whatif.pair import Found, Pair
 from refold.replay.whatif.prices import Prices, priced
+from refold.replay.whatif.totals import Prefixes
 from refold.replay.whatif.verdict import MOST, Spend, Verdict, WhatIf, spend_of
 from refold.store.protocol import Store
+from refold.store.scan import Scan
 
 
 async def whatif(
@@ -72,6 +76,41 @@ async def side_by_side(
         for policy in policies
     ]
     await follow(stored_events(store, run), *comparisons)
+    return _found(comparisons)
+
+
+def ask_all(
+    shard: Shard,
+    policies: Sequence[Policy | Change],
+    registry: Registry = BUILTIN,
+    *,
+    prices: Prices | None = None,
+    contexts: Contexts | None = None,
+) -> Iterator[tuple[str, tuple[WhatIf, ...] | RefoldError]]:
+    """`side_by_side` of each run of a shard of a store, or why there is nothing to be said of one: a policy, too, may be wrong.
+
+    What a fork shares with a run that came before it in the shard counts there.
+    """
+    prefixes = Prefixes()
+    with Scan(Path(shard.path)) as scan:
+        for run in shard.runs:
+            try:
+                lineage = scan.lineage(run)
+                shared = prefixes.shared(run, lineage)
+                comparisons = [
+                    Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
+                    for policy in policies
+                ]
+                follow_all(in_order(run, scan.records(run)), *comparisons)
+                found = _found(comparisons)
+            except (CannotJudge, Damaged, WrongUse) as error:
+                yield run, error
+            else:
+                prefixes.count(run, lineage, found[0].events)
+                yield run, found
+
+
+def _found(comparisons: Sequence["Comparison"]) -> tuple[WhatIf, ...]:
     for comparison in comparisons:
         if comparison.problem is not None:
             raise comparison.problem

@@ -1,0 +1,49 @@
+"""What `refold whatif` asks, put to the runs of a store, here or in other processes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from msgspec.structs import replace
+
+from refold.console.contexts import chosen_contexts
+from refold.console.other_policies import OtherPolicies, policies_of
+from refold.console.prices import chosen_prices
+from refold.engine.guards import installed_guards
+from refold.reducers.errors import RefoldError
+from refold.replay.shards import Shard
+from refold.replay.whatif.comparison import ask_all
+from refold.replay.whatif.verdict import WhatIf
+
+Answer = tuple[str, Sequence[WhatIf] | RefoldError]
+"""A run, and what was found for each policy; or why there is nothing to be said."""
+
+
+class Question:
+    """The policies that are asked about, by what they are called, and what tables say where a record does not.
+
+    Policies are functions and cannot be sent to a process. There the files are read once more, each once. Without `states`,
+    which may be megabytes, those are left out of what is found. Raises `WrongUse` and what a file does.
+    """
+
+    def __init__(self, others: OtherPolicies, *, states: bool = False) -> None:
+        self._others, self.states = others, states
+        self.registry = installed_guards()
+        self.policies = policies_of(others, self.registry)
+        self.prices, self.contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
+
+    def __call__(self, shard: Shard) -> Iterator[Answer]:
+        """What is found of each run of a shard."""
+        policies = tuple(self.policies.values())
+        for run, found in ask_all(shard, policies, self.registry, prices=self.prices, contexts=self.contexts):
+            if self.states or isinstance(found, RefoldError):
+                yield run, found
+            else:
+                yield run, tuple(replace(each, state="") for each in found)
+
+    def __reduce__(self) -> tuple[Callable[..., "Question"], tuple[OtherPolicies, bool]]:
+        return _question, (self._others, self.states)
+
+
+@cache
+def _question(others: OtherPolicies, states: bool) -> Question:  # noqa: FBT001 - as `pickle` calls it
+    return Question(others, states=states)

@@ -1,0 +1,58 @@
+"""Processes that look through a store side by side: as many as there are cores, or as were asked for."""
+
+import gc
+import multiprocessing
+import os
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Annotated
+
+import msgspec
+
+from refold.console.options import option
+from refold.replay.shards import Shard
+
+Jobs = Annotated[
+    int | None, option("--jobs", "Processes, where there are many runs.", min=1, show_default="one a core")
+]
+
+
+class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that was not finished, as JSON: why not. Of its runs nothing is known."""
+
+    part: str
+    unchecked: str
+
+
+@contextmanager
+def processes(
+    jobs: int | None, work: Sequence[Shard], begin: Callable[[], object] = gc.freeze
+) -> Generator[Executor | None]:
+    """As many processes as there is work for; None for what is done before a process has begun. Each does `begin` first."""
+    wanted = min(jobs or _cores(), len(work))
+    if wanted < 2:
+        yield None
+        return
+    with _pool(wanted, begin) as executor:
+        try:
+            yield executor
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def alone(begin: Callable[[], object] = gc.freeze) -> Executor:
+    """One process, for what broke another."""
+    return _pool(1, begin)
+
+
+def _pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:
+    # A fresh interpreter: what this one holds (connections, threads) is nothing to inherit.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(count, mp_context=context, initializer=begin)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
