@@ -1,5 +1,6 @@
 """ATIF: steps with calls and observations, copied context, references."""
 
+import json
 from typing import Any
 
 import pytest
@@ -82,6 +83,19 @@ def test_copied_steps_are_what_the_run_began_with() -> None:
     assert ["Do it", "before", "old"] == [message.text for message in only(items, RunBegan)[0].messages]
     assert ["now"] == [answer.text for answer in only(items, Answered)]
     assert (2, 1) == ((tally := tally_of(items)).assistant_messages, tally.tool_messages)
+
+
+def test_what_copied_steps_say_besides_is_kept() -> None:
+    """A step that a run begins with has its `extra`, and what stands beside its results, in a remark."""
+    results = [{"source_call_id": "c0", "content": "old", "extra": {"exit": 1}}]
+    copied = agent("before", ("c0",), results, is_copied_context=True, extra={"why": "kept"})
+    remarks = only(told(ATIF, doc(USER, copied, agent("now"))), Remarked)
+    assert ["$.steps[1]"] == [remark.position for remark in remarks]
+    assert {
+        "extra": {"why": "kept"},
+        "is_copied_context": True,
+        "observation": [{"extra": {"exit": 1}}],
+    } == json.loads(remarks[0].rest)
 
 
 def test_an_observation_without_a_call_was_said() -> None:

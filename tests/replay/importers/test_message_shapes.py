@@ -21,6 +21,13 @@ CALLED = Message(role=Role.ASSISTANT, calls=(CALL,))
 RESULT = Message(role=Role.TOOL, text="found", call="c1")
 
 
+def test_an_escape_that_json_has_not_costs_no_message() -> None:
+    """Messages in JSON text are read where a recorder escaped what needs none; text that is no JSON stays text."""
+    text = r'[{"role": "tool", "tool_call_id": "c1", "content": "a\*b"}]'
+    assert [Message(role=Role.TOOL, text=r"a\*b", call="c1")] == list(read(text).messages)
+    assert r"[a\*b" == unwrapped(r"[a\*b")
+
+
 def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
     return {"role": role, "parts": list[JSON](given)}
 

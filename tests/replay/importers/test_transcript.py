@@ -169,6 +169,9 @@ def test_a_line_without_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(b'\xef\xbb\xbf{"a": 1}', {"a": 1}, id="with a mark"),
         pytest.param(b'{"a": "\\ud800"}', {"a": "\ufffd"}, id="half a surrogate pair"),
         pytest.param(b'{"a": "\xe9"}', {"a": "\ufffd"}, id="Latin-1"),
+        pytest.param(
+            rb'{"a": "x \* \\* \u12 \n"}', {"a": "x \\* \\* \\u12 \n"}, id="escapes that JSON has not"
+        ),
         pytest.param(b'{"a": 1e400}', {"a": float("inf")}, id="a number that is too large"),
     ],
 )

@@ -19,7 +19,18 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import calls_of, manifests, words
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import JSON, at, instant, nano_usd, number, rows, table, text, without
+from refold.replay.importers.fields import (
+    JSON,
+    at,
+    instant,
+    left,
+    nano_usd,
+    number,
+    rows,
+    table,
+    text,
+    without,
+)
 from refold.replay.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, together
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
@@ -31,6 +42,7 @@ from refold.replay.source_words import UNCALLED
 
 _TOKENS = UsageNames(input=("prompt_tokens",), output=("completion_tokens",), cache_read=("cached_tokens",))
 _TOLD = ("step_id", "timestamp", "source", "message", "observation")
+_RESULT = ("source_call_id", "content", "subagent_trajectory_ref")
 _UNCALLED = Counted(tool=1, results=1)
 _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
 
@@ -94,6 +106,8 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))
         if index >= begin:
             yield from _step(step, where, text(doc, "agent", "model_name"))
+        elif rest := _beside(step):
+            yield where.remarked("unmapped", rest)
         yield from _subagents(step, where)
     for index, trajectory in enumerate(rows(doc, "subagent_trajectories")):
         yield Place(f"{place}.subagent_trajectories[{index}]").remarked("subagent", trajectory)
@@ -102,6 +116,15 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
     times = Times(at(step, "timestamp") for step in steps).edges()
     return Place(f"{place}.final_metrics").ended(end, times, (sent, read, None, got), rest=without(metrics))
+
+
+def _beside(step: JSON) -> dict[str, JSON]:
+    """What a step that the run begins with holds beside its messages."""
+    rest = left(step, *_TOLD, "tool_calls", "reasoning_content")
+    seen: list[JSON] = [
+        {**own} for result in rows(step, "observation", "results") if (own := left(result, *_RESULT))
+    ]
+    return rest | ({"observation": seen} if seen else {})
 
 
 def _counted(step: JSON) -> Counted:
@@ -179,7 +202,7 @@ def _results(step: JSON, place: Place) -> Iterator[Item]:
     for index, (result, call) in enumerate(_paired(step)):
         where = Place(f"{place.position}.observation.results[{index}]", place.at)
         content, named = at(result, "content"), text(result, "source_call_id")
-        rest = without(result, "source_call_id", "content", "subagent_trajectory_ref")
+        rest = without(result, *_RESULT)
         if call is not None or named:
             known, name = (call.id, call.name) if call else (named, "")
             yield where.returned(known, words(content), name=name, rest=rest)

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import cast
 
 import msgspec
 
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
+from refold.replay.importers.source import decoded
 
 _CALLING = re.compile(r"(?i)tool|function|call")
 _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
@@ -63,10 +65,20 @@ def unwrapped(value: JSON) -> JSON:
         if not (isinstance(value, str) and value[:1] in '{["'):
             return value
         try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            value = _decoded(value)
+        except (ValueError, RecursionError):
             return value
     return value
+
+
+def _decoded(value: str) -> JSON:
+    """A JSON text decoded, though a recorder may have escaped what needs none. Raises `ValueError`."""
+    try:
+        return cast("JSON", msgspec.json.decode(value))
+    except msgspec.DecodeError:
+        if "\\" not in value:
+            raise
+        return decoded(value.encode(errors="replace"))
 
 
 def arguments(value: JSON) -> str:

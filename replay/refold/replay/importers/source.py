@@ -15,6 +15,7 @@ from refold.reducers.text import clean
 from refold.replay.importers.compression import inflated, recoded
 from refold.replay.importers.fields import JSON
 
+_NO_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 MOST_LINE = 64 << 20
@@ -136,7 +137,11 @@ class Source:
 
 
 def decoded(data: bytes) -> JSON:
-    """A JSON value. `NaN` and lone surrogates, which recorders write, are read, these as U+FFFD. Raises `ValueError`."""
+    """A JSON value. Raises `ValueError`.
+
+    What recorders write and JSON has not is read all the same: `NaN`, lone surrogates as U+FFFD, a backslash before what it
+    escapes nothing of as itself.
+    """
     data = data.removeprefix(BOM_UTF8)
     if too_many(data):
         raise ValueError(f"more than {MOST_PARTS} lists, objects and commas in it")
@@ -146,14 +151,27 @@ def decoded(data: bytes) -> JSON:
         raise ValueError("nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
+    said = data.decode(errors="replace")
     try:
-        said = data.decode(errors="replace")
+        return _loaded(said)
+    except json.JSONDecodeError as error:
+        if "escape" not in error.msg:
+            raise
+    return _loaded(_NO_ESCAPE.sub(_as_itself, said))
+
+
+def _loaded(said: str) -> JSON:
+    try:
         if not _SURROGATE.search(said):
             return cast("JSON", json.loads(said))
         # Nothing is bound to a name here, so that two copies of a document at most are held at a time.
         return cast("JSON", json.loads(clean(json.dumps(json.loads(said), ensure_ascii=False))))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _as_itself(escape: re.Match[str]) -> str:
+    return escape[0] if escape[1] else rf"\{escape[0]}"
 
 
 def too_many(data: bytes) -> bool:

@@ -90,6 +90,8 @@ class Derivation:
         self._run, self._origin = run, origin
         self._log = Writer(origin, salts, self.problems.append, between)
         self._gap: list[Item] = []
+        self._held: Answered | None = None
+        """An answer that waits for what follows: why it stopped is not said, and a person may have stopped it."""
 
     @property
     def state(self) -> RunState:
@@ -98,20 +100,31 @@ class Derivation:
 
     def take(self, item: Item) -> list[Derived]:
         """What can be written once this item is known."""
+        full = len(self._gap) >= _WAITING
+        if full or not _goes_by(item):
+            self._settle(stopped=isinstance(item, Cancelled))
         match item:
-            case Answered() | RequestFailed():
+            case Answered():
                 self._reach(item)
-                if isinstance(item, Answered):
-                    facts.answer(self._log, item)
-                else:
-                    facts.failure(self._log, item)
+                self._held = item
+            case RequestFailed():
+                self._reach(item)
+                facts.failure(self._log, item)
             case RunEnded():
                 self._end(item)
-            case Remarked() | Unread() if self._log.state.seq and len(self._gap) >= _WAITING:
+            case Remarked() | Unread() if self._log.state.seq and full:
                 beside(self._log, item)
             case _:
                 self._gap.append(item)
+        if self._held is not None and (self._held.stop is not None or self._held.calls):
+            self._settle()
         return self._log.taken()
+
+    def _settle(self, *, stopped: bool = False) -> None:
+        """Tell the answer that waits; `stopped`: a person did it."""
+        held, self._held = self._held, None
+        if held is not None:
+            facts.answer(self._log, held, stopped=stopped)
 
     def _reach(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
         """Come to the request that `asked` answers, or to the end of the source."""
@@ -209,6 +222,11 @@ class Derivation:
                 problem = f"by the source the run has {of_source} {what}, in this log {of_log}"
                 self._log.diagnose(f"{what}_missing", problem, item)
         self._log.record(item, what=f"{END}{item.end}", text=item.end_source)
+
+
+def _goes_by(item: Item) -> bool:
+    """Whether an item says nothing of how the answer before it stopped: the harness, too, words a person's stop first."""
+    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and item.by != "user")
 
 
 def _stopped(items: list[Item]) -> Cancelled | None:

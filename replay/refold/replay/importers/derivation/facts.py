@@ -37,13 +37,14 @@ ADAPTER = "import"
 _UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request took that failed
 
 
-def answer(log: Writer, item: Answered) -> None:
-    """The model answered."""
+def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
+    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it ended."""
     calls = [
         ReplyCall(provider_id=call.id, **shared(call, "name", "arguments"))
         for call in item.calls[:MOST_CALLS]
     ]
-    stop = item.stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
+    ended = StopReason.OTHER if stopped else StopReason.END_TURN
+    stop = item.stop or (StopReason.TOOL_USE if calls else ended)
     seq = log.tell(
         lambda state, at, salt: composition.responded(
             state,
@@ -53,7 +54,7 @@ def answer(log: Writer, item: Answered) -> None:
                 stop=stop,
                 adapter=ADAPTER,
                 **shared(item, *_ALIKE),
-                unknown=_unsaid(item, stop),
+                unknown=_unsaid(item),
             ),
             Answer(**shared(item, "text", "reasoning")),
             calls,
@@ -69,9 +70,9 @@ def answer(log: Writer, item: Answered) -> None:
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
 
 
-def _unsaid(item: Answered, stop: StopReason) -> tuple[Unknown, ...]:
+def _unsaid(item: Answered) -> tuple[Unknown, ...]:
     counted = item.quality == "reported" and item.usage != Usage()
-    known = stop is not StopReason.OTHER or is_known(item.stop_raw)
+    known = item.stop is not StopReason.OTHER or is_known(item.stop_raw)
     return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
 
 
