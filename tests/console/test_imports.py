@@ -238,7 +238,7 @@ def test_a_half_imported_run_is_finished_by_the_next_import(
     refold: Refold, store: Path, monkeypatch: pytest.MonkeyPatch, appends: int
 ) -> None:
     """Whenever an import dies, importing again appends what is missing: the log is whole and audits clean."""
-    monkeypatch.setattr(imported_runs, "EVENTS", 7)
+    monkeypatch.setattr(imported_runs, "EVENTS", 5)
     with monkeypatch.context() as patch:
         patch.setattr("refold.console.places.SqliteStore", Failing)
         Failing.left = appends

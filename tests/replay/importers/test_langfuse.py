@@ -62,6 +62,18 @@ def only(items: list[Item], kind: type[T]) -> list[T]:
     return [item for item in items if isinstance(item, kind)]
 
 
+@pytest.mark.parametrize("where", [0, 1])
+def test_instructions_of_an_agent_begin_its_prompts(where: int) -> None:
+    """System instructions that OpenTelemetry has in an attribute, of the request or of the agent above, are what the model saw."""
+    attributes = {"gen_ai.system_instructions": '[{"type": "text", "content": "be brief"}]'}
+    rows = [ROWS[0], ROWS[1] | {"parentObservationId": "o0"}]
+    rows[where] = rows[where] | {"metadata": {"attributes": attributes}}
+    items = of(trace(rows))
+    shown = [["be brief", "go"]]
+    assert shown == [[message.text for message in item.messages] for item in only(items, RunBegan)]
+    assert shown == [[message.text for message in item.messages] for item in only(items, Prompted)]
+
+
 def test_a_trace_is_a_run() -> None:
     """Generations are the answers and all that is summed; what is above them is a remark; calls are not counted."""
     items = of(trace(ROWS))

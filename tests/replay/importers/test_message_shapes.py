@@ -113,6 +113,22 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
             id="LangChain: types instead of roles",
         ),
         pytest.param(
+            [
+                {"role": "assistant", "content": '[{"type":"tool_use","id":"c1","name":"look","input":{"q":1}}]'},
+                {"role": "look", "content": "found", "tool_call_id": "c1"},
+            ],
+            (CALLED, Message(role=Role.TOOL, text="found", call="c1", name="look")),
+            id="calls as JSON text, and a result whose role is the tool's name",
+        ),
+        pytest.param(
+            [{"role": "assistant", "content": '[{"type":"text","text":"hi"}]'}, {"role": "look", "content": "x"}],
+            (
+                Message(role=Role.ASSISTANT, text='[{"type":"text","text":"hi"}]'),
+                Message(role=Role.USER, text="x"),
+            ),
+            id="JSON text without a call is text, and a role that names no tool is a person's",
+        ),
+        pytest.param(
             [{"lc": 1, "type": "constructor", "id": ["langchain", "schema", "HumanMessage"], "kwargs": {"content": "hi"}}],
             (ASK,),
             id="LangChain: its own serialisation; the class is only read as a name",

@@ -27,7 +27,7 @@ from refold.replay.importers.fields import (
     without,
 )
 from refold.replay.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, Unread
-from refold.replay.importers.message_shapes import Read, read
+from refold.replay.importers.message_shapes import Read, instructed, read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or, prefixed
 from refold.replay.importers.source import BadTranscript, Source
@@ -145,7 +145,20 @@ class _Run:
             self.all.append(one)
         self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
-        self.prompts = {id(one): read(at(one.row, "input")) for one in self.answers}
+        self._by_id = {text(one.row, "id"): one for one in self.all}
+        self.prompts = {id(one): self._prompt(one) for one in self.answers}
+
+    def _prompt(self, one: Observation) -> Read:
+        """The prompt of a request. OpenTelemetry has the instructions in an attribute, its own or that of an agent above."""
+        given, around, seen = read(at(one.row, "input")), one, set[str]()
+        while not (system := around.attributes.get("gen_ai.system_instructions")):
+            above = text(around.row, "parentObservationId")
+            if above in seen or above not in self._by_id:
+                return given
+            seen.add(above)
+            around = self._by_id[above]
+        shown = instructed(system, given.messages) if given.messages else ()
+        return msgspec.structs.replace(given, messages=shown)
 
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""

@@ -51,6 +51,17 @@ def read(value: JSON, role: Role = Role.USER) -> Read:
     return Read(tuple(reader.messages), reader.stop, tuple(reader.left))
 
 
+def instructed(instructions: JSON, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages of a request whose system instructions stand beside them.
+
+    Recorders that put the system prompt into the messages often say it beside them, too.
+    """
+    if instructions is None or (messages and messages[0].role is Role.SYSTEM):
+        return messages
+    given = read(instructions, Role.SYSTEM).messages
+    return (*(msgspec.structs.replace(piece, role=Role.SYSTEM) for piece in given), *messages)
+
+
 class _Draft:
     """One message of theirs, while its parts are read."""
 
@@ -138,10 +149,12 @@ class _Reader:
 
     def _message(self, row: dict[str, JSON]) -> None:
         role = ROLES.get(text(row, "role").lower() or text(row, "type").lower(), self.role)
+        role = Role.TOOL if self._is_result(row) else role
         draft = _Draft(role)
         reasoning = text(row, "reasoning_content") or text(row, "reasoning")
         draft.reasoning += [reasoning] if reasoning else []
         content = row.get("parts") if isinstance(row.get("parts"), list) else row.get("content")
+        content = _written_calls(content) if role is Role.ASSISTANT else content
         result = role is Role.TOOL and not _holds_results(content)
         for part in content if isinstance(content, list) else [content]:
             self._part(part, draft)
@@ -151,10 +164,17 @@ class _Reader:
             draft.calls += _called(row)
         if result:
             call = text(row, "tool_call_id") or text(row, "call_id")
-            piece = Message(role=Role.TOOL, call=call, name=text(row, "name") or None)
+            tool = text(row, "name") or ("" if text(row, "role").lower() in ROLES else text(row, "role"))
+            piece = Message(role=Role.TOOL, call=call, name=tool or None)
             self.messages += draft.messages(result=piece)
         else:
             self.messages += draft.messages(result=None)
+
+    def _is_result(self, row: dict[str, JSON]) -> bool:
+        """Whether the role of a message is the name of a tool that was called before it: then it is what came back."""
+        name = text(row, "role")
+        called = (call.name for message in self.messages for call in message.calls)
+        return bool(name) and name.lower() not in ROLES and name in called
 
     def _part(self, part: JSON, draft: _Draft) -> None:
         kind = text(part, "type")
@@ -195,6 +215,16 @@ def _definition(row: JSON) -> bool:
 def _is_part(row: dict[str, JSON]) -> bool:
     """Whether it is an item of the Responses API, or a part that stands alone."""
     return "role" not in row and text(row, "type") in (*_CALLS, *_RESULTS, *_THOUGHTS, "text", "output_text")
+
+
+def _written_calls(content: JSON) -> JSON:
+    """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the content itself."""
+    listed = unwrapped(content) if isinstance(content, str) else None
+    parts = rows(listed)
+    known = (*_CALLS, *_THOUGHTS, "text")
+    if any(text(part, "type") in _CALLS for part in parts) and all(text(p, "type") in known for p in parts):
+        return listed
+    return content
 
 
 def _holds_results(content: JSON) -> bool:

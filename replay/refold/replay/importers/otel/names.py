@@ -11,13 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
-import msgspec
-
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import arguments, calls_of, plain, unwrapped
 from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text
-from refold.replay.importers.message_shapes import Read, read
+from refold.replay.importers.message_shapes import Read, instructed, read
 from refold.replay.importers.otel.spans import Attributes, Span
 from refold.replay.importers.usages import UsageNames
 
@@ -140,13 +138,9 @@ def usage(span: Span) -> Usage | None:
 def prompt(span: Span) -> tuple[Message, ...]:
     """The messages of the request, system instructions first; none where they were not captured."""
     own = span.attributes
-    given = read(own.get(SYSTEM), Role.SYSTEM) if own.get(SYSTEM) is not None else Read()
-    system = tuple(msgspec.structs.replace(piece, role=Role.SYSTEM) for piece in given.messages)
     value = first(own, PROMPTS)
     listed = read(value).messages if value is not None else _numbered(own, "prompt") or _said(span)
-    if system and listed[:1] and listed[0].role is Role.SYSTEM:
-        return listed  # recorders that put the system prompt into the messages often say it beside them, too
-    return (*system, *listed)
+    return instructed(own.get(SYSTEM), listed)
 
 
 def answer(span: Span) -> Read | None:
