@@ -124,7 +124,9 @@ def _beside(step: JSON) -> dict[str, JSON]:
     seen: list[JSON] = [
         {**own} for result in rows(step, "observation", "results") if (own := left(result, *_RESULT))
     ]
-    return rest | ({"observation": seen} if seen else {})
+    if seen:
+        rest["observation"] = seen
+    return rest
 
 
 def _counted(step: JSON) -> Counted:
