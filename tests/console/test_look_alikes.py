@@ -58,7 +58,7 @@ def test_whoever_names_the_format_is_told_what_is_missing(refold: Refold, file: 
 
 def test_in_a_folder_a_look_alike_is_no_note_beside(refold: Refold, file: Path) -> None:
     """What looks like a transcript and is none that can be read counts as not imported, unlike other files."""
-    file.write_text(CLOSE["Droid"][1])
+    file.write_text(CLOSE["Droid, streamed"][1])
     file.with_name("notes.txt").write_text("hello")
     ran = refold("import", "--dry-run", file.parent)
     assert 2 == ran.code

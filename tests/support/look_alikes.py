@@ -19,26 +19,11 @@ def _kimi(role: str, said: str, place: int) -> Json:
     return {"type": role, "sessionId": "k", "timestamp": _at(place), "message": message}
 
 
-def _droid(place: int, role: str, *content: Json) -> Json:
-    parent = f"m{place - 1}" if place else None
-    message = {"role": role, "content": list(content)}
-    return {
-        "type": "message",
-        "id": f"m{place}",
-        "timestamp": _at(place),
-        "message": message,
-        "parentId": parent,
-    }
-
-
 def _part(kind: str, **more: Any) -> Json:
     return {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": kind, **more}
 
 
-TEXT: Json = {"type": "text", "text": "Please count the files."}
 RAN: Json = {"status": "completed", "input": {"command": "ls"}, "output": "7"}
-ASKED: Json = {"type": "tool_use", "id": "c", "name": "Execute", "input": {"command": "ls"}}
-FOUND: Json = {"type": "tool_result", "tool_use_id": "c", "content": "7"}
 STEP = {"sessionID": "ses_1", "timestamp": 1_772_359_200_000}
 
 CLOSE: dict[str, tuple[str, str]] = {
@@ -58,22 +43,6 @@ CLOSE: dict[str, tuple[str, str]] = {
             }
         ),
     ),
-    "Droid": (
-        "pi",
-        _lines(
-            {"type": "session_start", "id": "d", "title": "Count", "owner": "a", "version": 2, "cwd": "/p"},
-            _droid(0, "user", TEXT),
-            _droid(
-                1,
-                "assistant",
-                {"type": "thinking", "thinking": "ls"},
-                {"type": "text", "text": "I look."},
-                ASKED,
-            ),
-            _droid(2, "user", FOUND),
-            _droid(3, "assistant", {"type": "text", "text": "There are seven."}),
-        ),
-    ),
     "Droid, streamed": (
         "codex",
         _lines(
@@ -83,21 +52,6 @@ CLOSE: dict[str, tuple[str, str]] = {
             {"type": "tool_result", "id": "c", "isError": False, "value": "7"},
             {"type": "message", "role": "assistant", "id": "m1", "text": "Seven."},
             {"type": "completion", "finalText": "Seven.", "numTurns": 2},
-        ),
-    ),
-    "Grok CLI": (
-        "codex",
-        _lines(
-            {"type": "system", "content": "You help."},
-            {"type": "user", "content": [TEXT]},
-            {"type": "reasoning", "id": "r", "summary": [], "text": "ls"},
-            {
-                "type": "assistant",
-                "content": "I look.",
-                "tool_calls": [{"id": "c", "name": "run", "arguments": "{}"}],
-            },
-            {"type": "tool_result", "tool_call_id": "c", "content": "7"},
-            {"type": "assistant", "content": "Seven."},
         ),
     ),
     "messages that read, among calls that do not": (

@@ -20,7 +20,9 @@ LOGS = [
     "codex/rate-limit-0.53.jsonl",
     "codex/schema-drift.jsonl",
     "copilot_cli/written-session.jsonl",
+    "droid/written-session.jsonl",
     "gemini_cli/jsonl-0.40.jsonl",
+    "grok_cli/written-history.jsonl",
     "kimi_cli/written-context.jsonl",
     "kimi_cli/written-wire.jsonl",
     "pi/compaction-v3.jsonl",
@@ -96,7 +98,8 @@ def test_a_document_imports_up_to_its_cut(file: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["claude_code", "codex", "copilot_cli", "gemini_cli", "kimi_cli", "pi", "qwen_code"]
+    "name",
+    ["claude_code", "codex", "copilot_cli", "droid", "gemini_cli", "grok_cli", "kimi_cli", "pi", "qwen_code"],
 )
 @pytest.mark.parametrize(
     "line",

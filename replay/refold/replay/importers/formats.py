@@ -22,7 +22,9 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "claude_code": "claude_code.importer:CLAUDE_CODE",
         "codex": "codex.importer:CODEX",
         "copilot_cli": "copilot_cli:COPILOT_CLI",
+        "droid": "droid:DROID",
         "gemini_cli": "gemini_cli.importer:GEMINI_CLI",
+        "grok_cli": "grok_cli:GROK_CLI",
         "inspect": "inspect_logs.importer:INSPECT",
         "kimi_cli": "kimi_cli:KIMI_CLI",
         "langfuse": "langfuse:LANGFUSE",
@@ -37,6 +39,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "qwen_code": "qwen_code:QWEN_CODE",
         "swe_agent": "swe_agent.importer:SWE_AGENT",
         "tau_bench": "tau_bench:TAU_BENCH",
+        "who_when": "who_when:WHO_WHEN",
     }
 )
 """By name: the module of `refold.replay.importers`, and the importer in it."""
