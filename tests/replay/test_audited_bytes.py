@@ -13,7 +13,8 @@ from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.events import DECISIONS, FACTS, SourceRecorded, kind_of
 from refold.reducers.numbers import MOST_DIGITS
-from refold.replay.audit import Audit, Auditor, Difference
+from refold.replay.audit import Audit, Auditor
+from refold.replay.parting import Difference
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Stored
 from support import audits, runs

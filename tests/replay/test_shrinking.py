@@ -111,7 +111,7 @@ def test_a_difference_is_kept(name: str, index: int, event: Event) -> None:
     shows = parts_alike(parted)
     found = shrunk(name, told(log), shows, twist=parted)
     assert shows(found)
-    assert type(parted.recorded) is type(event)
+    assert type(parted.how.recorded) is type(event)
     assert len(found.told) <= len(told(log))
 
 
@@ -128,7 +128,7 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
         changed = [*log[: pruned + 1], *log[pruned:]]
     parted = first_parting(changed)
     assert parted is not None
-    assert kind == parted.difference
+    assert kind == parted.how.difference
     shows = parts_alike(parted)
     assert shows(shrunk(runs.RUN, facts, shows, twist=parted))
 

@@ -1,7 +1,8 @@
 """A recorded run, played through the live engine: no model, no tool, no clock of the world, and the same log.
 
 `Recording.read` takes a log into memory. `model()` and `tools()` are for tests that keep part of the world real;
-`play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew.
+`play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew. Nothing is
+aligned: what is played is the recorded log to the byte, or has gone another way at the first event that is not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ from refold.reducers.events import (
     ModelResponded,
     RunStarted,
     ToolReturned,
+    differing,
     kind_of,
 )
 from refold.reducers.evolution import evolve
@@ -138,7 +140,9 @@ class Recording:
         recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
         if update.event != recorded:
             was = None if recorded is None else kind_of(recorded)
-            raise Diverged(self.run, update.seq, was, kind_of(update.event), _other(update.event, recorded))
+            raise Diverged(
+                self.run, update.seq, was, kind_of(update.event), differing(update.event, recorded)
+            )
 
     def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
         """Each answer with what was asked."""
@@ -163,13 +167,6 @@ class Recording:
             elif isinstance(fact, ApprovalAnswered) and fact.content is not None:
                 asked.update(fact.content.arguments)  # a person's, in the place of the model's
         return asked
-
-
-def _other(played: Event, recorded: Event | None) -> tuple[str, ...]:
-    if type(played) is not type(recorded):
-        return ()
-    names = played.__struct_fields__
-    return tuple(name for name in names if getattr(played, name) != getattr(recorded, name))
 
 
 class _Prompted(RecordedModel):

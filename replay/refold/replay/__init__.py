@@ -1,9 +1,10 @@
 """Replay: the verbs over logs. They read, derive and compare; no model, tool or network is ever reached."""
 
-from refold.replay.audit import Audit, Auditor, Difference, Finding, audit
+from refold.replay.audit import Audit, Auditor, Finding, audit
 from refold.replay.cuts import NoCut, cut
 from refold.replay.doubts import DoubtfulCall, doubts
 from refold.replay.following import Follower, Step, follow
+from refold.replay.parting import Difference
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, blame
 from refold.replay.queries.diffs import Diff, diff

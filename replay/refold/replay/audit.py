@@ -6,8 +6,7 @@ The log is the authority: after a difference the audit goes on from what was rec
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from enum import StrEnum, unique
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,16 +17,9 @@ from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
     DECISIONS,
     FACTS,
-    ApprovalRequested,
-    CallRefused,
     Decision,
     Event,
     Fact,
-    GuardTripped,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    StateDigested,
     kind_of,
 )
 from refold.reducers.evolution import evolve
@@ -37,8 +29,9 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.tokenizers import MissingTokenizer
-from refold.reducers.vocabulary import SOURCE_LABEL, Cause
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.following import Follower, Step, follow
+from refold.replay.parting import Difference, Parting, parting, unjudged
 from refold.replay.reader import event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -53,17 +46,6 @@ _DECISIONS = frozenset(map(kind_of, DECISIONS))
 
 _STATES = 2**24
 """Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
-
-
-@unique
-class Difference(StrEnum):
-    """How a recorded decision and the derived one part."""
-
-    CHANGED = "changed"
-    MISSING = "missing"
-    EXTRA = "extra"
-    REORDERED = "reordered"
-    UNREPLAYABLE = "unreplayable"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,8 +203,9 @@ class Auditor(Follower[Audit]):
         """Whether these records, whose bytes are others, say what is derived; if not, it is kept, and they are believed."""
         recorded = list(map(_decision_of, group))
         displaced = [stored for stored in group if stored.at != before.at]
-        if not same(before, recorded, [decision for decision, _ in derived]):
-            self._part(before, recorded, derived)
+        found = parting(before, recorded, [decision for decision, _ in derived])
+        if found is not None:
+            self._part(before, recorded, derived, found)
         elif displaced:
             self._displaced(before, displaced[0])
         else:
@@ -247,23 +230,18 @@ class Auditor(Follower[Audit]):
         self._differences += 1
         self._keep(self._findings, finding, before)
 
-    def _part(self, before: RunState, group: Sequence[Decision], derived: Derived) -> None:
-        decisions = [decision for decision, _ in derived]
-        place, difference = parting(before, group, decisions)
-        seq = self._fact_seq + 1 + place
-        recorded = group[place] if place < len(group) and difference is not Difference.MISSING else None
-        expected = decisions[place] if place < len(decisions) and difference is not Difference.EXTRA else None
+    def _part(self, before: RunState, group: Sequence[Decision], derived: Derived, found: Parting) -> None:
         finding = Finding(
-            seq=seq,
-            difference=difference,
+            seq=self._fact_seq + 1 + found.place,
+            difference=found.difference,
             fact=self._fact_seq,
-            kind=kind_of(recorded or expected or group[place]),
-            recorded=_text(recorded),
-            derived=_text(expected),
-            fields=_fields(recorded, expected),
+            kind=found.kind,
+            recorded=_text(found.recorded),
+            derived=_text(found.derived),
+            fields=found.fields,
         )
-        state = derived[place - 1][1] if place else before
-        if unjudged(before, (*group, *decisions)):
+        state = derived[found.place - 1][1] if found.place else before
+        if unjudged(before, (*group, *(decision for decision, _ in derived))):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=Difference.UNREPLAYABLE, why=why)
             self._unjudged += 1
@@ -300,71 +278,5 @@ def _decision_of(stored: Stored) -> Decision:
     return event
 
 
-def same(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> bool:
-    """Whether the decisions agree. A guard that is blind has no digest here, and none is asked for."""
-    if len(recorded) != len(derived):
-        return False
-    return all(_agree(state, one, other) for one, other in zip(recorded, derived, strict=True))
-
-
-def parting(
-    state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]
-) -> tuple[int, Difference]:
-    """The first place at which the two lists differ, and how they do."""
-    place = 0
-    while place < min(len(recorded), len(derived)) and _agree(state, recorded[place], derived[place]):
-        place += 1
-    if place == len(recorded):
-        return place, Difference.MISSING
-    if place == len(derived):
-        return place, Difference.EXTRA
-    left, right = list(map(encoded, recorded[place:])), list(map(encoded, derived[place:]))
-    if sorted(left) == sorted(right):
-        return place, Difference.REORDERED
-    if left[0] in right[1:] and right[0] not in left:
-        return place, Difference.MISSING
-    if right[0] in left[1:] and left[0] not in right:
-        return place, Difference.EXTRA
-    return place, Difference.CHANGED
-
-
-def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
-    if recorded == derived:
-        return True
-    if isinstance(recorded, StateDigested) and isinstance(derived, StateDigested):
-        blind = {watch.name for watch in state.guards if watch.blind}
-        guards = {name: digest for name, digest in recorded.guards.items() if name not in blind}
-        return recorded.state == derived.state and guards == derived.guards
-    # The harness's own words, erased: the body, which has their sizes, must still agree.
-    erased = getattr(recorded, "content", 0) is None and getattr(derived, "content", None) is not None
-    return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
-
-
-def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
-    """Whether some of these hang on a guard that cannot be asked in this state."""
-    blind = {watch.name for watch in state.guards if watch.blind}
-    return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
-
-
-def _guards_of(decision: Decision) -> set[str]:
-    """The guards without whom a decision would be another, or would not be there."""
-    match decision:
-        case GuardTripped(guard=guard) | ApprovalRequested(guard=guard):
-            return {guard}
-        case CallRefused() | MessageInjected() | MessageTrimmed():
-            return {decision.name} if decision.cause is Cause.GUARD else set()
-        case ModelRequested(request_only=texts):
-            return {text.name for text in texts if text.cause is Cause.GUARD}
-        case _:
-            return set()
-
-
 def _text(decision: Decision | None) -> str | None:
     return None if decision is None else encoded(decision).decode()
-
-
-def _fields(recorded: Decision | None, derived: Decision | None) -> tuple[str, ...]:
-    if recorded is None or derived is None or type(recorded) is not type(derived):
-        return ()
-    names = recorded.__struct_fields__
-    return tuple(name for name in names if getattr(recorded, name) != getattr(derived, name))

@@ -56,7 +56,7 @@ from refold.reducers.events.facts import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.events.kinds import KINDS, kind_of
+from refold.reducers.events.kinds import KINDS, differing, kind_of
 from refold.reducers.events.parts import (
     Answer,
     ApprovalAnswer,
@@ -145,6 +145,7 @@ __all__ = [
     "ToolReturned",
     "ToolsDispatched",
     "UnknownAnnotation",
+    "differing",
     "kind_of",
     "named_in",
     "sizes_of",

@@ -11,4 +11,11 @@ def kind_of(event: Event | type[Event]) -> str:
     return str(event.__struct_config__.tag)
 
 
+def differing(one: Event | None, other: Event | None) -> tuple[str, ...]:
+    """The fields in which two events of one kind differ; none where there are not two of one kind."""
+    if one is None or type(one) is not type(other):
+        return ()
+    return tuple(name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name))
+
+
 KINDS: dict[str, type[Event]] = {kind_of(event): event for event in (*FACTS, *DECISIONS, *ANNOTATIONS)}

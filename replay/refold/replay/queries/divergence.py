@@ -2,7 +2,8 @@
 
 Two copies of a log, or a fork and its parent, are halved by their chains: equal hashes say that everything before is
 equal. Logs that were written apart have no hash in common, but the digests of their states may still agree, where they are of
-the same facts at the same instants. From there on events are compared one after the other.
+the same facts at the same instants. From there on events are compared one after the other, not turn by
+turn as `diff` aligns them: this begins in the middle of a log, and the first event that is another is all that is asked for.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -13,7 +13,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
 from refold.reducers.tokenizers import MissingTokenizer
-from refold.replay.audit import Difference, parting, same, unjudged
+from refold.replay.parting import Difference, Parting, parting, unjudged
 from refold.replay.shrink.rederivation import Log
 
 
@@ -23,44 +23,35 @@ def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Cal
 
 
 class Parted(NamedTuple):
-    """The first decision of a log that does not follow: on which fact, and how it parts from what does.
+    """The first decision of a log that does not follow: on which fact, how it parts from what does, the kinds recorded there.
 
-    `recorded` and `derived` are None where that side has nothing. As a `Twist` it does the same to other decisions.
+    As a `Twist` it does the same to other decisions.
     """
 
     place: int
-    difference: Difference
-    recorded: Decision | None
-    derived: Decision | None
+    how: Parting
     order: tuple[str, ...]
 
     def applied(self, decisions: Sequence[Decision]) -> list[Decision]:
         """The decisions with this difference, where they have what differs."""
-        found, recorded = [*decisions], self.recorded
-        if self.difference is Difference.REORDERED:
+        found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
+        if self.how.difference is Difference.REORDERED:
             return sorted(
                 found, key=lambda each: self.order.index(kind_of(each)) if kind_of(each) in self.order else -1
             )
-        at = next((n for n, each in enumerate(found) if type(each) is type(self.derived)), None)
+        at = next((n for n, each in enumerate(found) if type(each) is type(derived)), None)
         if recorded is None:
             return found if at is None else [*found[:at], *found[at + 1 :]]
-        if self.derived is None:
+        if derived is None:
             return [*found, recorded]
         if at is None:
             return found
         return [*found[:at], self._changed(recorded, found[at]), *found[at + 1 :]]
 
     def _changed(self, recorded: Decision, decision: Decision) -> Decision:
-        derived = self.derived
         if type(recorded) is not type(decision):
             return recorded
-        names = recorded.__struct_fields__
-        differing = {
-            name: getattr(recorded, name)
-            for name in names
-            if getattr(recorded, name) != getattr(derived, name)
-        }
-        return replace(decision, **differing)
+        return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
 
 
 def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Parted | None:
@@ -72,19 +63,13 @@ def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Part
         first, group = events[start], [each for each in events[start + 1 : end] if isinstance(each, Decision)]
         if isinstance(first, Fact):
             derived = [decision for decision, _ in rules_of(state)(state, first)]
-            if not same(state, group, derived) and not unjudged(state, (*group, *derived)):
-                return _parted(facts, state, group, derived)
+            how = parting(state, group, derived)
+            if how is not None and not unjudged(state, (*group, *derived)):
+                return Parted(facts, how, tuple(map(kind_of, group)))
             facts += 1
         for decision in group:
             state = evolve(state, decision, registry)
     return None
-
-
-def _parted(fact: int, state: RunState, group: list[Decision], derived: list[Decision]) -> Parted:
-    place, difference = parting(state, group, derived)
-    recorded = group[place] if place < len(group) and difference is not Difference.MISSING else None
-    expected = derived[place] if place < len(derived) and difference is not Difference.EXTRA else None
-    return Parted(fact, difference, recorded, expected, tuple(map(kind_of, group)))
 
 
 def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
@@ -104,14 +89,4 @@ def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log],
 
 
 def _marks(parted: Parted) -> tuple[Difference, str, set[str]]:
-    recorded, derived = parted.recorded, parted.derived
-    said = recorded or derived
-    kind = kind_of(said) if said is not None else ""
-    if recorded is None or type(recorded) is not type(derived):
-        return parted.difference, kind, set()
-    names = recorded.__struct_fields__
-    return (
-        parted.difference,
-        kind,
-        {name for name in names if getattr(recorded, name) != getattr(derived, name)},
-    )
+    return parted.how.difference, parted.how.kind, set(parted.how.fields)

@@ -250,8 +250,8 @@ class Pair:
         stops: bool = False,
         code: str = "",
     ) -> None:
-        place, recorded, other = place_of(group, derived)
         state = self.derived.state
+        place, recorded, other = place_of(state, group, derived)
         verdict = (
             Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
         )

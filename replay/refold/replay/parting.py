@@ -1,0 +1,131 @@
+"""Where the decisions that stand behind a fact part from those that follow from it: one alignment for whoever derives again.
+
+Both lists hang on one fact, so they are held against each other one by one, from the front. Three questions look like this
+one, and are others. Logs of different facts are aligned by what happened in a turn (`queries.diffs`, `queries.divergence`), and
+what counts there is `queries.likeness`. Whether two runs ask the same of the world, whatever their logs say of it, is
+`whatif.shown`. A recording that is played again must give the same log to the byte: the engine compares event by event.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum, unique
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from refold.reducers.checkpoint import encoded
+from refold.reducers.events import (
+    ApprovalRequested,
+    CallRefused,
+    Decision,
+    GuardTripped,
+    MessageInjected,
+    MessageTrimmed,
+    ModelRequested,
+    StateDigested,
+    differing,
+    kind_of,
+)
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause
+
+
+@unique
+class Difference(StrEnum):
+    """How a recorded decision and the derived one part."""
+
+    CHANGED = "changed"
+    MISSING = "missing"
+    EXTRA = "extra"
+    REORDERED = "reordered"
+    UNREPLAYABLE = "unreplayable"
+
+
+class Parting(NamedTuple):
+    """The first place, from 0, at which recorded decisions and derived ones part, how, and the two; None where a side lacks it."""
+
+    place: int
+    difference: Difference
+    recorded: Decision | None
+    derived: Decision | None
+
+    @property
+    def kind(self) -> str:
+        """What kind of decision it is about."""
+        said = self.recorded or self.derived
+        assert said is not None, "two groups part in something"
+        return kind_of(said)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields in which the two differ."""
+        return differing(self.recorded, self.derived)
+
+
+def parting(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> Parting | None:
+    """Where and how decisions on one fact part, in the state after that; None: they agree."""
+    place = agreeing(state, recorded, derived)
+    left, right = recorded[place:], derived[place:]
+    if not left and not right:
+        return None
+    difference = _difference(left, right)
+    return Parting(
+        place,
+        difference,
+        left[0] if left and difference is not Difference.MISSING else None,
+        right[0] if right and difference is not Difference.EXTRA else None,
+    )
+
+
+def agreeing(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> int:
+    """How many decisions agree, from the front. A guard that is blind has no digest here, and none is asked for."""
+    pairs = zip(recorded, derived, strict=False)
+    return next(
+        (place for place, pair in enumerate(pairs) if not _agree(state, *pair)),
+        min(len(recorded), len(derived)),
+    )
+
+
+def _difference(recorded: Sequence[Decision], derived: Sequence[Decision]) -> Difference:
+    if not recorded:
+        return Difference.MISSING
+    if not derived:
+        return Difference.EXTRA
+    left, right = list(map(encoded, recorded)), list(map(encoded, derived))
+    if sorted(left) == sorted(right):
+        return Difference.REORDERED
+    if left[0] in right[1:] and right[0] not in left:
+        return Difference.MISSING
+    if right[0] in left[1:] and left[0] not in right:
+        return Difference.EXTRA
+    return Difference.CHANGED
+
+
+def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
+    if recorded == derived:
+        return True
+    if isinstance(recorded, StateDigested) and isinstance(derived, StateDigested):
+        blind = {watch.name for watch in state.guards if watch.blind}
+        guards = {name: digest for name, digest in recorded.guards.items() if name not in blind}
+        return recorded.state == derived.state and guards == derived.guards
+    # The harness's own words, erased: the body, which has their sizes, must still agree.
+    erased = getattr(recorded, "content", 0) is None and getattr(derived, "content", None) is not None
+    return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
+
+
+def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
+    """Whether some of these hang on a guard that cannot be asked in this state."""
+    blind = {watch.name for watch in state.guards if watch.blind}
+    return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
+
+
+def _guards_of(decision: Decision) -> set[str]:
+    """The guards without whom a decision would be another, or would not be there."""
+    match decision:
+        case GuardTripped(guard=guard) | ApprovalRequested(guard=guard):
+            return {guard}
+        case CallRefused() | MessageInjected() | MessageTrimmed():
+            return {decision.name} if decision.cause is Cause.GUARD else set()
+        case ModelRequested(request_only=texts):
+            return {text.name for text in texts if text.cause is Cause.GUARD}
+        case _:
+            return set()
