@@ -1,7 +1,7 @@
 """What is counted in a run, over its items: messages by whose they are, calls, results, tokens by the request."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from refold.replay.importers.items import (
     RunEnded,
     Said,
     Tokens,
+    together,
 )
 
 _MESSAGES = ("user", "assistant", "tool")
@@ -66,7 +67,7 @@ class Count:
             self._sums = dict.fromkeys(self._sums, 0) if item.counts else self._sums
         elif isinstance(item, Answered):
             self._waiting.update(call.id for call in item.calls)
-        counts = item.counts or self._as_it_is(item)
+        counts = item.counts or _as_it_is(item)
         if counts is None:
             return
         for name in self._sums:
@@ -75,22 +76,6 @@ class Count:
             self._sums["results"] -= counts.results
         if counts.usage is not None:
             self._used.append(counts.usage)
-
-    def _as_it_is(self, item: Item) -> Counted | None:
-        match item:
-            case RunBegan(messages=messages) if messages:
-                roles = [message.role for message in messages]
-                users, answers, results = map(roles.count, (Role.USER, Role.ASSISTANT, Role.TOOL))
-                calls = sum(len(message.calls) for message in messages)
-                return Counted(user=users, assistant=answers, tool=results, calls=calls, results=results)
-            case Said(role=Role.USER):
-                return _PROMPT
-            case Answered(calls=calls, usage=usage, quality=quality):
-                return Counted(assistant=1, calls=len(calls), usage=usage if quality else None)
-            case Returned(error=error):
-                return Counted(tool=1, results=1, errors=error is not None)
-            case _:
-                return None
 
     def _is_new(self, call: str) -> bool:
         new = not call or self._waiting[call] > 0 or call not in self._answered
@@ -112,6 +97,28 @@ class Count:
             beside=self._sums["beside"],
             **found,
         )
+
+
+def counted(items: Iterable[Item]) -> Counted | None:
+    """As what these items count: of what is told as one remark, though it was said."""
+    return together(item.counts or _as_it_is(item) for item in items)
+
+
+def _as_it_is(item: Item) -> Counted | None:
+    match item:
+        case RunBegan(messages=messages) if messages:
+            roles = [message.role for message in messages]
+            users, answers, results = map(roles.count, (Role.USER, Role.ASSISTANT, Role.TOOL))
+            calls = sum(len(message.calls) for message in messages)
+            return Counted(user=users, assistant=answers, tool=results, calls=calls, results=results)
+        case Said(role=Role.USER):
+            return _PROMPT
+        case Answered(calls=calls, usage=usage, quality=quality):
+            return Counted(assistant=1, calls=len(calls), usage=usage if quality else None)
+        case Returned(error=error):
+            return Counted(tool=1, results=1, errors=error is not None)
+        case _:
+            return None
 
 
 def _tokens_of(used: Sequence[Usage]) -> Tokens:

@@ -4,7 +4,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.replay.importers.claude_code.rows import blocks, is_id, leftover
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
-from refold.replay.importers.items import Answered, Counted, Quality
+from refold.replay.importers.items import Answered, Quality
 from refold.replay.importers.session_rows import Row
 from refold.replay.importers.usages import UsageNames, larger
 
@@ -69,10 +69,6 @@ class Response(Draft):
             duration=min(self.duration, 1 << 62),
             rest=self.rest,
         )
-
-    def counted(self) -> Counted:
-        """As what it counts where it is no answer of this conversation."""
-        return Counted(assistant=1, calls=len(self.calls), usage=self.usage)
 
     def _quality(self, said: Message) -> Quality:
         written = len(said.text) + len(said.reasoning) + sum(len(call.arguments) for call in said.calls)

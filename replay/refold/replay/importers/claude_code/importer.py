@@ -38,6 +38,7 @@ from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBe
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
+from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 
 _LINKED = b'"parentUuid"'
@@ -139,7 +140,7 @@ class _Reading:
                 draft = self.asides.pop(response, None) or Response(response, row, place)
                 draft.add(row)
                 if self.outline.complete.get(response, place) <= place:
-                    return draft.counted()
+                    return counted([draft.answered()])
                 self.asides[response] = draft
                 return None
             case "result":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
+import msgspec
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
@@ -16,6 +16,7 @@ from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, Ru
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
+from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
 
@@ -93,7 +94,8 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
     place = Place(record.position, instant(at(message, "timestamp")))
     said, rest = spoken_in(message), without(message, "type", "content", "timestamp")
     if record.left:
-        yield place.counting(_counted(message)).remarked("rewound", message)
+        said_then = _message(msgspec.structs.replace(record, left=False), message)
+        yield place.counting(counted(said_then)).remarked("rewound", message)
         return
     match text(message, "type"):
         case "user":
@@ -118,28 +120,10 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
             yield place.remarked("unmapped", message)
 
 
-def _counted(message: JSON) -> Counted | None:
-    """As what a message counts that was taken back."""
-    match text(message, "type"):
-        case "user":
-            return Counted(user=1)
-        case "gemini":
-            calls = rows(message, "toolCalls")
-            return Counted(
-                assistant=1,
-                calls=len(calls),
-                results=sum(map(answered, calls)),
-                errors=sum(text(call, "status") == "error" for call in calls),
-                usage=_usage(message),
-            )
-        case _:
-            return None
-
-
 def _usage(message: JSON) -> Usage | None:
     """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
     used = _TOKENS.of(at(message, "tokens"))
-    return used and replace(used, output=used.output + used.reasoning)
+    return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
 
 
 def spoken_in(message: JSON) -> str:
