@@ -15,7 +15,7 @@ from refold.replay import audit, grep, stats, whatif
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
-from refold.replay.queries.filters import parse as parse_filter
+from refold.replay.queries.rows import event_question
 from refold.store import SqliteStore
 from refold.store.protocol import Store
 from support.transcripts import FILES, path_of, salts
@@ -96,7 +96,7 @@ def verb_cases(bulk: Bulk, runs: int) -> dict[str, Case]:
     other = parse(OTHER_POLICY)
 
     async def found(store: Store, run: str, asked: str) -> int:
-        return len([each async for each in grep(store, run, parse_filter(asked))])
+        return len([each async for each in grep(store, run, event_question(asked))])
 
     return {
         "audit": partial(_each, bulk.path, names, audit),

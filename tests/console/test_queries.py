@@ -76,7 +76,7 @@ def test_grep_as_json(refold: Refold, store: Path, finished: str) -> None:
         pytest.param(["grep", "rm -rf"], 'write "-rf" for this text', id="a minus"),
         pytest.param(["grep", "a", "aa11", "--all"], "RUN or --all, not both", id="runs and all"),
         pytest.param(["grep", "a", "zz"], "is no run in this store", id="no run"),
-        pytest.param(["bisect", "aa11"], "expected --when EXPRESSION or --versus RUN", id="no question"),
+        pytest.param(["bisect", "aa11"], "expected --when QUESTION or --versus RUN", id="no question"),
         pytest.param(
             ["bisect", "aa11", "--when", "x", "--versus", "aa11"], "expected --when", id="two questions"
         ),
@@ -229,6 +229,18 @@ def test_stats(refold: Refold, store: Path, waiting: str) -> None:
     assert ["open", "1"] in rows
     assert any(row[:4] == ["act", "1", "1", "raised"] for row in rows)
     assert any(row[:3] == ["look", "3", "0"] or row[:2] == ["look", "4"] for row in rows)
+
+
+def test_stats_of_what_fits(refold: Refold, store: Path, finished: str) -> None:
+    """Only events that fit are counted; how the run ended, and how long it took, is told of the whole."""
+    (whole,) = lines(refold("stats", finished, "-o", "json", "--store", store).out)
+    (part,) = lines(
+        refold("stats", finished, "--where", "type:tool turn:1", "-o", "json", "--store", store).out
+    )
+    assert {"tool_returned", "tools_dispatched"} == set(part["counts"]["kinds"])
+    assert 0 < part["counts"]["events"] < whole["counts"]["events"]
+    for name in ("ends", "elapsed", "runs"):
+        assert whole["counts"][name] == part["counts"][name]
 
 
 def test_stats_as_json(refold: Refold, store: Path, waiting: str) -> None:

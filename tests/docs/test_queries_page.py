@@ -1,4 +1,4 @@
-"""The page of questions is what the code says: each field of either language, and each type."""
+"""The page of questions is what the code says: each field of events and states, and each type."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from refold.replay.kinds.table import TYPES
 from refold.replay.queries.rows import FIELDS
 from refold.replay.queries.state_fields import FIELDS as STATE_FIELDS
-from refold.replay.queries.state_fields import FLAGS, NUMBERS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "queries.md"
 
@@ -37,10 +36,9 @@ def test_every_type_is_described() -> None:
 
 
 def test_every_field_of_a_state_is_described() -> None:
-    """The page lists each field that an expression knows, whether it never falls, and what it is."""
+    """The page lists each field of a state that a question knows, whether it never falls, and what it is."""
     wanted = list[str]()
     for name, field in STATE_FIELDS.items():
-        kind = "number" if name in NUMBERS else "flag" if name in FLAGS else "text"
-        rises = "yes " if getattr(field, "rises", False) else ""
-        wanted.append(f"| `{name}` | {kind} | {rises}| {field.means} |")
+        rises = "yes " if field.rises else ""
+        wanted.append(f"| `{name}` | {field.kind} | {rises}| {field.means} |")
     assert wanted == table("Fields of a state")

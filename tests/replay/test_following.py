@@ -16,7 +16,7 @@ from refold.replay.doubts import Seeker as DoubtSeeker
 from refold.replay.following import Follower, Pass, Step, follow, follow_all, found_by
 from refold.replay.queries.bisect import Seeker
 from refold.replay.queries.blame import Blamer, look_of
-from refold.replay.queries.expressions import parse
+from refold.replay.queries.state_fields import state_question
 from refold.replay.queries.stats import Counter
 from refold.replay.summary import Summing
 from refold.replay.timeline import Teller
@@ -36,7 +36,7 @@ ALL: dict[str, Callable[[], Follower[Any]]] = {
     "summary": lambda: Summing(RUN),
     "turns": lambda: Summing(RUN, Teller(lambda _: None)),
     "stats": Counter,
-    "bisect": lambda: Seeker(RUN, parse("calls > 2")),
+    "bisect": lambda: Seeker(RUN, state_question("calls > 2")),
     "blame": lambda: Blamer(RUN, "spent.steps", look_of("spent.steps")),
     "doubts": lambda: DoubtSeeker(RUN),
     "whatif": lambda: Comparison(RUN, lambda policy: policy),

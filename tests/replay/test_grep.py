@@ -13,9 +13,8 @@ from refold.reducers.events import KINDS, Answer, Call, Event, ModelResponded, U
 from refold.reducers.vocabulary import StopReason
 from refold.replay.following import Step
 from refold.replay.kinds.table import TYPES
-from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, shown
-from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, moved, row_of
+from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, event_question, moved, row_of
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
 from support import runs
@@ -51,13 +50,13 @@ async def store() -> MemoryStore:
 )
 async def test_what_is_found(store: MemoryStore, typed: str, seqs: list[int]) -> None:
     """Of a known run, a filter finds these events."""
-    found = [each async for each in grep(store, runs.RUN, parse(typed))]
+    found = [each async for each in grep(store, runs.RUN, event_question(typed))]
     assert seqs == [each.row.seq for each in found]
 
 
 async def test_what_is_found_is_whole(store: MemoryStore) -> None:
     """Whether a filter reads what was said or not, what it finds has all that was said."""
-    (found,) = [each async for each in grep(store, runs.RUN, parse("kind:run_started"))]
+    (found,) = [each async for each in grep(store, runs.RUN, event_question("kind:run_started"))]
     assert "Be brief.\nDo it." == found.row.text
     assert getattr(found.event, "content", None) is not None
 
@@ -65,7 +64,7 @@ async def test_what_is_found_is_whole(store: MemoryStore) -> None:
 async def test_an_unknown_run(store: MemoryStore) -> None:
     """A run that is not there is named."""
     with pytest.raises(UnknownRun):
-        await anext(grep(store, "nobody", parse("")))
+        await anext(grep(store, "nobody", event_question("")))
 
 
 async def test_a_damaged_log_is_searched_up_to_there(store: MemoryStore) -> None:
@@ -73,7 +72,7 @@ async def test_a_damaged_log_is_searched_up_to_there(store: MemoryStore) -> None
     log = await records_of(store, runs.RUN)
     broken = MemoryStore()
     await write(broken, runs.RUN, [*log[:4], msgspec.structs.replace(log[4], body=b"{"), *log[5:]])
-    found = grep(broken, runs.RUN, parse(""))
+    found = grep(broken, runs.RUN, event_question(""))
     assert [1, 2, 3, 4] == [(await anext(found)).row.seq for _ in range(4)]
     with pytest.raises(DamagedLog):
         await anext(found)
@@ -84,8 +83,8 @@ async def test_erased_words_fit_nothing(store: MemoryStore) -> None:
     log = await records_of(store, runs.RUN)
     erased = MemoryStore()
     await write(erased, runs.RUN, changed(11, content=None)(log))
-    assert [7] == [each.row.seq async for each in grep(erased, runs.RUN, parse("paint"))]
-    assert 11 in [each.row.seq async for each in grep(erased, runs.RUN, parse("name:act"))]
+    assert [7] == [each.row.seq async for each in grep(erased, runs.RUN, event_question("paint"))]
+    assert 11 in [each.row.seq async for each in grep(erased, runs.RUN, event_question("name:act"))]
 
 
 def test_every_kind_has_a_type() -> None:
@@ -148,7 +147,7 @@ def test_what_was_said_is_in_the_text(driver: Driver) -> None:
 )
 def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
     """What is found does not depend on whether contents were read for it."""
-    asked = parse(typed)
+    asked = event_question(typed)
     fast, slow, sieve = list[int](), list[int](), Sieve(asked)
     other: LogPlace = START
     for stored in kept(driver.log):
@@ -179,14 +178,14 @@ def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
 )  # fmt: skip
 def test_what_is_shown_of_a_text(typed: str, text: str, shown: tuple[object, ...] | None) -> None:
     """The excerpt is around the first place that was looked for, never longer than it may be."""
-    found = excerpt(parse(typed), text)
+    found = excerpt(event_question(typed), text)
     assert shown == (found and (found.text, found.start, found.end, found.before, found.after))
 
 
 @given(text=st.text(max_size=400), word=st.text(min_size=1, max_size=200))
 def test_an_excerpt_lies_in_its_text(text: str, word: str) -> None:
     """Whatever was looked for: an excerpt is a bounded piece of the text, and its place lies in it."""
-    found = excerpt(parse(f'"{word}"') if word.isalnum() else parse("x"), text)
+    found = excerpt(event_question(f'"{word}"') if word.isalnum() else event_question("x"), text)
     if found is not None:
         assert found.text in text
         assert len(found.text) <= EXCERPT
@@ -208,7 +207,7 @@ def test_a_call_is_shown_as_it_is_read(typed: str, text: str) -> None:
         content=Answer(text="I clean.", arguments=('{"command":"rm -rf build","timeout":5}',)),
     )  # fmt: skip
     stored = kept([event])[0]
-    found = shown(parse(typed), Match(stored, event, row_of(stored, event, START)))
+    found = shown(event_question(typed), Match(stored, event, row_of(stored, event, START)))
     assert found is not None
     assert text in found.text
     assert typed.strip('"') == found.text[found.start : found.end]

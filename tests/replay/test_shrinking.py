@@ -22,7 +22,7 @@ from refold.reducers.state import RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import Audit, audit, verify
-from refold.replay.queries.expressions import parse
+from refold.replay.queries.state_fields import state_question
 from refold.replay.shrink.rederivation import Log, Told, rederived
 from refold.replay.shrink.rewrites import write
 from refold.replay.shrink.search import ShowsNothing, shrunk, told_of
@@ -138,7 +138,7 @@ async def test_a_run_that_is_written() -> None:
     async with MemoryStore() as store, MemoryStore() as made:
         await runs.recorded_run(store)
         facts = await told_of(store, runs.RUN)
-        found = shrunk(runs.RUN, facts, ever(parse("calls >= 2").holds))
+        found = shrunk(runs.RUN, facts, ever(state_question("calls >= 2").matches))
         assert runs.RUN == await write(made, found, "why")
         assert (await verify(made, runs.RUN)).problem is None
         assert (await audit(made, runs.RUN)).clean

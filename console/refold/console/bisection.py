@@ -15,7 +15,7 @@ from refold.replay import figures
 from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, Change, blame
 from refold.replay.queries.divergence import Divergence, divergence
-from refold.replay.queries.expressions import parse
+from refold.replay.queries.state_fields import state_question
 
 _VALUE = 120  # characters of a value in a table
 
@@ -33,10 +33,10 @@ async def bisect_command(
 ) -> int:
     """Find the first event after which something is true of a run, or at which it parts from another. Exit code 1 if so."""
     if (when is None) == (versus is None):
-        raise WrongUse("expected --when EXPRESSION or --versus RUN")
+        raise WrongUse("expected --when QUESTION or --versus RUN")
     if versus is not None:
         return await _versus(screen, (place, places.other_place(place, other_store)), (run, versus))
-    question = parse(when or "")
+    question = state_question(when or "")
     async with places.reading(place) as store:
         found = await bisect(store, await addresses.run_of(store, run), question)
     screen.result(found, lambda: _tell_first(screen, place, found))

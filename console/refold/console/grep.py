@@ -14,8 +14,8 @@ from refold.console.processes import Jobs, alone, processes
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, chosen
 from refold.reducers.errors import RefoldError
-from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Excerpt, Hit, look_through
+from refold.replay.queries.rows import event_question
 from refold.replay.shards import HELD, Ended, shards, worked
 
 SHARD_OF_A_STORE = 5_000
@@ -46,7 +46,7 @@ def grep_command(
 
     3 or 125 if a log could not be read to its end, 4 if some could not be looked at. With -o json: a line an event.
     """
-    parse(filter)  # what cannot be asked is said before any log is read
+    event_question(filter)  # what cannot be asked is said before any log is read
     trouble, total = Trouble(), 0
     sizes = anyio.run(partial(_sizes, everything=everything), place, runs, trouble)
     work = shards(place.path, sizes, SHARD_OF_A_STORE)

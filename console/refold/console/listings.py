@@ -22,9 +22,8 @@ from refold.replay.exports.lines import line_of
 from refold.replay.following import Step
 from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
-from refold.replay.queries.filters import parse
 from refold.replay.queries.grep import Sieve
-from refold.replay.queries.rows import side_of
+from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceEnd, SourceTotals
 from refold.replay.summary import Summary, summary
@@ -137,7 +136,7 @@ async def _show_events(
 
     `asked` is a filter: those that it does not mean are left out.
     """
-    sieve = Sieve(parse(asked)) if asked else None
+    sieve = Sieve(event_question(asked)) if asked else None
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, typed)
         if follow and upto is not None:

@@ -18,7 +18,7 @@ from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay import figures
-from refold.replay.queries.expressions import parse
+from refold.replay.queries.state_fields import state_question
 from refold.replay.reader import events
 from refold.replay.shrink.rederivation import Log
 from refold.replay.shrink.rewrites import write
@@ -71,7 +71,7 @@ async def shrink_command(
     if twist is not None:
         shows = parts_alike(twist, registry)
     elif when is not None:
-        shows = ever(parse(when).holds, registry)
+        shows = ever(state_question(when).matches, registry)
     steps = shrinking(run, told, registry=registry, twist=twist, most=most)
     with written_beside(file) as partial:
         log, tried = await _smallest(steps, shows, _words(check))

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Annotated
 
 import anyio
 import msgspec
 
 from refold.console import hostile, places
-from refold.console.options import Everything, Runs
+from refold.console.options import Everything, Runs, option
 from refold.console.places import StorePlace
 from refold.console.processes import Jobs, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, families_of, without_grown
 from refold.replay import figures
+from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, count_all, merge
 from refold.replay.shards import SHARD, Ended, Shard, shards, worked
 
@@ -47,20 +49,27 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stats_command(
-    screen: Screen, place: StorePlace, runs: Runs, *, everything: Everything = False, jobs: Jobs = None
+    screen: Screen,
+    place: StorePlace,
+    runs: Runs,
+    *,
+    everything: Everything = False,
+    where: Annotated[str, option("--where", "Count only events that fit: as turn:..3.")] = "",
+    jobs: Jobs = None,
 ) -> int:
     """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens, cost.
 
     Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not be looked at.
     With -o json: one document.
     """
+    event_question(where)  # what cannot be asked is said before any log is read
     trouble, total, unread = Trouble(), Stats(), dict[str, str]()
     work = anyio.run(partial(_work, everything=everything), place, runs, trouble)
     with (
         processes(jobs, work) as executor,
         progress("counting", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, count_all, alone):
+        for each in worked(work, executor, partial(count_all, typed=where), alone):
             if isinstance(each, Ended):
                 trouble.end(each)
                 unread |= {each.shard.name: each.problem} if each.problem else {}

@@ -10,39 +10,43 @@ import pytest
 from console.report.test_report_page import read
 from refold.reducers.events import kind_of
 from refold.replay.kinds.table import ROWS, texts_of
-from refold.replay.queries.rows import FIELDS
+from refold.replay.queries.rows import EVENTS, FIELDS
+from refold.replay.queries.state_fields import STATES
 from support import golden
 from support.page_scripts import evaluated
 
-TABLE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "replay" / "filter_cases.json").read_text(encoding="utf-8")
+TABLES: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "replay" / "question_cases.json").read_text(encoding="utf-8")
 )
 
 
-def test_the_table_of_filters_holds_in_the_page() -> None:
-    """Each filter of the table means the same rows in JavaScript, and each mistake is found at the same place."""
-    found = evaluated(
+@pytest.mark.parametrize(("about", "fields"), [("events", EVENTS.fields), ("states", STATES.fields)])
+def test_the_table_of_questions_holds_in_the_page(about: str, fields: Any) -> None:
+    """Each question of the table means the same rows in JavaScript, and each mistake is found at the same place."""
+    table = TABLES[about]
+    known = {
+        name: {"kind": field.kind, "digits": field.digits, "values": field.values}
+        for name, field in fields.items()
+    }
+    answers, places = evaluated(
         """({rows, cases, mistakes, fields}) => [
             cases.map(each => {
-                const asked = refold.parse(each.filter, fields);
-                return [each.filter, rows.filter(row => asked.matches(row)).map(row => row.seq)];
+                const asked = refold.parse(each.question, fields);
+                return {question: each.question, matches: rows.filter(row => asked.matches(row)).map(row => row.seq)};
             }),
-            mistakes.map(each => {
-                try { refold.parse(each.filter, fields); return [each.filter, null]; } catch (error) { return [each.filter, error.at]; }
+            mistakes.map(({question}) => {
+                try { refold.parse(question, fields); return {question}; } catch (error) { return {question, at: error.at}; }
             }),
         ]""",
-        {**TABLE, "fields": msgspec.to_builtins(dict(FIELDS))},
+        {**table, "fields": known},
     )
-    assert [[[case["filter"], case["matches"]] for case in TABLE["cases"]]] == found[:1]
-    assert [[each["filter"], each["at"]] for each in TABLE["mistakes"]] == found[1]
+    assert table["cases"] == answers
+    assert table["mistakes"] == places
 
 
 def test_a_page_knows_the_fields(ordinary: Path) -> None:
-    """A page is given the fields that filters know, with their digits."""
-    given = read(ordinary).data["fields"]
-    assert {name: field.digits for name, field in FIELDS.items()} == {
-        name: field["digits"] for name, field in given.items()
-    }
+    """A page is given the fields that questions about events know."""
+    assert json.loads(msgspec.json.encode(dict(FIELDS))) == read(ordinary).data["fields"]
 
 
 @pytest.mark.parametrize("name", golden.names())

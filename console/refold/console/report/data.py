@@ -13,7 +13,8 @@ from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
 from refold.replay.kinds.row import Sign
-from refold.replay.queries.rows import RowField, Side
+from refold.replay.queries.questions import Field
+from refold.replay.queries.rows import Side
 from refold.replay.seen import RequestView
 from refold.replay.summary import Summary
 from refold.replay.verification import Verification
@@ -134,5 +135,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[PageMessage, ...]
     words: tuple[str, ...]
     asked: dict[int, tuple[PackedOpinion, ...]]
-    fields: Mapping[str, RowField]
+    fields: Mapping[str, Field]
     kinds: Mapping[str, PageKind]

@@ -1,1 +1,1 @@
-"""Questions to logs: filters over events, expressions over states, and the verbs that use them."""
+"""Questions to logs: one language about events and states, and the verbs that use it."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from refold.reducers.state import NEW, RunState
 from refold.replay.following import Follower, Step, found_by
 from refold.replay.queries.blame import look_of
-from refold.replay.queries.expressions import Expression
+from refold.replay.queries.language import Question
 from refold.store.protocol import Store, Stored
 
 STRETCH = 256
@@ -42,7 +42,7 @@ class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, tuple[msgspec.Raw, msgspec.Raw]] = {}
 
 
-async def bisect(store: Store, run: str, question: Expression) -> FirstTrue:
+async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstTrue:
     """The first event after which the question is answered with yes. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
 
     A log is read up to there, or to its end.
@@ -58,8 +58,8 @@ class Seeker(Follower[FirstTrue]):
 
     folds = True
 
-    def __init__(self, run: str, question: Expression, *, halving: bool = True) -> None:
-        self._run, self._question, self._holds = run, question, question.holds
+    def __init__(self, run: str, question: Question[RunState], *, halving: bool = True) -> None:
+        self._run, self._question, self._holds = run, question, question.matches
         self._stretch = STRETCH if halving and question.lasts else 1
         self._halves = halving and question.lasts
         self._last = NEW
@@ -82,12 +82,12 @@ class Seeker(Follower[FirstTrue]):
         """What was found."""
         how: How = "halving" if self._halves else "every event"
         found = FirstTrue(
-            run=self._run, when=str(self._question), events=self._last.seq, how=how, asked=self._asked
+            run=self._run, when=self._question.text, events=self._last.seq, how=how, asked=self._asked
         )
         if self._found is None:
             return found
         before, after, stored = self._found
-        looks = {field: look_of(field) for field in self._question.fields}
+        looks = {field: look_of(field) for field in self._question.names}
         fields = {field: (_raw(look(before)), _raw(look(after))) for field, look in looks.items()}
         turn, seq = after.spent.steps, stored.seq
         return replace(found, events=seq, seq=seq, kind=stored.kind, at=stored.at, turn=turn, fields=fields)

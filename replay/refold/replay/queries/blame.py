@@ -1,6 +1,6 @@
 r"""`blame`: which event last changed a field of the state, and which did before that.
 
-A field is one of the names that expressions know, or a path into the state as `changes` writes them: `window.ranges`,
+A field is one of the names that questions know, or a path into the state as `changes` writes them: `window.ranges`,
 `guards.repetition.own`, `spent.tally.a\.b`; a member of a list may be meant by its place, too. What is compared is the
 value's JSON text.
 """

@@ -11,8 +11,10 @@ from refold.reducers.events import Event, ModelResponded
 from refold.replay.following import Step, Steps
 from refold.replay.kinds.sentences import said
 from refold.replay.kinds.table import sentence
-from refold.replay.queries.filters import Filter, Fits, Holds, found, parse
-from refold.replay.queries.rows import START, FlatEvent, moved, row_of
+from refold.replay.queries.conditions import Fits, Holds
+from refold.replay.queries.language import Question
+from refold.replay.queries.patterns import found
+from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
 from refold.replay.reader import stored_events
 from refold.replay.shards import Shard, in_order
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -49,12 +51,12 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 class Sieve:
     """Says of the steps of a log, one after the other, what they say if a filter means them."""
 
-    def __init__(self, asked: Filter) -> None:
+    def __init__(self, asked: Question[FlatEvent]) -> None:
         self._asked, self._place = asked, START
 
     def match(self, step: Step) -> Match | None:
         """The next step, if it is meant. What was said is read only where the filter asks for it, or fits. Raises as `Step.event`."""
-        asks = self._asked.reads_text
+        asks = "text" in self._asked.names
         event = step.event if asks else step.bare
         self._place = moved(self._place, step.stored.at, event)
         row = row_of(step.stored, event, self._place, text=asks)
@@ -73,7 +75,7 @@ class Sieve:
 class Matches(AsyncIterator[Match]):
     """The events of a run that a filter means, in order. No generator, as `Records` is none."""
 
-    def __init__(self, steps: Steps, asked: Filter) -> None:
+    def __init__(self, steps: Steps, asked: Question[FlatEvent]) -> None:
         self._steps, self._sieve = steps, Sieve(asked)
 
     async def __anext__(self) -> Match:
@@ -82,7 +84,7 @@ class Matches(AsyncIterator[Match]):
         return found_
 
 
-def grep(store: Store, run: str, asked: Filter, upto: int | None = None) -> Matches:
+def grep(store: Store, run: str, asked: Question[FlatEvent], upto: int | None = None) -> Matches:
     """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
     return Matches(Steps(stored_events(store, run, upto)), asked)
 
@@ -102,7 +104,7 @@ def look_through(
 
     Before that comes what kept a log from being read to its end. Without `hits` nothing is told but that.
     """
-    asked = parse(typed)
+    asked = event_question(typed)
     for run, records in whole_logs(Path(shard.path), shard.runs):
         sieve, count = Sieve(asked), 0
         try:
@@ -119,12 +121,12 @@ def look_through(
         yield run, count
 
 
-def _told(asked: Filter, match: Match) -> Hit:
+def _told(asked: Question[FlatEvent], match: Match) -> Hit:
     row = msgspec.structs.replace(match.row, text="")
     return Hit(row=row, excerpt=shown(asked, match), said=sentence(match.event))
 
 
-def shown(asked: Filter, match: Match) -> Excerpt | None:
+def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
     """What to show of an event that was found. What a filter finds in a call is shown as a person reads it, if it is there."""
     if isinstance(match.event, ModelResponded):
         found_ = excerpt(asked, "\n".join(said(match.event)))
@@ -133,9 +135,9 @@ def shown(asked: Filter, match: Match) -> Excerpt | None:
     return excerpt(asked, match.row.text)
 
 
-def excerpt(asked: Filter, text: str) -> Excerpt | None:
+def excerpt(asked: Question[FlatEvent], text: str) -> Excerpt | None:
     """What to show of a text: around the first place that the filter asks for, else its beginning; None: it is empty."""
-    spots = [spot for term in asked.terms if not term.contrary and (spot := _spot(term.test, text))]
+    spots = [spot for test in asked.sought if (spot := _spot(test, text))]
     start, end = min(spots, default=(0, 0))
     begin = max(0, start - _BEFORE) if start + _BEFORE > EXCERPT // 2 else 0
     end = min(end, begin + EXCERPT)

@@ -1,19 +1,22 @@
-"""What the small languages of questions share: their words with places, and the one error for a question that cannot be asked."""
+"""What can be asked about, how it is quoted, and the one error for a question that cannot be asked."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Literal
 
 import msgspec
 
 from refold.reducers.errors import WrongUse
+
+FieldKind = Literal["words", "number", "flag", "text"]
 
 MOST_CHARACTERS = 2000
 """Of a question: it is typed by a person."""
 
 
 class BadQuestion(WrongUse):
-    """A filter or an expression that means nothing: `problem` says why, `at` is the place in `text`, from 1."""
+    """A question that means nothing: `problem` says why, `at` is the place in `text`, from 1."""
 
     def __init__(self, text: str, at: int, problem: str) -> None:
         super().__init__(text, at, problem)
@@ -26,35 +29,23 @@ class BadQuestion(WrongUse):
         return f"{self.problem} ({place})"
 
 
-class Word(msgspec.Struct, frozen=True, gc=False):
-    """A word of a question: which kind of word, its text as typed, and where it begins, from 1."""
+class Field(msgspec.Struct, frozen=True):
+    """What can be asked about by a name: `digits` of a number's value stand after the point.
 
-    kind: str
-    text: str
-    at: int
-
-
-def words(text: str, pattern: re.Pattern[str]) -> list[Word]:
-    """The words of a question, and one of kind `end`; each named group of `pattern` is a kind.
-
-    Raises `BadQuestion` at what is no word, and for more than `MOST_CHARACTERS`.
+    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing for ever.
+    `rises`: in a log that can be folded it never falls; once true, it stays true.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise BadQuestion(text, MOST_CHARACTERS + 1, f"more than {MOST_CHARACTERS} characters")
-    found, place = list[Word](), 0
-    while place < len(text):
-        match = pattern.match(text, place)
-        if match is None or match.lastgroup is None:
-            raise BadQuestion(text, place + 1, "this is no word of the language")
-        if match.lastgroup != "space":
-            found.append(Word(match.lastgroup, match[0], place + 1))
-        place = match.end()
-    return [*found, Word("end", "", len(text) + 1)]
+
+    kind: FieldKind
+    means: str
+    digits: int = 0
+    values: tuple[str, ...] = ()
+    rises: bool = False
 
 
 def unquoted(text: str) -> str:
     r"""What stands between two quotation marks: `\` before a mark, or before itself, is not part of it."""
-    return re.sub(r"\\([\"'\\])", r"\1", text[1:-1])
+    return re.sub(r"\\([\"\\])", r"\1", text[1:-1])
 
 
 def quoted(text: str) -> str:

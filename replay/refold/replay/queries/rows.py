@@ -1,4 +1,4 @@
-"""An event as one flat record: what a filter asks about, on the command line and in a page alike.
+"""An event as one flat record: what a question asks about, on the command line and in a page alike.
 
 A record has the same names whatever the event is. What an event does not have is left out of it: 0 is a number, and
 nothing is not. Instants are not in it, only the time since the run began: a page's numbers are exact up to 2**53.
@@ -17,9 +17,10 @@ from refold.reducers.machine import AgentState
 from refold.replay.kinds.details import EventDetails
 from refold.replay.kinds.row import EventType
 from refold.replay.kinds.table import TYPES, details_of, kind_for, texts_of
+from refold.replay.queries.language import Question, Vocabulary, parse
+from refold.replay.queries.questions import Field
 from refold.store.protocol import Stored
 
-FieldKind = Literal["words", "number", "flag", "text"]
 Side = Literal["fact", "decision", "note"]
 
 
@@ -42,59 +43,54 @@ class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
 
 
-class RowField(msgspec.Struct, frozen=True):
-    """A field of a row, as filters know it: `digits` of a number's value stand after the point.
-
-    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing for ever.
-    """
-
-    kind: FieldKind
-    means: str
-    digits: int = 0
-    values: tuple[str, ...] = ()
-
-
-FIELDS: Mapping[str, RowField] = MappingProxyType(
+FIELDS: Mapping[str, Field] = MappingProxyType(
     {
-        "run": RowField("words", "the run's id"),
-        "seq": RowField("number", "the number of the event in its run, from 1"),
-        "turn": RowField("number", "the turn: the number of the last request, 0 before the first"),
-        "elapsed": RowField("number", "seconds since the run began", digits=9),
-        "kind": RowField("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
-        "type": RowField("words", "what it is about: see the table of types", values=tuple(TYPES)),
-        "side": RowField("words", "`fact`, `decision` or `note`", values=get_args(Side)),
-        "state": RowField(
+        "run": Field("words", "the run's id"),
+        "seq": Field("number", "the number of the event in its run, from 1"),
+        "turn": Field("number", "the turn: the number of the last request, 0 before the first"),
+        "elapsed": Field("number", "seconds since the run began", digits=9),
+        "kind": Field("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
+        "type": Field("words", "what it is about: see the table of types", values=tuple(TYPES)),
+        "side": Field("words", "`fact`, `decision` or `note`", values=get_args(Side)),
+        "state": Field(
             "words", "the agent's state after it, as `RUNNING`", values=tuple(map(str, AgentState))
         ),
-        "name": RowField(
+        "name": Field(
             "words", "the tools, the guard, the limit, the pass, the text, or the source's word for it"
         ),
-        "call": RowField("words", "the ids of calls"),
-        "model": RowField("words", "the model that was started with, asked, or answered"),
-        "by": RowField("words", "who said so"),
-        "error": RowField("flag", "of a result, an answer or a failed request: whether it went wrong"),
-        "verdict": RowField(
+        "call": Field("words", "the ids of calls"),
+        "model": Field("words", "the model that was started with, asked, or answered"),
+        "by": Field("words", "who said so"),
+        "error": Field("flag", "of a result, an answer or a failed request: whether it went wrong"),
+        "verdict": Field(
             "words",
             "`refused` and how; `stop`, `warn`, `inject`, `defer`; a person's `approve`, `reject`, …; "
             "`happened`, `did_not`, `unknown`",
         ),
-        "reason": RowField(
+        "reason": Field(
             "words", "codes: error and failure classes, stop reasons, what a guard saw, why it ended"
         ),
-        "tokens": RowField(
+        "tokens": Field(
             "number",
             "of an answer or a summary: input and output as the provider counted them; else the estimate of what joins, "
             "or is sent",
         ),
-        "input": RowField("number", "input tokens of an answer, those of the cache among them"),
-        "output": RowField("number", "output tokens of an answer"),
-        "cost": RowField("number", "US dollars, where a price is known", digits=9),
-        "duration": RowField("number", "seconds that a call or a request took", digits=9),
-        "size": RowField("number", "bytes that a tool said, before the cap"),
-        "text": RowField("text", "all that was said in it"),
+        "input": Field("number", "input tokens of an answer, those of the cache among them"),
+        "output": Field("number", "output tokens of an answer"),
+        "cost": Field("number", "US dollars, where a price is known", digits=9),
+        "duration": Field("number", "seconds that a call or a request took", digits=9),
+        "size": Field("number", "bytes that a tool said, before the cap"),
+        "text": Field("text", "all that was said in it"),
     }
 )
-"""Every field that a filter knows."""
+"""Every field that a question about events knows."""
+
+EVENTS: Vocabulary[FlatEvent] = Vocabulary(FIELDS, getattr)
+
+
+def event_question(text: str) -> Question[FlatEvent]:
+    """The question about an event that a person typed; "" means every event. Raises `BadQuestion`."""
+    return parse(text, EVENTS)
 
 
 class LogPlace(msgspec.Struct, frozen=True):

@@ -8,26 +8,21 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
+from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
+from refold.replay.queries.language import Question, Vocabulary, parse
+from refold.replay.queries.questions import BadQuestion, Field, FieldKind
 
 NANO_DIGITS = 9
 
 T = TypeVar("T")
 
 
-class StateField(msgspec.Struct, Generic[T], frozen=True):
-    """What can be asked of a state by this name. Of a number `digits` stand after the point.
-
-    `rises`: it never falls in a log that can be folded; once true, it stays true.
-    """
+class StateField(Field, Generic[T], frozen=True, kw_only=True):
+    """A field of a state, and what reads it off."""
 
     name: str
-    means: str
     of: Callable[[RunState], T]
-    digits: int = 0
-    rises: bool = False
 
 
 # What may be given back or taken out does not rise: a step after an overflow, messages and tokens of the window.
@@ -103,14 +98,36 @@ _FLAGS: dict[str, tuple[str, Callable[[RunState], bool]]] = {
 }
 
 
-def _fields(table: dict[str, tuple[str, Callable[[RunState], T]]]) -> Mapping[str, StateField[T]]:
+def _fields(
+    kind: FieldKind, table: dict[str, tuple[str, Callable[[RunState], T]]]
+) -> Mapping[str, StateField[T]]:
     made = {
-        name: StateField(name, means, of, NANO_DIGITS if name in _NANO else 0, name in _RISING)
+        name: StateField(
+            kind,
+            means,
+            NANO_DIGITS if name in _NANO else 0,
+            _VALUES.get(name, ()),
+            name in _RISING,
+            name=name,
+            of=of,
+        )
         for name, (means, of) in table.items()
     }
     return MappingProxyType(made)
 
 
-NUMBERS, TEXTS, FLAGS = _fields(_NUMBERS), _fields(_TEXTS), _fields(_FLAGS)
+_VALUES = {"agent_state": tuple(map(str, AgentState))}
+
+NUMBERS, TEXTS, FLAGS = _fields("number", _NUMBERS), _fields("words", _TEXTS), _fields("flag", _FLAGS)
 FIELDS: Mapping[str, StateField[Any]] = MappingProxyType({**NUMBERS, **TEXTS, **FLAGS})
-"""Every name that an expression knows."""
+"""Every name that a question about states knows."""
+
+STATES: Vocabulary[RunState] = Vocabulary(FIELDS, lambda state, name: FIELDS[name].of(state))
+
+
+def state_question(text: str) -> Question[RunState]:
+    """The question about a state that a person typed. Raises `BadQuestion`, of an empty one too: nothing is no question."""
+    question = parse(text, STATES)
+    if not question.names:
+        raise BadQuestion(text, 1, "expected a condition, as steps>3")
+    return question

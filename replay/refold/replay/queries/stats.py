@@ -33,6 +33,9 @@ from refold.reducers.messages import Usage
 from refold.replay import known
 from refold.replay.following import Follower, Step, follow_all, found_by
 from refold.replay.kinds.table import kind_for
+from refold.replay.queries.grep import Sieve
+from refold.replay.queries.language import Question
+from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.shards import Shard, in_order
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, UnknownRun
@@ -143,12 +146,12 @@ async def stats(store: Store, run: str) -> Stats:
     return await found_by(Counter(), store, run)
 
 
-def count_all(shard: Shard) -> Iterator[Stats | tuple[str, RefoldError]]:
-    """The runs of a shard, counted: each event once, though forks have it in common. Before a run comes what kept it from its end."""
-    shared: dict[str, int] = {}
+def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, RefoldError]]:
+    """The runs of a shard, counted: each event once, though forks have it in common, if `typed` means it. Before a run comes what kept it from its end."""
+    asked, shared = event_question(typed), dict[str, int]()
     total = Stats()
     for run, records in whole_logs(Path(shard.path), shard.runs):
-        counter = Counter(shared)
+        counter = Counter(shared, asked)
         problem: RefoldError | None = None
         try:
             follow_all(in_order(run, records), counter)
@@ -175,11 +178,15 @@ class Counter(Follower[Stats]):
     """Counts one run. Of the calls it knows the names of the last answer's, no more.
 
     Counters of several runs that are given the same `shared` count each event once, though forks have it in common. It
-    says up to which event each run's own log is counted; they add to it.
+    says up to which event each run's own log is counted; they add to it. With a question `asked`, events count that it means;
+    how runs ended and how long they took is told of the whole.
     """
 
-    def __init__(self, shared: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, shared: dict[str, int] | None = None, asked: Question[FlatEvent] | None = None
+    ) -> None:
         self._stats = Stats(runs=1)
+        self._sieve = Sieve(asked) if asked and asked.names else None
         self._shared: dict[str, int] = {} if shared is None else shared
         self._run = ""
         self._names: Mapping[str, str] = {}
@@ -190,6 +197,7 @@ class Counter(Follower[Stats]):
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.event`, with nothing counted of it."""
         stored, event = step.stored, step.event if step.stored.kind == _NOTED else step.bare
+        meant = self._sieve is None or self._sieve.match(step) is not None
         self._source_end = source_end(stored, event, self._source_end)
         if isinstance(event, ModelResponded):
             self._names = {call.id: call.name for call in event.calls}
@@ -197,9 +205,13 @@ class Counter(Follower[Stats]):
             self._run, self._began = stored.run, stored.at
         if not isinstance(event, Annotation):
             self._at = stored.at
+        if isinstance(event, StateChanged) and event.target in TERMINAL:
+            self._end = f"{event.target} ({event.code})"
         if stored.seq <= self._shared.get(stored.run, 0):
             return
         self._shared[stored.run] = stored.seq
+        if not meant:
+            return
         counts = self._stats
         counts.events += 1
         counts.bytes += len(stored.body) + len(stored.content or b"")
@@ -236,8 +248,6 @@ class Counter(Follower[Stats]):
                 counts.retries += 1
             case ApprovalRequested():
                 counts.asked += 1
-            case StateChanged(target=target, code=code) if target in TERMINAL:
-                self._end = f"{target} ({code})"
             case SourceRecorded():
                 counts.uncounted += lacks_tokens(event)
             case _:

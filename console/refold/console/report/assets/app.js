@@ -126,8 +126,8 @@
     return html`<div class="help" role="dialog" aria-label="help" onClick=${close}><div onClick=${e => e.stopPropagation()}>
       <h2>keys</h2><table><tbody>${KEYS.map(([key, what]) => html`<tr><th>${key}</th><td>${what}</td></tr>`)}</tbody></table>
       <h2>filter</h2><p>Conditions side by side must all hold: <code>type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf"
-        verdict:refused</code>. <code>-</code> before one says the contrary, <code>or</code> stands between alternatives,${" "}
-        <code>*</code> for anything, <code>~</code> before a regular expression. A word alone is looked for in what was said. It is the
+        verdict:refused</code>. <code>-</code> or <code>not</code> before one says the contrary, <code>or</code> stands between alternatives,
+        parentheses hold them together, <code>*</code> is for anything, <code>~</code> before a regular expression. A word alone is looked for in what was said. It is the
         language of <code>refold grep</code>.</p>
       <details><summary>fields</summary><table><tbody>${Object.entries(fields).map(([name, field]) => html`<tr><th>${name}</th><td>${field.means}</td></tr>`)}</tbody></table></details>
       <h2>licences</h2><pre class="text mono">${document.getElementById("licences").textContent}</pre></div></div>`;

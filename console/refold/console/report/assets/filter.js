@@ -1,15 +1,18 @@
-// The language of filters over events, as refold.replay.queries.filters has it: the same words mean the same events here.
+// The one language of questions, as refold.replay.queries.language has it: the same words mean the same events here.
 //
-//     type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf" -verdict:refused or kind:model_failed
+//     type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf" -(verdict:refused or kind:model_failed)
 //
 // One table of cases holds the two against each other.
 (R => {
   "use strict";
 
   const MOST = 2000; // characters: it is typed by a person
-  const REACH = 4096;
-  const OVERLAP = 512;
-  const TERM = /(-)?(?:([A-Za-z_]+)(<=|>=|[:~<>]))?("(?:[^"\\]|\\.)*"|[^\s"]*)/sy;
+  const DEEPEST = 40;
+  const SIGN = /([A-Za-z_]+)(?:([:~])|\s*(==|!=|<=|>=|<|>)\s*)/y;
+  const VALUE = /"(?:[^"\\]|\\.)*"|[^\s"]*/sy;
+  const OTHER = /(?:([0-9]+(?:\.[0-9]+)?)\s*\*\s*)?([A-Za-z_]+)(?=[\s)]|$)/y;
+  const SPACE = /\s*/y;
+  const JOINTS = { and: /and(?=[\s()]|$)/y, or: /or(?=[\s()]|$)/y, not: /not(?=[\s()]|$)/y };
 
   class BadQuestion extends Error {
     constructor(at, problem) {
@@ -18,161 +21,172 @@
     }
   }
 
-  // `fields`: {name: {kind, digits}}, from refold.replay.queries.rows. Throws BadQuestion; `matches(row)` says whether one is meant.
+  // Reads a question from left to right, one method a rule of the grammar; each gives a test of a row.
+  class Parser {
+    constructor(text, fields) {
+      Object.assign(this, { text, fields, place: 0, depth: 0, groups: 0, last: "" });
+    }
+
+    whole() {
+      this.passSpace();
+      if (this.ends) return () => true;
+      const found = this.question();
+      if (!this.ends) throw this.wrong("this ) closes nothing; to look for it, quote it");
+      return found;
+    }
+
+    question() {
+      const parts = [this.all()];
+      while (this.takes("or")) parts.push(this.all());
+      return row => parts.some(part => part(row));
+    }
+
+    all() {
+      const parts = [this.part()];
+      while (!this.ends && this.here !== ")" && !this.match(JOINTS.or)) {
+        this.takes("and");
+        parts.push(this.part());
+      }
+      return row => parts.every(part => part(row));
+    }
+
+    part() {
+      const joint = ["and", "or"].find(word => this.match(JOINTS[word])) || (this.ends ? this.last : "");
+      if (joint) throw this.wrong(`${joint} stands ${joint === "not" ? "before a condition" : "between two conditions"}`);
+      if (this.ends || this.here === ")") throw this.wrong("expected a condition");
+      if (++this.depth > DEEPEST) throw this.wrong(`nested more than ${DEEPEST} deep`);
+      const found = this.takes("not") ? contrary(this.part()) : this.grouped() || this.condition();
+      this.depth--;
+      return found;
+    }
+
+    grouped() {
+      const minus = this.text.startsWith("-(", this.place);
+      if (!minus && this.here !== "(") return null;
+      this.place += minus ? 1 : 0;
+      const begin = this.place++;
+      this.groups++;
+      this.last = "";
+      this.passSpace();
+      const found = this.question();
+      if (this.here !== ")") throw new BadQuestion(begin + 1, "this ( has no ) of its own");
+      this.place++;
+      this.groups--;
+      this.betweenWords();
+      return minus ? contrary(found) : found;
+    }
+
+    condition() {
+      const begin = this.place;
+      const minus = this.here === "-";
+      const match = this.match(SIGN, begin + (minus ? 1 : 0));
+      if (!match) return this.bare(begin, minus);
+      const [whole, name, tight, spaced] = match;
+      const sign = tight || spaced;
+      const at = (this.place = match.index + whole.length);
+      const raw = this.value();
+      if (raw === "" || raw === '""') throw this.noValue(at, raw);
+      if (!Object.hasOwn(this.fields, name)) throw this.unknown(match.index, name);
+      const found = this.tested(name, sign, raw, at);
+      this.betweenWords();
+      return minus !== (sign === "!=") ? contrary(found) : found;
+    }
+
+    bare(begin, minus) {
+      this.place += minus ? 1 : 0;
+      const at = this.place;
+      const raw = this.value();
+      const speaks = Object.hasOwn(this.fields, "text");
+      if (minus && (!raw || speaks)) {
+        const way = raw ? `: write "-${raw}" for this text, or -text:${raw} for its contrary` : "";
+        throw new BadQuestion(begin + 1, `- stands before a field${way}`);
+      }
+      if (raw === "" || raw === '""') throw this.noValue(at, raw);
+      this.betweenWords();
+      if (speaks) return R.holds(raw.startsWith('"') ? R.unquoted(raw) : raw);
+      if (!Object.hasOwn(this.fields, raw)) throw this.unknown(at, raw);
+      if (this.fields[raw].kind !== "flag") throw new BadQuestion(at + 1, `${raw} alone is no question: compare it with something, as by ==`);
+      return row => row[raw] === !minus;
+    }
+
+    tested(name, sign, raw, at) {
+      const field = this.fields[name];
+      const match = field.kind === "number" && ![":", "~"].includes(sign) && this.match(OTHER, at);
+      const other = match && Object.hasOwn(this.fields, match[2]) && this.fields[match[2]];
+      if (other && other.kind === "number") {
+        this.place = at + match[0].length;
+        return R.beside(name, field, sign, match[1] || "1", match[2], other);
+      }
+      try {
+        return R.condition(name, field, sign, raw);
+      } catch (error) {
+        throw new BadQuestion(at + 1, error.message);
+      }
+    }
+
+    // The value that begins here. In parentheses, a `)` that has no `(` in the value is not part of it.
+    value() {
+      const [raw] = this.match(VALUE);
+      let end = raw.length;
+      let opened = 0;
+      for (let i = 0; this.groups && this.here !== '"' && i < raw.length && end === raw.length; i++) {
+        opened += (raw[i] === "(") - (raw[i] === ")");
+        if (opened < 0) end = i;
+      }
+      this.place += end;
+      return raw.slice(0, end);
+    }
+
+    get here() {
+      return this.text[this.place];
+    }
+
+    get ends() {
+      return this.place === this.text.length;
+    }
+
+    match(pattern, place = this.place) {
+      pattern.lastIndex = place;
+      return pattern.exec(this.text);
+    }
+
+    takes(word) {
+      if (!this.match(JOINTS[word])) return false;
+      this.place += word.length;
+      this.last = word;
+      this.passSpace();
+      return true;
+    }
+
+    passSpace() {
+      this.place += this.match(SPACE)[0].length;
+    }
+
+    betweenWords() {
+      const end = this.place;
+      this.passSpace();
+      if (end === this.place && !this.ends && this.here !== ")")
+        throw new BadQuestion(end + 1, 'a quotation mark inside of a word: quote the whole value, \\" for one in it');
+    }
+
+    noValue(at, raw) {
+      return new BadQuestion(at + 1, this.text[at] === '"' && !raw ? "this quotation mark has no second one" : "expected a value");
+    }
+
+    unknown(at, name) {
+      return new BadQuestion(at + 1, `there is no field ${name}; there are ${Object.keys(this.fields).sort().join(", ")}`);
+    }
+
+    wrong(problem) {
+      return new BadQuestion(this.place + 1, problem);
+    }
+  }
+
+  const contrary = test => row => !test(row);
+
+  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is yes.
   R.parse = (text, fields) => {
     if (text.length > MOST) throw new BadQuestion(MOST + 1, `more than ${MOST} characters`);
-    const alternatives = [];
-    let terms = [];
-    let place = afterSpace(text, 0);
-    while (place < text.length) {
-      TERM.lastIndex = place;
-      const match = TERM.exec(text);
-      if (match[0] === "or") {
-        if (!terms.length) throw new BadQuestion(place + 1, "or stands between two conditions");
-        alternatives.push(terms);
-        terms = [];
-      } else terms.push(term(match, fields));
-      place = afterSpace(text, match.index + match[0].length);
-    }
-    if (alternatives.length && !terms.length) throw new BadQuestion(text.length + 1, "or stands between two conditions");
-    alternatives.push(terms);
-    const matches = row => alternatives.some(all => all.every(each => each.test(row) !== each.contrary));
-    return { matches, empty: !alternatives.some(all => all.length) };
+    return { matches: new Parser(text, fields).whole(), empty: !text.trim() };
   };
-
-  function afterSpace(text, place) {
-    const space = /\s*/y;
-    space.lastIndex = place;
-    const end = place + space.exec(text)[0].length;
-    if (place > 0 && end === place && end < text.length)
-      throw new BadQuestion(place + 1, 'a quotation mark inside of a word: quote the whole value, \\" for one in it');
-    return end;
-  }
-
-  function term(match, fields) {
-    const [whole, minus, typed, typedSign, raw] = match;
-    const [name, sign] = [typed || "text", typedSign || ":"];
-    const at = match.index + whole.length - raw.length + 1;
-    if (minus && !typed) {
-      const way = raw ? `: write "-${raw}" for this text, or -text:${raw} for its contrary` : "";
-      throw new BadQuestion(match.index + 1, `- stands before a field${way}`);
-    }
-    if (raw === "" || raw === '""') {
-      const open = match.input[at - 1] === '"' && !raw;
-      throw new BadQuestion(at, open ? "this quotation mark has no second one" : "expected a value");
-    }
-    if (!Object.hasOwn(fields, name))
-      throw new BadQuestion(match.index + (minus ? 2 : 1), `there is no field ${name}; there are ${Object.keys(fields).sort().join(", ")}`);
-    try {
-      return { contrary: minus !== undefined, test: test(name, fields[name], sign, raw) };
-    } catch (error) {
-      throw new BadQuestion(at, error.message);
-    }
-  }
-
-  function test(name, field, sign, raw) {
-    const quoted = raw.startsWith('"');
-    const value = quoted ? raw.slice(1, -1).replace(/\\(["'\\])/g, "$1") : raw;
-    if (field.kind === "number" && sign !== "~") return between(name, field.digits, sign, value);
-    if (sign !== ":" && sign !== "~") throw new Error(`${name} is no number: it has no order`);
-    if (sign === "~") return fits(name, field, value);
-    const lower = value.toLowerCase();
-    if (field.kind === "flag") {
-      if (value !== "true" && value !== "false") throw new Error(`${name} is true or false`);
-      return row => row[name] === (value === "true");
-    }
-    if (field.kind === "text") return row => textOf(row).toLowerCase().includes(lower);
-    const same = value.includes("*") ? like : (word, wanted) => word === wanted;
-    if (!quoted && field.values?.length && !field.values.some(word => same(word.toLowerCase(), lower)))
-      throw new Error(`there is no ${name} ${value}; there are ${[...field.values].sort().join(", ")}`);
-    if (value.includes("*") && !quoted) return row => words(row, name).some(word => like(word.toLowerCase(), lower));
-    return row => words(row, name).some(word => word.toLowerCase() === lower);
-  }
-
-  const textOf = row => (typeof row.text === "function" ? row.text() : row.text || "");
-
-  function words(row, name) {
-    const value = row[name];
-    if (Array.isArray(value)) return value;
-    return value ? [value] : [];
-  }
-
-  function fits(name, field, value) {
-    if (field.kind !== "words" && field.kind !== "text")
-      throw new Error(`${name} is a ${field.kind}: regular expressions are for words and the text`);
-    const pattern = R.pattern(value);
-    return row => (name === "text" ? textOf(row).split("\n") : words(row, name)).some(line => found(pattern, line));
-  }
-
-  // As `found` of refold.replay.queries.filters: in pieces that decide what begins in them but for their last characters. A line
-  // begins once and ends once: a piece is searched where it stands, and one behind which the line goes on by `endless`.
-  function found({ whole, endless }, line) {
-    let start = 0;
-    while (start + REACH < line.length) {
-      const place = at(endless, line.slice(0, start + REACH), start);
-      start += REACH - OVERLAP;
-      if (place >= 0 && place < start) return true;
-    }
-    return at(whole, line, start) >= 0;
-  }
-
-  function at(pattern, text, start) {
-    pattern.lastIndex = start;
-    const match = pattern.exec(text);
-    return match ? match.index : -1;
-  }
-
-  function between(name, digits, sign, value) {
-    let [low, high] = [null, null];
-    if (sign === ":") {
-      const dots = value.indexOf("..");
-      const [from, to] = dots < 0 ? [value, value] : [value.slice(0, dots), value.slice(dots + 2)];
-      if (dots >= 0 && !from && !to) throw new Error("expected a number before or after ..");
-      low = from ? least(from, digits) : null;
-      high = to ? most(to, digits) : null;
-      if (low !== null && high !== null && low > high)
-        throw new Error(
-          `${name} is never ${dots < 0 ? "" : "in "}${value}: a range begins with its smaller number, ` +
-            `and ${name} has ${digits || "no"} digits after the point`
-        );
-    } else if (sign === ">") low = most(value, digits) + 1n;
-    else if (sign === ">=") low = least(value, digits);
-    else if (sign === "<") high = least(value, digits) - 1n;
-    else high = most(value, digits);
-    return row => {
-      const number = row[name];
-      return number !== undefined && number !== null && (low === null || low <= number) && (high === null || number <= high);
-    };
-  }
-
-  // A decimal number in the field's units, rounded up and down. Whole numbers of any length: a double would round.
-  const least = (number, digits) => {
-    const [value, unit] = decimal(number, digits);
-    return value % unit ? value / unit + 1n : value / unit;
-  };
-  const most = (number, digits) => {
-    const [value, unit] = decimal(number, digits);
-    return value / unit;
-  };
-
-  function decimal(number, digits) {
-    const match = /^([0-9]+)(?:\.([0-9]+))?$/.exec(number);
-    if (!match) throw new Error("expected a number, as 20 or 0.5, or a range, as 10..20");
-    const after = match[2] || "";
-    return [BigInt(match[1] + after) * 10n ** BigInt(digits), 10n ** BigInt(after.length)];
-  }
-
-  function like(word, pattern) {
-    const [first, ...middle] = pattern.split("*");
-    const last = middle.pop();
-    if (word.length < first.length + last.length || !word.startsWith(first) || !word.endsWith(last)) return false;
-    const end = word.length - last.length;
-    let place = first.length;
-    for (const piece of middle) {
-      place = word.slice(0, end).indexOf(piece, place);
-      if (place < 0) return false;
-      place += piece.length;
-    }
-    return true;
-  }
 })((self.refold ||= {}));

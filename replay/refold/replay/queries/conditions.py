@@ -1,0 +1,245 @@
+"""What one condition of a question asks, whether it is so, how it is written, and whether it can ever go back.
+
+Of a number that never falls it is proved, not guessed, that being more than something stays so.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from refold.replay.queries.patterns import found
+from refold.replay.queries.questions import Field, quoted
+
+Order = Literal["<", "<=", ">", ">=", "=="]
+Read = Callable[[str], Any]
+"""What the fields of an event or a state are, by their names."""
+
+_PLAIN = re.compile(r'[^\s"*()]+')
+
+
+class Is(msgspec.Struct, frozen=True):
+    """One of the field's words is this one."""
+
+    field: str
+    value: str
+
+
+class Like(msgspec.Struct, frozen=True):
+    """One of the field's words is this one, in which each `*` stands for anything."""
+
+    field: str
+    value: str
+
+
+class Holds(msgspec.Struct, frozen=True):
+    """This stands somewhere in the text."""
+
+    value: str
+    field: str = "text"
+
+
+class Fits(msgspec.Struct, frozen=True):
+    """A regular expression finds something in one of the field's words, or in a line of the text."""
+
+    field: str
+    pattern: str
+
+    @property
+    def compiled(self) -> re.Pattern[str]:
+        """The expression, ready to search."""
+        return re.compile(self.pattern)
+
+
+class Between(msgspec.Struct, frozen=True):
+    """The number is in the range, ends included, None: without an end; in nano-dollars and nanoseconds where it is such."""
+
+    field: str
+    low: int | None
+    high: int | None
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """The number stands so to another field, times `factor`: a decimal number, its digits and how many stand after the point."""
+
+    field: str
+    order: Order
+    factor: tuple[int, int]
+    other: str
+
+
+class Says(msgspec.Struct, frozen=True):
+    """The flag is this."""
+
+    field: str
+    value: bool
+
+
+Test = Is | Like | Holds | Fits | Between | Beside | Says
+
+
+class Not(msgspec.Struct, frozen=True):
+    """The contrary."""
+
+    of: "Node"
+
+
+class Every(msgspec.Struct, frozen=True):
+    """All of them; of none: whatever there is."""
+
+    of: tuple["Node", ...]
+
+
+class Some(msgspec.Struct, frozen=True):
+    """One of them at least."""
+
+    of: tuple["Node", ...]
+
+
+Node = Test | Not | Every | Some
+
+
+def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool:
+    """Whether it is so of what `read` reads. A field that is not there fits nothing."""
+    match node:
+        case Every(of=parts):
+            return all(is_so(part, read, fields) for part in parts)
+        case Some(of=parts):
+            return any(is_so(part, read, fields) for part in parts)
+        case Not(of=part):
+            return not is_so(part, read, fields)
+        case Is(field=field, value=value):
+            wanted = value.lower()
+            return any(word.lower() == wanted for word in _words(read(field)))
+        case Like(field=field, value=value):
+            return any(like(word.lower(), value.lower()) for word in _words(read(field)))
+        case Holds(value=value, field=field):
+            return value.lower() in read(field).lower()
+        case Fits(field=field):
+            said, pattern = read(field), node.compiled
+            texts = said.split("\n") if fields[field].kind == "text" else _words(said)
+            return any(found(pattern, text) for text in texts)
+        case Between(field=field, low=low, high=high):
+            number: int | None = read(field)
+            return number is not None and (low is None or low <= number) and (high is None or number <= high)
+        case Beside():
+            return _stands(node, read, fields)
+        case Says(field=field, value=value):
+            return read(field) is value
+
+
+def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bool]]:
+    """Every condition in it, and whether its contrary is asked for."""
+    match node:
+        case Not(of=part):
+            yield from conditions(part, contrary=not contrary)
+        case Every(of=parts) | Some(of=parts):
+            for part in parts:
+                yield from conditions(part, contrary=contrary)
+        case _:
+            yield node, contrary
+
+
+def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
+    """Whether it is proved that it stays so once it is, in whatever log; `contrary`: that it stays not so."""
+    match node:
+        case Every(of=parts) | Some(of=parts):
+            return all(lasts(part, fields, contrary=contrary) for part in parts)
+        case Not(of=part):
+            return lasts(part, fields, contrary=not contrary)
+        case Between(field=field, low=low, high=high):
+            return fields[field].rises and (low if contrary else high) is None
+        case Says(field=field, value=value):
+            return fields[field].rises and value is not contrary
+        case _:
+            return False
+
+
+def like(word: str, pattern: str) -> bool:
+    """Whether a word is a pattern in which each `*` stands for anything."""
+    first, *middle, last = pattern.split("*")
+    if len(word) < len(first) + len(last) or not word.startswith(first) or not word.endswith(last):
+        return False
+    place, end = len(first), len(word) - len(last)
+    for piece in middle:
+        place = word.find(piece, place, end)
+        if place < 0:
+            return False
+        place += len(piece)
+    return True
+
+
+def written(node: Node, fields: Mapping[str, Field]) -> str:
+    """The question as text that parses to it again."""
+    match node:
+        case Some(of=parts):
+            return " or ".join(_part(part, fields) for part in parts)
+        case Every(of=parts):
+            return " ".join(_part(part, fields) for part in parts)
+        case Not(of=(Holds() | Not()) as part):
+            return f"not {written(part, fields)}"
+        case Not(of=part):
+            return f"-{_part(part, fields)}"
+        case Is(field=field, value=value):
+            values = fields[field].values
+            bare = _PLAIN.fullmatch(value) and (not values or value in values)
+            return f"{field}:{value if bare else quoted(value)}"
+        case Like(field=field, value=value):
+            return f"{field}:{value}"
+        case Holds(value=value, field=field):
+            return f"{field}:{quoted(value)}"
+        case Fits(field=field, pattern=pattern):
+            return f"{field}~{quoted(pattern)}"
+        case Between(field=field, low=low, high=high):
+            return _range(field, low, high, fields[field].digits)
+        case Beside(field=field, order=order, factor=factor, other=other):
+            return f"{field}{order}{'' if factor == (1, 0) else f'{_number(*factor)}*'}{other}"
+        case Says(field=field, value=value):
+            return f"{field}:{'true' if value else 'false'}"
+
+
+def _stands(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
+    one, other = read(asked.field), read(asked.other)
+    if one is None or other is None:
+        return False
+    times, after = asked.factor
+    # In whole numbers, with as many digits after the point as either side has: money is exact.
+    left = one * 10 ** (fields[asked.other].digits + after)
+    right = other * times * 10 ** fields[asked.field].digits
+    return _ORDERS[asked.order](left, right)
+
+
+_ORDERS: Mapping[Order, Callable[[int, int], bool]] = {
+    "<": int.__lt__,
+    "<=": int.__le__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+    "==": int.__eq__,
+}
+
+
+def _words(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return value
+
+
+def _part(node: Node, fields: Mapping[str, Field]) -> str:
+    return f"({written(node, fields)})" if isinstance(node, Every | Some) else written(node, fields)
+
+
+def _range(field: str, low: int | None, high: int | None, digits: int) -> str:
+    if high is not None and high < 0:
+        return f"{field}<0"
+    if low is None:
+        return f"{field}<={_number(high or 0, digits)}"
+    if high is None:
+        return f"{field}>={_number(low, digits)}"
+    least, most = _number(low, digits), _number(high, digits)
+    return f"{field}:{least}" if least == most else f"{field}:{least}..{most}"
+
+
+def _number(value: int, digits: int) -> str:
+    text = f"{value:0{digits + 1}}"
+    return f"{text[:-digits]}.{text[-digits:]}" if digits else text
