@@ -240,9 +240,11 @@ def test_why_names_what_allowed_it_too(refold: Refold, store: Path, limited: str
     shown = json.loads(refold("-o", "json", "why", limited, "--store", store).out)
     ran = refold("why", f"{limited}@e{shown['fact']}", "--store", store)
     rows = [line.split() for line in ran.out.splitlines()]
-    assert ["before", "place", "who", "said", "saw"] == rows[1]
+    assert ["says", "c2", "ok,"] == rows[1][:3]
+    assert ["before", "place", "who", "said", "saw"] == rows[2]
     assert any(["limit:step", "reached"] == row[2:4] for row in rows)
-    assert ran.out.splitlines()[-1].startswith("then: ")
+    assert [kind for kind in shown["decisions"] if f" {kind}: " in ran.out] == shown["decisions"]
+    assert shown["told"][-1] in ran.out.splitlines()[-1]
     assert 0 == ran.code
 
 

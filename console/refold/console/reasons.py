@@ -22,11 +22,14 @@ async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
 def _tell(screen: Screen, found: Reasons) -> None:
     of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
     screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
+    screen.pairs([("says", found.says)])
     if found.opinions:
         screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
     else:
         screen.say("no limit and no guard was asked")
-    screen.say(f"then: {', '.join(found.decisions) or 'nothing was decided'}")
+    then = enumerate(zip(found.decisions, found.told, strict=True), found.fact + 1)
+    rows = [f"e{seq} {kind}: {said}" for seq, (kind, said) in then]
+    screen.facts({"then": tuple(rows or ["nothing was decided"])}, indent="")
 
 
 def _row(opinion: Opinion, found: Reasons) -> list[str]:

@@ -22,6 +22,7 @@ from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
+from refold.replay.kinds.table import sentence
 from refold.replay.reader import events, folded
 from refold.store.protocol import Store
 
@@ -45,15 +46,20 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided then."""
+    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided then.
+
+    `says` is the event in a line, `told` each decision.
+    """
 
     run: str
     seq: int
     kind: str
+    says: str
     fact: int
     fact_kind: str
     opinions: tuple[Opinion, ...]
     decisions: tuple[str, ...]
+    told: tuple[str, ...]
 
 
 async def why(store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN) -> Reasons:
@@ -78,16 +84,18 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
         run=run,
         seq=last,
         kind=kind_of(reached),
+        says=sentence(reached),
         fact=at,
         fact_kind=kind_of(fact),
         opinions=tuple(found),
-        decisions=tuple(made),
+        decisions=tuple(map(kind_of, made)),
+        told=tuple(map(sentence, made)),
     )
 
 
 def asked(
     before: RunState, fact: Fact, registry: Registry, number: int | None
-) -> tuple[list[Opinion], list[str]]:
+) -> tuple[list[Opinion], list[Decision]]:
     """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all decisions."""
     found: list[Opinion] = []
 
@@ -96,7 +104,7 @@ def asked(
             found.extend(_opinions(entry, flow.state, len(flow.said)))
 
     state = evolve(before, fact, registry)
-    made = [kind_of(decision) for decision, _ in rules_of(state)(state, fact, look)]
+    made = [decision for decision, _ in rules_of(state)(state, fact, look)]
     return found, made
 
 
