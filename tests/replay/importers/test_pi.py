@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from refold.reducers.events import RunStarted
+from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
 from refold.replay.importers.items import (
@@ -22,6 +24,7 @@ from refold.replay.importers.items import (
 from refold.replay.importers.pi.importer import PI
 from refold.replay.importers.pi.rows import BRANCH, SUMMARY
 from refold.replay.importers.source import Source
+from support.told import derived, events, kinds
 from support.transcribed import tally_of
 
 Json = dict[str, Any]
@@ -227,6 +230,17 @@ def test_a_shell_command_of_the_person_is_told_to_the_model(more: Json, shown: s
         HEADER, entry("message", "b", None, message={"role": "bashExecution", "command": "ls"} | more)
     )
     assert (shown, 0) == (only(Said, items).text, tally_of(items).messages)
+
+
+def test_a_shell_command_of_the_person_asks_for_nothing() -> None:
+    """Neither is it the task of a run, nor is an answer to it waited for: the model is told of it with the next prompt."""
+    shell = entry("message", "b", None, message={"role": "bashExecution", "command": "ls", "output": "x"})
+    ran = entry("message", "c", "a", message={"role": "bashExecution", "command": "pwd", "output": "/"})
+    deriving, log = derived(read(HEADER, shell, GO, HI, ran))
+    (started,) = [each for each in events(log) if isinstance(each, RunStarted)]
+    assert 1 == started.task
+    assert "input_received" not in kinds(log)
+    assert AgentState.WAITING_FOR_INPUT is deriving.state.agent_state
 
 
 def test_a_shell_command_may_be_kept_from_the_model() -> None:

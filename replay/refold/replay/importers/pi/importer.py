@@ -166,7 +166,8 @@ class _Reading:
             case "toolResult":
                 yield self._result(row, place, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
-                yield self._say(row, place, shell(message), "user", UNCOUNTED)
+                # The model is told of it with the next prompt, and not asked for an answer to it.
+                yield self._say(row, place, shell(message), "shell", UNCOUNTED)
             case "custom" | "hookMessage":
                 yield self._say(row, place, spoken(message), "harness", UNCOUNTED)
             case _:
