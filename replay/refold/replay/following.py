@@ -183,10 +183,11 @@ class Steps(AsyncIterator[Step]):
 
     def __init__(self, records: Records, registry: Registry = NO_GUARDS, *, folds: bool = False) -> None:
         self._records, self._registry, self._folds = records, registry, folds
-        self._state: RunState = NEW
+        self.state: RunState = NEW
+        """The state after the last step, if it `folds`."""
 
     async def __anext__(self) -> Step:
-        step = Step(await anext(self._records), self._state, self._registry)
+        step = Step(await anext(self._records), self.state, self._registry)
         if self._folds:
-            self._state = step.after
+            self.state = step.after
         return step

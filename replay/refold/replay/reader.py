@@ -17,15 +17,17 @@ NO_GUARDS: Registry = MappingProxyType({})
 
 
 class Records(AsyncIterator[Stored]):
-    """A run's records in order, none left out. No generator: one left half-way would be an event loop's to finalise.
+    """A run's records in order, none left out, behind event `after`. No generator: one left half-way would be an event loop's to finalise.
 
     Raises `DamagedLog` behind a gap, but for whoever judges `gaps` itself, and `UnknownRun` where there are none.
     """
 
-    def __init__(self, store: Store, run: str, upto: int | None = None, *, gaps: bool = False) -> None:
-        self._run, self._chunks, self._gaps = run, store.read(run, 0, upto), gaps
+    def __init__(
+        self, store: Store, run: str, upto: int | None = None, *, after: int = 0, gaps: bool = False
+    ) -> None:
+        self._run, self._chunks, self._gaps = run, store.read(run, after, upto), gaps
         self._chunk: Iterator[Stored] = iter(())
-        self._seq = 0
+        self._seq = after
 
     async def __anext__(self) -> Stored:
         while (stored := next(self._chunk, None)) is None:

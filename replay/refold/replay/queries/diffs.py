@@ -4,23 +4,22 @@ Events are aligned by turn, kind, tool and place: the second result of `bash` in
 `bash` in turn 7, whatever came between. So one event more shifts nothing, and both logs are read once, a turn at a time.
 """
 
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from refold.reducers.events import Event, ModelRequested, ModelResponded
-from refold.reducers.state import NEW, RunState
+from refold.reducers.events import Event, ModelRequested
 from refold.replay import known
+from refold.replay.following import Steps
 from refold.replay.kinds.table import kind_for
 from refold.replay.queries.likeness import (
     Calls,
+    Compared,
     ComparedEvent,
     FieldDifference,
-    calls_of,
     differences,
 )
-from refold.replay.reader import NO_GUARDS, Records, event_of, folded, stored_events
+from refold.replay.reader import stored_events
 from refold.store.protocol import Store
 
 MOST = 100
@@ -93,7 +92,7 @@ _Turn = dict[_Key, tuple[int, ComparedEvent]]
 
 async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
     """Two runs side by side, of one store or two. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
-    left, right = (_Reader(stored_events(store, run), run) for store, run in zip(stores, runs, strict=True))
+    left, right = (_Reader(store, run) for store, run in zip(stores, runs, strict=True))
     found = _Found()
     while True:
         one, other = await left.turn(), await right.turn()
@@ -105,11 +104,9 @@ async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
 class _Reader:
     """Reads a run a turn at a time, folding it as it goes. A turn begins with the first attempt of a request."""
 
-    def __init__(self, records: Records, run: str) -> None:
-        self._records, self._run = records, run
-        self._state: RunState = NEW
-        self._began = 0
-        self._calls: Calls = MappingProxyType({})
+    def __init__(self, store: Store, run: str) -> None:
+        self._run, self._steps = run, Steps(stored_events(store, run), folds=True)
+        self._compared = Compared(self._steps)
         self._next: ComparedEvent | None = None
         self._over = False
         self.number = -1
@@ -124,19 +121,19 @@ class _Reader:
         if self._next is not None:
             _add(turn, counts, self._next)
             self._next = None
-        while (told := await self._read()) is not None:
+        async for told in self._compared:
             event = told.event
             if isinstance(event, ModelRequested) and event.attempt == 1:
                 self._next = told
                 self._turns += 1
-                break
-            if kind_for(event).compared:
-                _add(turn, counts, told)
+                return turn
+            _add(turn, counts, told)
+        self._over = True
         return turn
 
     def side(self) -> RunTotals:
         """What the run came to, as far as it was read."""
-        state = self._state
+        state = self._steps.state
         return RunTotals(
             run=self._run,
             events=state.seq,
@@ -145,22 +142,10 @@ class _Reader:
             tokens=known.tokens(state.spent.usage),
             cost_nanousd=known.cost(state.spent),
             unpriced=state.spent.unpriced,
-            elapsed=known.took(state.fact_at - self._began),
+            elapsed=known.took(state.fact_at - self._compared.began),
             agent_state=str(state.agent_state),
             code=state.outcome.code if state.outcome else None,
         )
-
-    async def _read(self) -> ComparedEvent | None:
-        stored = await anext(self._records, None)
-        if stored is None:
-            self._over = True
-            return None
-        event = event_of(stored)
-        self._state = folded(self._state, stored, event, NO_GUARDS)
-        self._began = self._began or stored.at
-        if isinstance(event, ModelResponded):
-            self._calls = calls_of(event)
-        return ComparedEvent(stored, event, self._calls)
 
 
 def _add(turn: _Turn, counts: dict[tuple[str, str], int], told: ComparedEvent) -> None:

@@ -6,21 +6,19 @@ the same facts at the same instants. From there on events are compared one after
 turn as `diff` aligns them: this begins in the middle of a log, and the first event that is another is all that is asked for.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from refold.reducers.events import Event, ModelResponded, StateDigested, ToolReturned, kind_of
-from refold.replay.kinds.table import kind_for
+from refold.replay.following import Steps
 from refold.replay.queries.likeness import (
-    Calls,
+    Compared,
     ComparedEvent,
     FieldDifference,
-    calls_of,
     differences,
 )
-from refold.replay.reader import event_of
+from refold.replay.reader import Records, event_of
 from refold.store.protocol import Store, Stored, UnknownRun
 
 _SOME = 256  # records that are read at once to look for one of a kind
@@ -86,9 +84,7 @@ class _Log:
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
-        self._rest: AsyncIterator[Sequence[Stored]] | None = None
-        self._chunk: Iterator[Stored] = iter(())
-        self._calls: Calls = {}
+        self._rest: Compared | None = None
         self._ready: list[ComparedEvent] = []
         self._ahead: ComparedEvent | None = None
 
@@ -114,51 +110,34 @@ class _Log:
 
     async def go_on_after(self, seq: int) -> None:
         """Read on from there. What the calls that are open there are known by is looked up."""
+        before: Event | None = None
         for begin in range(seq, 0, -_SOME):
             some = await self.store.read_some(self.run, range(max(0, begin - _SOME) + 1, begin + 1))
             answer = next((each for each in reversed(some) if each.kind == _ANSWERED), None)
             if answer is not None:
-                self._learn(event_of(answer, content=False))
+                before = event_of(answer, content=False)
                 break
-        self._rest = self.store.read(self.run, seq)
+        self._rest = Compared(Steps(Records(self.store, self.run, after=seq)), before)
 
     async def next(self) -> ComparedEvent | None:
         """The next event that is compared; None after the last.
 
         Results that came one after the other are put in the order of their calls: which came first is chance.
         """
+        assert self._rest is not None, "it was told where to go on"
         if not self._ready:
-            told = self._ahead or await self._one()
+            told = self._ahead or await anext(self._rest, None)
             self._ahead = None
             while (
                 told is not None and isinstance(told.event, ToolReturned) and len(self._ready) < _MOST_RESULTS
             ):
                 self._ready.append(told)
-                told = await self._one()
+                told = await anext(self._rest, None)
             if not self._ready:
                 return told
             self._ahead = told
             self._ready.sort(key=_call, reverse=True)
         return self._ready.pop()
-
-    async def _one(self) -> ComparedEvent | None:
-        assert self._rest is not None
-        while True:
-            stored = next(self._chunk, None)
-            if stored is None:
-                chunk = await anext(self._rest, None)
-                if chunk is None:
-                    return None
-                self._chunk = iter(chunk)
-                continue
-            event = event_of(stored)
-            self._learn(event)
-            if kind_for(event).compared:
-                return ComparedEvent(stored, event, self._calls)
-
-    def _learn(self, event: Event) -> None:
-        if isinstance(event, ModelResponded):
-            self._calls = calls_of(event)
 
 
 def _call(told: ComparedEvent) -> str:

@@ -7,7 +7,7 @@ one side only, it is not known whether they were the same.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
 import msgspec
@@ -24,6 +24,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.messages import Gap, Size
+from refold.replay.following import Steps
 from refold.replay.kinds.table import kind_for
 from refold.store.protocol import Stored
 
@@ -82,6 +83,28 @@ class ComparedEvent(msgspec.Struct, frozen=True):
     def erased(self) -> bool:
         """Whether what it said is gone."""
         return self.stored.content is None and self.stored.content_digest is not None
+
+
+class Compared(AsyncIterator[ComparedEvent]):
+    """The events of a log that are compared, in order: what has no effect is passed by. `answer` is the last before the first.
+
+    No generator, as `Records` is none.
+    """
+
+    def __init__(self, steps: Steps, answer: Event | None = None) -> None:
+        self._steps = steps
+        self._calls: Calls = calls_of(answer) if isinstance(answer, ModelResponded) else {}
+        self.began = 0
+        """The first instant that is known, of any event."""
+
+    async def __anext__(self) -> ComparedEvent:
+        while True:
+            step = await anext(self._steps)
+            self.began = self.began or step.stored.at
+            if isinstance(step.event, ModelResponded):
+                self._calls = calls_of(step.event)
+            if kind_for(step.event).compared:
+                return ComparedEvent(step.stored, step.event, self._calls)
 
 
 def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
