@@ -147,7 +147,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     scripted([])
     assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
     ran = refold("approvals", "--store", store)
-    assert ["pay-1", "how", "calls", "ended", "c1", "pay", "refold", "doubts", "pay-1"] == [
+    assert ["pay-1", "how", "calls", "ended", "c1", "pay", '{"cents":30}', "refold", "doubts", "pay-1"] == [
         word for word in ran.out.splitlines()[1].split() if not re.match(r"20\d\d-|\d\d:", word)
     ]
     ran = refold("resume", "pay-1", "--store", store)
