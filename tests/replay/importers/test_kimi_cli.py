@@ -128,6 +128,14 @@ def test_results_stand_behind_the_answer_that_asked() -> None:
     assert ["a", "b"] == [asked.id for item in items if isinstance(item, Answered) for asked in item.calls]
 
 
+def test_an_answer_is_said_before_its_usage_is_told() -> None:
+    """The usage may come behind results, whose answer is no younger than they are."""
+    late = used(output=1) | {"timestamp": 1_700_000_009.5}
+    items = read(GO, STEP, call("c"), result("c"), late)
+    assert only(Returned, items).at == only(Answered, items).at
+    assert "lines 3-5" == only(Answered, items).position
+
+
 @pytest.mark.parametrize(
     ("output", "message", "failed", "shown"),
     [

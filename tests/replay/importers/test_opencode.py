@@ -127,6 +127,27 @@ def test_the_usage_counts_what_was_cached_and_thought() -> None:
     ]
 
 
+def test_no_price_is_no_price_of_nothing() -> None:
+    """Where the source knows no price it writes 0."""
+    assert only(Answered, read(answer("a", text("hi"), finished() | {"cost": 0}))).cost_nanousd is None
+
+
+def test_an_answer_is_said_before_its_tools_are_done() -> None:
+    """Its message is complete only with them."""
+    ran = tool("t", time={"start": 1_700_000_002_500, "end": 1_700_000_002_900})
+    items = read(
+        GO,
+        answer(
+            "a", text("I look.", time={"start": 1, "end": 1_700_000_002_400}), ran, finished("tool-calls")
+        ),
+    )
+    assert 1_700_000_002_500 * 1_000_000 == only(Answered, items).at
+    assert (1_700_000_002_900 * 1_000_000, 400_000_000) == (
+        only(Returned, items).at,
+        only(Returned, items).duration,
+    )
+
+
 def test_a_message_may_be_several_responses() -> None:
     """What stands behind the end of a response is of another; what was begun twice before any end is one."""
     start = {"type": "step-start"}

@@ -9,6 +9,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.items import Answered, Item, Remarked, RunBegan, RunEnded, Said, Unread
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.who_when import WHO_WHEN
+from refold.replay.source_words import UNCALLED
 
 Json = dict[str, Any]
 FOUND = {
@@ -77,6 +78,13 @@ def test_who_spoke(message: Json, kind: type[Item], by: str | None) -> None:
     found = only(kind, read(doc(TASK, message)))
     assert (message["content"], by) == (found.text, getattr(found, "by", None))
     assert (message.get("name") or message["role"]) in found.rest
+
+
+@pytest.mark.parametrize("speaker", ["Computer_terminal", "ComputerTerminal", "WebSurfer", "FileSurfer"])
+def test_who_tells_of_calls_that_are_nowhere(speaker: str) -> None:
+    """Something ran, and nobody knows what: no rule over calls can be judged by such a chat."""
+    found = [item.what for item in read(doc(TASK, said("7", "user", speaker))) if isinstance(item, Remarked)]
+    assert UNCALLED in found
 
 
 def test_the_mistake_stands_at_its_step() -> None:

@@ -52,6 +52,7 @@ _SPEAKS = (
 )  # fmt: skip
 _USED = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 _TOLD = ("content", "reasoningText", "toolRequests", "model", "messageId", "apiCallId", "outputTokens")
+_TOLD_OF_CALL = ("toolCallId", "name", "arguments", "type")
 _LOOKED = 20
 
 
@@ -85,14 +86,19 @@ class _Answer(Draft):
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
-        self.api, self.model = "", ""
+        self.api, self.model, self.response = "", "", ""
         self.hosted: JSON = None
         self.between: list[Item | Noise] = []
 
     def add(self, row: Row) -> None:
         """Take one more row in."""
         data = at(row.value, "data")
-        self.grow(row, rest_of(row.value, "data", left(data, *_TOLD)))
+        kept = left(data, *_TOLD)
+        noted: list[JSON] = [left(call, *_TOLD_OF_CALL) for call in rows(data, "toolRequests")]
+        if any(noted):
+            kept["toolRequests"] = noted
+        self.grow(row, rest_of(row.value, "data", kept))
+        self.response = self.response or text(data, "apiCallId") or text(data, "messageId")
         self.hosted = self.hosted or at(data, "serverTools")
         self.texts += [said] if (said := text(data, "content")) else []
         self.thoughts.append(text(data, "reasoningText"))
@@ -180,7 +186,12 @@ class _Reading:
         quality: Quality = "partial" if draft.usage else ""
         self.talk.append(draft.message())
         yield draft.place.answered(
-            draft.message(), draft.usage, quality=quality, model=self.model, rest=draft.rest
+            draft.message(),
+            draft.usage,
+            quality=quality,
+            model=self.model,
+            response=draft.response,
+            rest=draft.rest,
         )
         yield from draft.place.hosted({"serverTools": draft.hosted})
         yield from draft.between
@@ -247,13 +258,15 @@ class _Reading:
         failed, name = at(data, "success") is False, self.names.get(call, "")
         output = text(data, "error", "message") if failed else words(at(data, "result", "content"))
         self.talk.append(Message(role=Role.TOOL, text=output, call=call, name=name))
-        rest, told = left(data, "toolCallId", "success", "result"), left(at(data, "result"), "content")
+        rest: dict[str, JSON] = left(data, "toolCallId", "success", "result")
+        if told := left(at(data, "result"), "content"):
+            rest["result"] = told
         return row.place.returned(
             call,
             output,
             name=name,
             error=_ERRORS.get(code, ToolError.RAISED) if failed else None,
-            rest=rest_of(row.value, "data", rest | ({"result": told} if told else {})),
+            rest=rest_of(row.value, "data", rest),
         )
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:

@@ -24,6 +24,12 @@ from refold.replay.importers.trees import branches, path_to
 
 _KINDS = ("todo_state", "session_settings", "agent_turn_outcome", "session_end")
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document")
+_TOLD = {
+    "text": ("text",),
+    "thinking": ("thinking",),
+    "tool_use": ("id", "name", "input"),
+    "tool_result": ("tool_use_id", "content", "is_error"),
+}
 _LABELS = ("title", "cwd", "version")
 _LOOKED = 20
 
@@ -115,7 +121,11 @@ class _Reading:
     def _message(self, row: Row, id_: str, message: JSON) -> Iterator[Item | Noise]:
         kinds = (text(block, "type") for block in rows(message, "content"))
         yield from unread_parts(row, message, ("content",), kinds, _BLOCKS)
-        rest = rest_of(row.value, "message", left(message, "role", "content", "model"))
+        kept = left(message, "role", "content", "model")
+        blocks: list[JSON] = [block for block in map(_left_of, rows(message, "content")) if block]
+        if blocks:
+            kept["content"] = blocks
+        rest = rest_of(row.value, "message", kept)
         match text(message, "role"):
             case "assistant":
                 found = read(message, Role.ASSISTANT).messages
@@ -166,6 +176,13 @@ class _Reading:
     def _end(self) -> tuple[str, str]:
         """How it ended, and what says so."""
         return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
+
+
+def _left_of(block: JSON) -> dict[str, JSON]:
+    """What no item says of a block: a thought's signature, an image whole."""
+    kind = text(block, "type")
+    kept = left(block, "type", *_TOLD[kind]) if kind in _TOLD else left(block, "type")
+    return {"type": kind, **kept} if kept else {}
 
 
 def _counted(message: JSON) -> Counted:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import calls_of, words
+from refold.replay.importers.content import calls_of, worded, words
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, rows, text, without
 from refold.replay.importers.items import Item, Place, RunBegan
@@ -145,7 +145,10 @@ class _Reading:
             yield row.place.cancelled(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"
         yield row.place.said(
-            words(row.value.get("content")), by, role=Role(role), rest=without(row.value, "type", "content")
+            words(row.value.get("content")),
+            by,
+            role=Role(role),
+            rest=without(row.value, "type", *worded(row.value)),
         )
 
     def _end(self) -> tuple[str, str]:

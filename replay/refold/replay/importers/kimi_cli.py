@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
-from refold.replay.importers.content import call_of, calls_of, words
+from refold.replay.importers.content import call_of, calls_of, worded, words
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
 from refold.replay.importers.items import Item, Place, Returned, RunBegan
@@ -78,6 +78,7 @@ class _Step(Draft):
     def __init__(self, first: Row) -> None:
         super().__init__(first)
         self.response, self.between = "", list[Item | Noise]()
+        self.said = first
 
     def add(self, row: Row, kind: str, said: JSON) -> None:
         """Take one more row in."""
@@ -96,6 +97,13 @@ class _Step(Draft):
             case _:
                 self.usage, self.response = _TOKENS.of(at(said, "token_usage")), text(said, "message_id")
                 self.grow(row, without(said, "token_usage", "message_id"))
+                return
+        self.said = row
+
+    @property
+    def place(self) -> Place:
+        """Where it stands, and when its last part came: its usage may come behind results."""
+        return Place(lines(self.first.line, self.last.line), self.said.at)
 
 
 class _Reading:
@@ -140,7 +148,7 @@ class _Reading:
     def _said(self, row: Row) -> Iterator[Item | Noise]:
         """A row of a context."""
         role, content = text(row.value, "role"), row.value.get("content")
-        said, rest = words(content, beside=("think",)), without(row.value, "role", "content")
+        said, rest = words(content, beside=("think",)), without(row.value, "role", *worded(row.value))
         match role:
             case "user" | "system":
                 self.end = "open", "last message is a prompt, no answer after it"
@@ -181,7 +189,9 @@ class _Reading:
             case "TurnBegin" | "SteerInput":
                 yield from self._ready()
                 self.end = "open", "last message is a prompt, no answer after it"
-                yield row.place.said(words(at(said, "user_input")), rest=without(said, "user_input"))
+                yield row.place.said(
+                    words(at(said, "user_input")), rest=without(said, *worded(said, "user_input"))
+                )
             case "StepInterrupted":
                 yield from self._interrupted(row)
             case "StepRetry":

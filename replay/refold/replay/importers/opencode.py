@@ -157,9 +157,8 @@ class _Run:
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
         tails = (self._index(text(part, "tail_start_id")) for part in parts)
         first = next((place for place in tails if place is not None), asked)
-        yield where.prompted(
-            messages([said for place, said in self.talk if first is None or place >= first]), "compaction"
-        )
+        self.talk = [(place, said) for place, said in self.talk if first is None or place >= first]
+        yield where.prompted(messages([said for _, said in self.talk]), "compaction")
 
     def _index(self, id_: str) -> int | None:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
@@ -249,15 +248,22 @@ def _finish(step: Step) -> JSON:
 def _response(info: JSON, step: Step, where: Place, *, rest: str) -> Item:
     finish = _finish(step)
     stop = text(finish, "reason") if finish else text(info, "finish")
-    return replace(where, at=instant(at(info, "time", "completed")) or where.at).answered(
+    return replace(where, at=_whole(step) or instant(at(info, "time", "completed")) or where.at).answered(
         _said(step),
         _usage(at(finish or info, "tokens"), counted=finish is not None),
         stop="" if stop == "unknown" else stop,
-        cost=nano_usd(at(finish or info, "cost")),
+        cost=nano_usd(at(finish or info, "cost")) or None,  # 0 where it knows no price
         model=text(info, "modelID"),
         response=text(info, "id"),
         rest=rest,
     )
+
+
+def _whole(step: Step) -> int | None:
+    """When a response had been said: its message is complete only once its tools are, too."""
+    ends = (instant(at(part, "time", "end")) for _, part in step)
+    calls = (instant(at(part, "state", "time", "start")) for _, part in step)
+    return max((time for time in (*ends, *calls) if time is not None), default=None)
 
 
 def _usage(tokens: JSON, *, counted: bool) -> Usage | None:

@@ -4,7 +4,7 @@
 Magentic-One's. What opens it is the task; the rest was said by models, but for what a terminal printed and what ended the
 chat. Who failed, where and why was found by people: it stands as a score at that step, which is an index of the history.
 
-Calls are words of the messages here, and there are no times, no usage and no prompts. Counted: messages, an answer each.
+Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no usage and no prompts. Counted: messages, an answer each.
 """
 
 import re
@@ -19,8 +19,11 @@ from refold.replay.importers.items import Item, Place, RunBegan, Unread
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
+from refold.replay.source_words import UNCALLED
 
 _TERMINALS = frozenset({"Computer_terminal", "ComputerTerminal"})
+_ACTING = _TERMINALS | {"FileSurfer", "WebSurfer"}
+"""Who tells what came of calls that are in no message."""
 _ENDING = "Orchestrator (termination condition)"
 _FOUND = (
     "mistake_agent",
@@ -94,6 +97,8 @@ def _run(value: Value) -> Iterator[Item]:
         where = Place(f"{place}[{index}]")
         if index:
             yield _message(message, where)
+            if _speaker(message) in _ACTING:
+                yield where.remarked(UNCALLED)
         elif speaker := text(message, "name"):
             yield where.remarked("unmapped", {"name": speaker})
         if index == failed:
