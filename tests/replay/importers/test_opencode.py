@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
 from refold.replay.importers.items import (
     Answered,
+    Counted,
     Item,
     Prompted,
     Remarked,
@@ -257,13 +259,15 @@ def test_a_summary_that_failed_leaves_all() -> None:
 
 
 def test_what_a_person_took_back() -> None:
-    """From the message that the session names on, all is beside the log and ends nothing."""
+    """From the message that the session names on, all is beside the log and ends nothing; it is counted."""
     items = read(
         GO, HI, user("v", text("wrong")), answer("b", text("oh"), finish="length"), revert={"messageID": "v"}
     )
     assert [("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Remarked", "rewound")] == told(
         items
     )
+    counts = [item.counts for item in items if isinstance(item, Remarked)]
+    assert [Counted(user=1), Counted(assistant=1)] == [each and replace(each, usage=None) for each in counts]
     assert "finished" == only(RunEnded, items).end
 
 

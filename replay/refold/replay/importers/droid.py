@@ -8,6 +8,7 @@ Counted: messages by their role, those with results as such.
 """
 
 from collections.abc import Iterator
+from copy import copy
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
@@ -19,6 +20,7 @@ from refold.replay.importers.message_shapes import read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, rest_of, unread_parts
 from refold.replay.importers.source import Source
+from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.trees import branches, path_to
 
@@ -113,10 +115,17 @@ class _Reading:
         elif id_ and id_ in self.seen:
             yield row.noise("repeated")
         elif id_ in self.left:
-            yield row.noise("rewound", counts=_counted(row.value.get("message")))
+            yield row.noise("rewound", counts=self._counted(row))
         else:
             self.seen.add(id_)
             yield from self._message(row, id_, row.value.get("message"))
+
+    def _counted(self, row: Row) -> Counted | None:
+        """As what a message counts on a branch that was left; nothing else follows from it."""
+        beside = copy(self)
+        beside.open, beside.talk = {}, []
+        told = beside._message(row, "", row.value.get("message"))
+        return counted(item for item in told if not isinstance(item, Noise))
 
     def _message(self, row: Row, id_: str, message: JSON) -> Iterator[Item | Noise]:
         kinds = (text(block, "type") for block in rows(message, "content"))
@@ -183,15 +192,3 @@ def _left_of(block: JSON) -> dict[str, JSON]:
     kind = text(block, "type")
     kept = left(block, "type", *_TOLD[kind]) if kind in _TOLD else left(block, "type")
     return {"type": kind, **kept} if kept else {}
-
-
-def _counted(message: JSON) -> Counted:
-    """As what a message counts on a branch that was left."""
-    blocks = rows(message, "content")
-    if text(message, "role") == "assistant":
-        return Counted(assistant=1, calls=sum(text(block, "type") == "tool_use" for block in blocks))
-    results = [block for block in blocks if text(block, "type") == "tool_result"]
-    failed = sum(at(block, "is_error") is True for block in results)
-    return Counted(
-        user=int(len(blocks) > len(results)), tool=len(results), results=len(results), errors=failed
-    )

@@ -5,7 +5,7 @@ than one `step-finish` stands in it, it is as many. A message that fails before 
 
 A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show that, and what
 stands before it from `tail_start_id` on. What a person took back stands from `revert` of the session on until the next
-prompt drops it: it is kept beside the log, and not counted.
+prompt drops it: it is counted, and kept beside the log.
 
 Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as each
 `step-finish` tells them; there the input leaves out what was cached, and the output what was thought. Times are milliseconds.
@@ -46,6 +46,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.tallies import counted
 from refold.replay.importers.usages import UsageNames
 
 _TOKENS = UsageNames(
@@ -139,7 +140,7 @@ class _Run:
         for index, message in enumerate(self.messages):
             where = Place(f"{self.place}[{index}]", instant(at(message, "info", "time", "created")))
             if index >= self.standing:
-                yield where.remarked("rewound", message)
+                yield where.counting(counted(_message(message, where))).remarked("rewound", message)
             else:
                 for item in _message(message, where):
                     self.talk += (

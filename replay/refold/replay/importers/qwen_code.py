@@ -10,6 +10,7 @@ thoughts are among the candidates' tokens but where the total says that they sta
 """
 
 from collections.abc import Iterator
+from copy import copy
 
 import msgspec
 
@@ -22,6 +23,7 @@ from refold.replay.importers.message_shapes import read
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
+from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.trees import branches, path_to
 from refold.replay.importers.usages import UsageNames
@@ -120,11 +122,17 @@ class _Reading:
         self.seen.add(id_)
         self.times.see(row.value.get("timestamp"), row.at)
         if id_ in self.left:
-            yield row.noise("rewound", counts=_counted(row.value))
+            yield row.noise("rewound", counts=self._counted(row))
         elif _is_side(row.value) and not self.alone:
             yield row.noise("subagent")
         else:
             yield from self._main(row)
+
+    def _counted(self, row: Row) -> Counted | None:
+        """As what a row counts on a branch that was left; nothing else follows from it."""
+        beside = copy(self)
+        beside.open = {}
+        return counted(item for item in beside._main(row) if not isinstance(item, Noise))
 
     def _main(self, row: Row) -> Iterator[Item | Noise]:
         message, kind = row.value.get("message"), text(row.value, "type")
@@ -228,17 +236,3 @@ def _output(result: JSON) -> str:
         else response
     )
     return said if isinstance(said, str) else "" if said is None else json_text(said)
-
-
-def _counted(row: JSON) -> Counted | None:
-    """As what a row counts on a branch that was left."""
-    match text(row, "type"):
-        case "user":
-            return Counted(user=1)
-        case "assistant":
-            return Counted(assistant=1, calls=len(_answer(at(row, "message")).calls), usage=_usage(row))
-        case "tool_result":
-            failed = text(row, "toolCallResult", "status") == "error"
-            return Counted(tool=1, results=1, errors=int(failed))
-        case _:
-            return None
