@@ -101,3 +101,37 @@ def test_what_a_model_saw_is_put_together_from_the_log(refold: Refold, long: Pat
     texts = [message["text"] for message in view["request"]["messages"] if message.get("text")]
     assert (last.step, last.first, "unknown") == (view["step"], view["seq"], view["sent"])
     assert MESSAGES == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [
+        pytest.param(["show"], 1, id="show"),
+        pytest.param(["show", "-o", "json"], 1, id="show as JSON"),
+        pytest.param(["audit"], 1, id="audit"),
+        pytest.param(["verify"], 1, id="verify"),
+        pytest.param(["report", "-o", "page.html"], 1, id="report"),
+        pytest.param(["export", "--to", "markdown"], 2, id="a ticket, whose head says how the run ended"),
+    ],
+)
+def test_how_often_a_log_is_read(
+    refold: Refold,
+    long: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    passes: int,
+) -> None:
+    """What a command tells of a run it finds in one pass over its log, as long as a table holds its turns."""
+    read = list[str]()
+    reading = SqliteStore.read
+
+    def counted(self: SqliteStore, run: str, *places: Any) -> Any:
+        read.append(run)
+        return reading(self, run, *places)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(listings, "_TURNS", 1000)
+    monkeypatch.setattr(SqliteStore, "read", counted)
+    assert 0 == refold(words[0], RUN, *words[1:], "--store", long).code
+    assert [RUN] * passes == read
