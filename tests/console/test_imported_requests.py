@@ -14,11 +14,11 @@ from console.test_imports import row, session
 from refold.console.main import main
 from support.transcripts import FOLDER, manifest
 
-# Of these the manifest counts rows of a side chain, of another request or of a message in parts as messages, or not all.
+# Of these the manifest counts no rows that report a sub-agent's, rows of another request or of a message in parts as messages, or not all.
 _OTHERWISE_COUNTED = {
     "atif/terminus-2-summarization.cont-1.json",
+    "claude_code/call-without-result.jsonl",
     "claude_code/every-row-type-redacted.jsonl",
-    "claude_code/sidechain-in-file.jsonl",
     "codex/every-row-type-redacted-0.146.jsonl",
     "codex/finished-0.114.jsonl",
     "openai_agents/generated-guardrail-max-turns.jsonl",
@@ -82,7 +82,7 @@ def test_there_are_as_many_requests_as_the_manifest_has_answers(everything: Path
     for run in listed(everything):
         file = f"{run['labels']['source.format']}/{run['labels']['source.file']}".removesuffix(".zst")
         files[file].append(run["run"])
-    rows = {row["file"]: row["assistant_messages"] for row in manifest()}
+    rows = {row["file"]: row["assistant_messages"] for row in (*manifest(), *manifest("WRITTEN.tsv"))}
     assert {"inspect/cancelled-no-samples.json"} == set(rows) - set(files)  # it has no run
     for file in set(files) - _OTHERWISE_COUNTED:
         requests, _, failures = counted(everything, *files[file])
@@ -99,8 +99,8 @@ def test_a_limit_of_the_steps_that_were_taken_stops_nothing(everything: Path) ->
     for steps, names in runs.items():
         found = told(everything, "whatif", *names, "--set", f"limits.step={steps}")
         verdicts.update(each["whatif"]["verdict"] for each in found if "whatif" in each)
-    assert {"agree", "unjudged"} == verdicts.keys()  # of 15 something was not read, or nothing was asked
-    assert (len(listed(everything)), 15) == (verdicts.total(), verdicts["unjudged"])
+    assert {"agree", "unjudged"} == verdicts.keys()  # of 16 something was not read, or nothing was asked
+    assert (len(listed(everything)), 16) == (verdicts.total(), verdicts["unjudged"])
 
 
 def test_no_turn_without_an_answer(everything: Path) -> None:

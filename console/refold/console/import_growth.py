@@ -36,7 +36,7 @@ class Growth:
                 again = Transcript(source, importer(self._found.format))
                 # Of a file that is written to right now the next import tells.
                 steady = again.sha256 == reading.origin.sha256
-                self._runs = {run.key: await self._grown(run) for run in again.runs() if steady}
+                self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
 
     async def _candidate(self, reading: TranscriptRun) -> str:
@@ -44,33 +44,40 @@ class Growth:
         runs = await self._known.of(reading.format, reading.key, reading.run)
         return runs[0] if runs else ""
 
-    async def _grown(self, reading: TranscriptRun) -> str:
+    async def _followed(self, reading: TranscriptRun) -> str:
+        """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
+        own, log = reading.run, await self._log(reading)
+        if log is not None and _tells(reading, log):
+            return log.run
+        if log is None:
+            for _ in reading.derive(entropy.salts(None)):
+                pass
+        reading.run = own
+        return ""
+
+    async def _log(self, reading: TranscriptRun) -> ImportedLog | None:
         run = await self._candidate(reading)
         if not run or (await self._store.head(reading.run)).seq:
-            return ""
+            return None
         try:
             log = await ImportedLog.read(self._store, run, grown=True)
         except (CannotJudge, Damaged):
-            return ""
+            return None
         # What was erased has lost its salt, so what goes on behind it could not be derived from it; and what stands behind a note
         # would have the time of the note.
-        if not log.ends or log.superseded or log.erased or log.noted:
-            return ""
-        return run if _tells(reading, run, log) else ""
+        return None if not log.ends or log.superseded or log.erased or log.noted else log
 
 
-def _tells(reading: TranscriptRun, run: str, log: ImportedLog) -> bool:
+def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
     """Whether the file gives every event of this log again: to its end, or to one that its source came to before."""
-    chance, seq = entropy.salts(None), 0
+    chance, seq, same = entropy.salts(None), 0, True
 
     def salt(seq: int) -> bytes:
         return (log.salts[seq - 1] if seq <= len(log.salts) else b"") or chance(seq)
 
-    for group in reading.derive(salt, run, log.between):
+    for group in reading.derive(salt, log.run, log.between):
         for each in group:
             seq = each.seq
-            if seq <= len(log.marks) and not log.same(each, codec.encode(each.event)):
-                return False
-        if seq > len(log.marks):
-            return True
-    return seq in log.ends or seq >= len(log.marks)
+            if same and seq <= len(log.marks):
+                same = log.same(each, codec.encode(each.event))
+    return same and (seq in log.ends or seq >= len(log.marks))

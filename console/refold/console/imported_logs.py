@@ -14,7 +14,7 @@ _TAIL = 16  # events in which the end of an import mostly stands: notes and seal
 
 
 class ImportedLog(msgspec.Struct):
-    """The events that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
+    """The events of `run` that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
 
     From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
     `ends` are where its source came to an end: several, if it went on and was imported again. Behind each, `between` has what
@@ -22,6 +22,7 @@ class ImportedLog(msgspec.Struct):
     of a file that went on, so which file it is does not count.
     """
 
+    run: str
     salts: list[bytes] = []
     marks: list[bytes] = []
     decided: list[int] = []
@@ -37,7 +38,7 @@ class ImportedLog(msgspec.Struct):
     @classmethod
     async def read(cls, store: Store, run: str, *, grown: bool = False) -> "ImportedLog":
         """The log, in its order. Raises what a store and a codec raise."""
-        log, upto = cls(grown=grown), (await store.head(run)).seq
+        log, upto = cls(run, grown=grown), (await store.head(run)).seq
         if not upto:
             return log
         gone: set[int] = set()

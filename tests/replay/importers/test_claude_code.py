@@ -10,6 +10,7 @@ from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 from refold.replay.importers.claude_code.conversation import CLEARED
 from refold.replay.importers.claude_code.importer import CLAUDE_CODE
 from refold.replay.importers.items import (
+    UNCOUNTED,
     Answered,
     Prompted,
     Remarked,
@@ -125,23 +126,49 @@ def test_two_objects_on_a_line_are_two_rows() -> None:
     assert [("Said", "go"), ("Answered", "hi")] == told(items)
 
 
-def test_rows_of_a_sub_agent_are_counted_but_not_said() -> None:
-    """A sidechain in the file is one remark with all its rows; its responses count."""
+def test_rows_of_a_sub_agent_are_a_run_of_its_own() -> None:
+    """Rows beside the session's are told behind it, as a run that the call began which has their first words as its prompt."""
     side = {"isSidechain": True}
     items = read(
         user("u", None, "go"),
-        answer("a", "u", "r", called("t")),
+        answer("a", "u", "r", called("t", prompt="explore")),
         user("s1", None, "explore") | side,
         answer("s2", "s1", "q", said("found")) | side,
         result("b", "a", "t"),
     )
 
-    assert [("Said", "go"), ("Answered", ""), ("Remarked", "subagent"), ("Returned", "done")] == told(items)
-    assert (2, 2, "lines 3-4") == (
-        tally_of(items).user_messages,
-        tally_of(items).assistant_messages,
-        only(Remarked, items).position,
+    began = [item for item in items if isinstance(item, RunBegan)]
+    assert [("s", "", ""), ("s/agent-1", "s", "t")] == [(run.key, run.parent, run.call) for run in began]
+    place = items.index(began[1])
+    assert [("Said", "go"), ("Answered", ""), ("Returned", "done")] == told(items[:place])
+    assert [("Said", "explore"), ("Answered", "found")] == told(items[place:])
+    assert "finished" == ending(items[place:]).end
+
+
+def test_reported_rows_of_a_sub_agent_are_a_run_that_counts_for_nothing() -> None:
+    """A row wrapped into `progress` names its agent and the call; what it says is in a run of that agent's, and nothing is lost."""
+    inner = [user("s1", None, "explore"), answer("s2", "s1", "q", called("x")), result("s3", "s2", "x")]
+    items = read(
+        user("u", None, "go"),
+        answer("a", "u", "r", called("t")),
+        *(reported(f"p{place}", "t", row) for place, row in enumerate(inner)),
+        result("b", "a", "t"),
     )
+
+    first, second = (place for place, item in enumerate(items) if isinstance(item, RunBegan))
+    assert [("Said", "go"), ("Answered", ""), ("Returned", "done")] == told(items[first:second])
+    assert [("Said", "explore"), ("Answered", ""), ("Returned", "done")] == told(items[second:])
+    began = items[second]
+    assert isinstance(began, RunBegan)
+    assert ("s/abc", "s", "t") == (began.key, began.parent, began.call)
+    assert {UNCOUNTED} == {item.counts for item in items[second:]}
+    assert all(f'"uuid":"p{place}"' in "".join(item.rest for item in items) for place in range(3))
+
+
+def reported(uuid: str, call: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a sub-agent's as newer versions report it."""
+    data = {"type": "agent_progress", "agentId": "abc", "prompt": "explore", "message": row}
+    return {"type": "progress", "uuid": uuid, "sessionId": "s", "parentToolUseID": call, "data": data}
 
 
 def test_a_file_of_a_sub_agent_is_its_conversation() -> None:

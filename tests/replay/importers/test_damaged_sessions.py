@@ -62,7 +62,7 @@ CASES = {file: data_of(file) for file in (*LOGS, *DOCUMENTS)}
 @given(data=st.data())
 @pytest.mark.parametrize("file", LOGS)
 def test_no_line_is_lost_however_a_log_was_damaged(file: str, data: st.DataObject) -> None:
-    """Lines dropped, doubled, swapped, joined, and the end cut off: all that is left is covered by items of one run."""
+    """Lines dropped, doubled, swapped, joined, and the end cut off: all that is left is covered by items of runs."""
     lines = CASES[file].splitlines()
     order = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=len(lines) + 4))
     ends = data.draw(
@@ -76,7 +76,8 @@ def test_no_line_is_lost_however_a_log_was_damaged(file: str, data: st.DataObjec
     items = read(file, damaged)
 
     assert isinstance(items[0], RunBegan)
-    assert [RunEnded] == [type(item) for item in items if isinstance(item, RunBegan | RunEnded)][1:]
+    edges = [type(item) for item in items if isinstance(item, RunBegan | RunEnded)]
+    assert [RunBegan, RunEnded] * (len(edges) // 2) == edges
     assert isinstance(items[-1], RunEnded)
     # One broken object is a document that was cut, and its position is the whole of it.
     assert set() == written(damaged) - covered(items) or "$" in {item.position for item in items}

@@ -32,7 +32,9 @@ def test_the_derived_logs_audit_clean(file: str) -> None:
     found = imported(file)
     assert [] == [audit for audit in found.audits if not audit.clean]
     assert "no_place" not in {problem.code for problem in found.problems}
-    assert len(found.audits) == found.counts.runs
+    assert (
+        len(found.audits) >= found.counts.runs
+    )  # those that a call of another began are none of the source's own
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -7,12 +7,13 @@ that is there is derived as that one.
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 
+from refold.reducers.events.parts import Parent
 from refold.reducers.text import clean
 from refold.replay.importers.counts import Counts, counted
 from refold.replay.importers.derivation.derivation import Derivation, Fit
@@ -60,8 +61,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class TranscriptRun:
     """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it."""
 
-    def __init__(self, run: str, key: str, reading: "Transcript") -> None:
-        self.run, self.key, self.ended = run, key, Ended(run=run, key=key)
+    def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
+        self.run, self.key, self.ended = run, began.key, Ended(run=run, key=began.key)
+        self.call_ids: Mapping[str, str] = {}
+        self._began = began
         self.format, self.origin = reading.format, reading.origin
         self._reading = reading
 
@@ -70,7 +73,9 @@ class TranscriptRun:
     ) -> Iterator[list[Derived]]:
         """The events of its log, in groups that belong together; as those of `run`, if it is one that is there and goes on."""
         self.run = run or self.run
-        deriving = Derivation(self.run, self._reading.origin, salts, between)
+        parent = self._reading.parent_of(self._began)
+        deriving = Derivation(self.run, self._reading.origin, salts, between, parent)
+        self.call_ids = deriving.call_ids
         events, end = 0, ""
         for item in self._reading.rest():
             end = item.end if isinstance(item, RunEnded) else end
@@ -103,6 +108,8 @@ class Transcript:
         self._early: list[Item] = []
         self._keys: set[str] = set()
         self._runs, self._ends = 0, list[RunEnded]()
+        self._children, self._child = 0, False
+        self._told_runs: dict[str, TranscriptRun] = {}
         self._tallies: list[Tally] = []
 
     def runs(self) -> Iterator[TranscriptRun]:
@@ -127,7 +134,9 @@ class Transcript:
 
     def counts(self) -> Counts:
         """What was counted, once all of it was read."""
-        return counted(self.format, self._runs, self._ends, self._tallies, once=self._database)
+        return counted(
+            self.format, self._runs - self._children, self._ends, self._tallies, once=self._database
+        )
 
     def rest(self) -> Iterator[Item]:
         """What is left of the run that is being read; its end is the last."""
@@ -162,7 +171,8 @@ class Transcript:
 
     def _ended(self, end: RunEnded, count: Count) -> None:
         count.take(end)
-        self._ends.append(end)
+        if not self._child:
+            self._ends.append(end)
         self._tallies.append(count.tally())
 
     def _look_over(self) -> None:
@@ -189,9 +199,19 @@ class Transcript:
             self.found([Problem(item.position, "key_repeated", problem)])
         self._keys.add(key)
         self._runs += 1
-        self._open = True
-        self._put_back(msgspec.structs.replace(item, key=key))
-        return TranscriptRun(run_id(self.format, self.sha256, key), key, self)
+        self._children += bool(item.parent)
+        self._open, self._child = True, bool(item.parent)
+        began = msgspec.structs.replace(item, key=key)
+        self._put_back(began)
+        told = TranscriptRun(run_id(self.format, self.sha256, key), began, self)
+        self._told_runs[key] = told
+        return told
+
+    def parent_of(self, began: RunBegan) -> Parent | None:
+        """The run and the call that began this one, if both were derived before it."""
+        above = self._told_runs.get(began.parent)
+        call = above.call_ids.get(began.call) if above is not None and began.call else None
+        return Parent(run=above.run, call=call) if above is not None and call is not None else None
 
     def _pull(self) -> Item | None:
         return self._waiting.popleft() if self._waiting else self._told(lambda: next(self._items, None))

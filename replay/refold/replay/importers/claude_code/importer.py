@@ -1,15 +1,18 @@
 """Claude Code sessions: one JSON object a line, each answer in pieces, the conversation a tree.
 
 A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of its first
-calls may stand between them. Rows of a sub-agent (`isSidechain`) and rows that somebody left by going back to an earlier
-prompt are no part of the conversation: they are kept as remarks. File order is the truth; times go back here and there.
+calls may stand between them. Rows that somebody left by going back to an earlier
+prompt are no part of the conversation: they are kept as remarks. Those of a sub-agent are a run of their own. File order is the truth; times go back here and there.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
+from refold.replay.importers.claude_code.agents import SubAgent, reports
 from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.claude_code.conversation import Conversation
 from refold.replay.importers.claude_code.ending import Ending
@@ -66,16 +69,30 @@ class ClaudeCode:
         return Match(5, "no rows: what somebody printed of a session") if printed else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
+        """The session, and then the sub-agents that wrote into its file, each a run that a call of it began."""
+        session = _Reading(source.name, Rows(source))
+        yield from gathered(session.items())
+        if session.outline.alone:
+            return
+        for agent in session.outline.agents.found:
+            reading = _Reading(source.name, agent.rows, agent, session.outline.session)
+            for item in gathered(reading.items()):
+                yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
 
 
 class _Reading:
     """One reading of a session. What follows the beginning of an answer waits until the answer is complete."""
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.rows = source, Rows(source)
-        self.outline = Outline(self.rows)
+    def __init__(
+        self,
+        name: str,
+        rows: Iterable[Row | Noise],
+        agent: SubAgent | None = None,
+        session: str = "",
+    ) -> None:
+        self.name, self.rows = name, rows
+        self.outline = Outline(rows)
+        self.agent, self.session = agent, session
         self.queue: deque[Item | Noise | Response] = deque()
         self.drafts: dict[str, Response] = {}
         self.seen: set[str] = set()
@@ -89,7 +106,7 @@ class _Reading:
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
-        yield _began(self.outline)
+        yield self._began()
         for place, row in enumerate(self.rows):
             if isinstance(row, Noise):
                 self.queue.append(row)
@@ -97,7 +114,28 @@ class _Reading:
                 self._row(row, place)
             yield from self._ready(place)
         yield from self._ready(None)
-        yield Place(f"line {self.outline.lines}").ended(self.ending.end(), self.times.edges())
+        reported = self.agent is not None and self.agent.reported
+        yield Place(f"line {self.outline.lines}").ended(
+            self.ending.end(), None if reported else self.times.edges()
+        )
+
+    def _began(self) -> RunBegan:
+        seen = self.outline
+        session = self.session or seen.session or "session"
+        name = self.agent.name if self.agent is not None else seen.agent if seen.alone else ""
+        labels = {"version": seen.version} if seen.version else {}
+        if name and self.agent is None:
+            labels["source.parent"] = session  # in another file
+        return RunBegan(
+            position=f"line {self.agent.rows[0].line if self.agent else 1}",
+            at=seen.began,
+            key=f"{session}/{name}" if name else session,
+            parent=session if self.agent is not None else "",
+            call=self.agent.call if self.agent is not None else "",
+            model=seen.model,
+            agent="claude-code",
+            labels=labels,
+        )
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
         """What need not wait any longer; everything, after the last row."""
@@ -119,11 +157,11 @@ class _Reading:
             return
         self.seen.add(uuid)
         found = self.outline.kinds[place]
+        if not self.outline.alone and (is_side(row.value) or reports(row.value)):
+            return  # it stands in a run of its own
         if text(row.value, "type") in ("user", "assistant", "system"):
             self.times.see(row.value.get("timestamp"), row.at)
-        if is_side(row.value) and not self.outline.alone:
-            self.queue.append(row.noise("subagent", counts=self._aside(row, place, found)))
-        elif uuid in self.outline.left or (self.aside and place in self.outline.fates):
+        if uuid in self.outline.left or (self.aside and place in self.outline.fates):
             self.aside = True
             self.queue.append(row.noise("rewound", counts=self._aside(row, place, found)))
         else:
@@ -199,7 +237,7 @@ class _Reading:
             self.queue.append(draft)
             self.talk.add(text(row.value, "uuid"), draft)
         draft.add(row)
-        fits(self.source.name, row.position, draft.size)
+        fits(self.name, row.position, draft.size)
 
     def _failed(self, row: Row) -> None:
         failed, message, status = failure(row.value)
@@ -266,14 +304,6 @@ class _Reading:
 
     def _prompted(self, row: Row, why: str, rest: str, counts: Counted | None = None) -> None:
         self.queue.append(row.place.counting(counts).prompted(self.talk.messages(), why, rest))
-
-
-def _began(seen: Outline) -> RunBegan:
-    labels = {"version": seen.version} if seen.version else {}
-    key = seen.session or "session"
-    return RunBegan(
-        position="line 1", at=seen.began, key=key, model=seen.model, agent="claude-code", labels=labels
-    )
 
 
 CLAUDE_CODE = ClaudeCode()

@@ -4,14 +4,15 @@ Rows point back at rows, answers are written in pieces with other rows between, 
 left rows behind: none of it shows before the end of the file. So the file is read twice, and only its skeleton is kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from refold.replay.importers.claude_code.agents import SubAgents, reports
 from refold.replay.importers.claude_code.queue import Queue
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind
 from refold.replay.importers.fields import JSON, text
-from refold.replay.importers.session_rows import Row, Rows
+from refold.replay.importers.session_rows import Noise, Row
 from refold.replay.importers.trees import Branch, branches, path_to
 
 
@@ -25,12 +26,12 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
 
-    `alone`: the whole file is a sub-agent's, so its rows are the conversation. `left`: uuids of rows that somebody
+    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation; else `agents` are those that wrote into it. `left`: uuids of rows that somebody
     left by going back. `complete`: the place of each response's last row. `began`: when its first message was written.
     `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Iterable[Row | Noise]) -> None:
         self.complete: dict[str, int] = {}
         self.kinds: list[Kind] = []
         self.session = self.model = self.version = ""
@@ -41,6 +42,8 @@ class Outline:
         self._last: dict[bool, str] = {}
         self._side: set[str] = set()
         self._queue = Queue()
+        self.agents = SubAgents()
+        self.agent = ""
         self._main = False
         self._spoke: dict[bool, int] = {}
         for place, row in enumerate(rows):
@@ -49,10 +52,13 @@ class Outline:
             if isinstance(row, Row):
                 self._row(row.value, place, self.kinds[-1])
                 self._time(row, self.kinds[-1])
+                self._agent(row, self.kinds[-1])
         self._queue.end()
         self.alone, self.fates = not self._main, self._queue.fates
         self.began = self._spoke.get(self.alone, self.began)
         self.left = frozenset(self._left())
+        if self.alone:
+            self.agents = SubAgents()
 
     def _row(self, row: JSON, place: int, found: Kind) -> None:
         uuid = text(row, "uuid")
@@ -77,6 +83,15 @@ class Outline:
                 self._side.add(uuid)
             if text(row, "type") in ("user", "assistant", "system"):
                 self._last[side] = uuid
+
+    def _agent(self, row: Row, found: Kind) -> None:
+        self.agent = self.agent or text(row.value, "agentId")
+        if reports(row.value):
+            self.agents.wrapped(row)
+        elif is_side(row.value):
+            self.agents.beside(row, found)
+        elif found == "answer":
+            self.agents.call(row.value)
 
     def _time(self, row: Row, found: Kind) -> None:
         """Note when the first row was written, and the first message: bookkeeping may be much older."""

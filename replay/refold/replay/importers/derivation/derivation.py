@@ -7,12 +7,14 @@ as such. What the machine would not take is an annotation, never dropped and nev
 where it came from.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import msgspec
 
 from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
+from refold.reducers.events.parts import Parent
 from refold.reducers.fields import shared
 from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
@@ -79,15 +81,20 @@ class Fit(msgspec.Struct, frozen=True):
 class Derivation:
     """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer.
 
-    Of a log that is there and goes on now, `between` has what its source never said.
+    Of a log that is there and goes on now, `between` has what its source never said. `parent`: the run and the call that began it.
     """
 
     def __init__(
-        self, run: str, origin: Origin, salts: Salts, between: Interludes = MappingProxyType({})
+        self,
+        run: str,
+        origin: Origin,
+        salts: Salts,
+        between: Interludes = MappingProxyType({}),
+        parent: Parent | None = None,
     ) -> None:
         self.fit = Fit()
         self.problems: list[Problem] = []
-        self._run, self._origin = run, origin
+        self._run, self._origin, self._parent = run, origin, parent
         self._log = Writer(origin, salts, self.problems.append, between)
         self._gap: list[Item] = []
         self._held: Answered | None = None
@@ -97,6 +104,11 @@ class Derivation:
     def state(self) -> RunState:
         """The state after all that was written."""
         return self._log.state
+
+    @property
+    def call_ids(self) -> Mapping[str, str]:
+        """The ids of its calls, by the providers'."""
+        return self._log.call_ids
 
     def take(self, item: Item) -> list[Derived]:
         """What can be written once this item is known."""
@@ -192,6 +204,8 @@ class Derivation:
             SOURCE_LABEL: self._origin.format,
             "source.file": self._origin.file,
             "source.key": began.key,
+            **({"source.parent": began.parent} if began.parent else {}),
+            **({"source.call": began.call} if began.call else {}),
         }
         return RunStarted(
             format=FORMAT,
@@ -202,6 +216,7 @@ class Derivation:
             model=clean(model),
             settings={clean(name): clean(value) for name, value in began.settings.items()},
             **shared(began, "tools", "agent"),
+            parent=self._parent,
             labels={**began.labels, **labels},
             task=start.task,
             unasked=unasked,

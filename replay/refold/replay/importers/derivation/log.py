@@ -84,6 +84,8 @@ class Writer:
         self._still = 0  # the last fact, if time did not move with it
         self.provider_ids: dict[str, str] = {}
         """The providers' ids of the open calls, by ours."""
+        self.call_ids: dict[str, str] = {}
+        """Our ids of all calls, by the providers'."""
 
     def taken(self) -> list[Derived]:
         """What was written since this was asked before."""
@@ -120,6 +122,7 @@ class Writer:
         if isinstance(events[0], ModelResponded):
             self.calls += len(events[0].calls)
             self.provider_ids = {call.id: call.provider_id for call in events[0].calls}
+            self.call_ids.update((call.provider_id, call.id) for call in events[0].calls)
         self._keys |= {(seq, part): key_of(message) for part, message in enumerate(said)}
         self._forget()
         return seq

@@ -1,0 +1,87 @@
+"""Sub-agents that wrote into the file of their session: each is a conversation of its own, begun by a call.
+
+Older versions wrote their rows beside the others (`isSidechain`), linked to each other and not to the call, which has the words
+with which they begin as its `prompt`. Newer ones wrap each row into a `progress` row, which names the agent and the call. A file of
+an agent's own has nothing else in it, and is read as a session.
+"""
+
+import msgspec
+
+from refold.replay.importers.claude_code.rows import Kind, blocks, spoken
+from refold.replay.importers.fields import JSON, at, instant, table, text
+from refold.replay.importers.session_rows import Row
+
+
+class SubAgent(msgspec.Struct):
+    """One of them: its name in the session, the provider's id of the call that began it, "" if nothing says so, and its rows.
+
+    `reported`: its rows came wrapped into rows of the session that count as none.
+    """
+
+    name: str
+    call: str
+    reported: bool
+    rows: list[Row] = []
+
+
+class SubAgents:
+    """Those of a session, collected while its file is read."""
+
+    def __init__(self) -> None:
+        self.found: list[SubAgent] = []
+        self._by_row: dict[str, SubAgent] = {}
+        self._by_name: dict[str, SubAgent] = {}
+        self._calls: dict[str, list[str]] = {}
+
+    def call(self, row: JSON) -> None:
+        """Note the calls of an answer that may begin one."""
+        for block in blocks(row):
+            if (task := text(block, "input", "prompt")) and text(block, "type") == "tool_use":
+                self._calls.setdefault(task.strip(), []).append(text(block, "id"))
+
+    def beside(self, row: Row, found: Kind) -> None:
+        """Take a row in that stands beside those of the session."""
+        agent = self._by_row.get(text(row.value, "parentUuid"))
+        if agent is None:
+            begun_by = self._calls.get(spoken(row.value).strip(), []) if found != "other" else []
+            agent = SubAgent(
+                f"agent-{len(self.found) + 1}", begun_by.pop(0) if begun_by else "", reported=False
+            )
+            self.found.append(agent)
+        agent.rows.append(row)
+        self._by_row[text(row.value, "uuid")] = agent
+
+    def wrapped(self, row: Row) -> None:
+        """Take the row in that a `progress` row reports."""
+        name = text(row.value, "data", "agentId")
+        agent = self._by_name.get(name)
+        if agent is None:
+            agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
+            self._by_name[name] = agent
+            self.found.append(agent)
+        told = table(row.value, "data", "message")
+        progress: dict[str, JSON] = {
+            key: value for key, value in row.value.items() if key not in ("data", "type", "timestamp")
+        }
+        progress["data"] = {
+            key: value for key, value in table(row.value, "data").items() if key not in ("message", "prompt")
+        }
+        value: dict[str, JSON] = {
+            **told,
+            "isSidechain": True,
+            "sessionId": text(row.value, "sessionId"),
+            "version": text(row.value, "version"),
+            "progress": progress,
+        }
+        agent.rows.append(Row(row.line, value, instant(told.get("timestamp")) or row.at, row.size))
+
+
+def reports(row: JSON) -> bool:
+    """Whether a row reports one of a sub-agent's."""
+    message = at(row, "data", "message")
+    return (
+        text(row, "data", "type") == "agent_progress"
+        and isinstance(message, dict)
+        and bool(text(row, "data", "agentId"))
+        and isinstance(message.get("message"), dict)
+    )
