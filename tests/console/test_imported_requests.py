@@ -24,6 +24,7 @@ _OTHERWISE_COUNTED = {
     "openai_agents/generated-guardrail-max-turns.jsonl",
     "otel/copilot-chat.db",
     "pi/large-session-v1.jsonl",
+    "qwen_code/written-session.jsonl",
     "swe_agent/ctf-baby-encryption.traj",
     "swe_agent/gpt4-test-repo.traj",
 }

@@ -9,6 +9,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from refold.engine.models.endpoint import SETTINGS, Endpoint, check_address
+from refold.engine.models.vendors import load
 from refold.reducers.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -55,11 +56,9 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
 
 
 def _new_client(timeout: float) -> "httpx2.AsyncClient":
-    try:
-        import httpx2
-        import pydantic_ai  # noqa: F401
-    except ImportError as error:
-        raise WrongUse("vendors' models need an extra: pip install 'refold[models]'") from error
+    load("pydantic_ai.models:Model")  # names the extra where it is missing
+    import httpx2
+
     return httpx2.AsyncClient(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))
 
 
@@ -78,5 +77,6 @@ def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any
 def _refuse_unstreamed(name: str, model: Any) -> None:
     from pydantic_ai.models import Model
 
-    if type(model).request_stream is Model.request_stream:
+    unstreamed: Any = Model
+    if type(model).request_stream is unstreamed.request_stream:
         raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")

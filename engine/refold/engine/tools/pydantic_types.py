@@ -26,11 +26,12 @@ def decode(kind: type, value: Any) -> Any:
         raise ValueError(_in_one_line(error)) from error
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Any:
     """The plain data of a model; for msgspec's `enc_hook`. Raises `TypeError` for any other object."""
     if not is_model(type(value)):
         raise TypeError(f"JSON cannot carry {type(value).__name__}")
-    return value.model_dump(mode="json")
+    model: Any = value
+    return model.model_dump(mode="json")
 
 
 def schema(kind: type, template: str) -> dict[str, Any]:
