@@ -75,8 +75,7 @@ def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any
 
 
 def _refuse_unstreamed(name: str, model: Any) -> None:
-    from pydantic_ai.models import Model
-
-    unstreamed: Any = Model
-    if type(model).request_stream is unstreamed.request_stream:
+    # As the base class has it: it raises.
+    kind: Any = type(model)
+    if kind.request_stream is load("pydantic_ai.models:Model").request_stream:
         raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")
