@@ -76,6 +76,5 @@ def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any
 
 def _refuse_unstreamed(name: str, model: Any) -> None:
     # As the base class has it: it raises.
-    kind: Any = type(model)
-    if kind.request_stream is load("pydantic_ai.models:Model").request_stream:
+    if model.__class__.request_stream is load("pydantic_ai.models:Model").request_stream:
         raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")
