@@ -27,6 +27,13 @@ _OTHERWISE_COUNTED = {
     "swe_agent/ctf-baby-encryption.traj",
     "swe_agent/gpt4-test-repo.traj",
 }
+# Why a limit that every run keeps to may not be judged all the same.
+_REASONS = (
+    "the record has results of calls that it does not have",
+    "the source was not wholly read, or has more than is told of it",
+    "the source has calls that are in no fact",
+    "the record has no request to the model",
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,25 +102,14 @@ def test_a_limit_of_the_steps_that_were_taken_stops_nothing(everything: Path) ->
     for run in (each["run"] for each in listed(everything)):
         taken = [turn["step"] for turn in turns(everything, run) if turn["stop"] or _failed(turn)]
         runs[max(taken, default=0)].append(run)
-    verdicts: dict[str, str] = {}
+    verdicts: dict[str, dict[str, Any]] = {}
     for steps, names in runs.items():
         found = told(everything, "whatif", *names, "--set", f"limits.step={steps}")
-        verdicts |= {each["whatif"]["run"]: each["whatif"]["verdict"] for each in found if "whatif" in each}
+        verdicts |= {each["whatif"]["run"]: each["whatif"] for each in found if "whatif" in each}
     assert {each["run"] for each in listed(everything)} == verdicts.keys()
-    assert {"agree", "unjudged"} == set(verdicts.values())
-    unjudged = {run for run, verdict in verdicts.items() if verdict == "unjudged"}
-    assert [] == [run for run in unjudged - unread(everything) if counted(everything, run)[0]]
-
-
-def unread(store: Path) -> set[str]:
-    """The runs of which something could not be read in the source."""
-    documents = told(store, "import", FOLDER)
-    return {
-        run["run"]
-        for each in documents
-        if each.get("diagnostics", {}).get("unread")
-        for run in each["imported"]
-    }
+    assert {"agree", "unjudged"} == {each["verdict"] for each in verdicts.values()}
+    unjudged = {run: each for run, each in verdicts.items() if each["verdict"] == "unjudged"}
+    assert [] == [run for run, each in unjudged.items() if not each["why"].startswith(_REASONS)]
 
 
 def test_no_turn_without_an_answer(everything: Path) -> None:
