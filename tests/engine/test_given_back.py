@@ -127,3 +127,17 @@ async def test_what_is_said_to_an_engine_that_failed() -> None:
         await run.result()
     assert "CANCELLED" == (await run.result()).state
     await assert_sound(store, "r")
+
+
+async def test_what_is_said_to_a_run_that_is_left() -> None:
+    """Who leaves a run to a worker leaves what was said meanwhile in its log, too."""
+
+    def stop() -> None:
+        run.cancel()
+
+    store = Watched(stop)
+    run = Agent(model=ScriptedModel([]), store=store).start("Do it.", run_id="r")
+    await run.detach()
+    assert "CANCELLED" == (await Agent(model=ScriptedModel([]), store=store).resume("r").result()).state
+    assert "cancel_requested" in await kinds(store, "r")
+    await assert_sound(store, "r")

@@ -253,39 +253,37 @@ class Run:
         return self._background
 
     async def _drive(self) -> None:
+        goes_on = True
         try:
             async with pace().joined():
-                await self._attend(self._driven, self._resumed, self._runtime.lease)
+                while goes_on:
+                    async with self._engaged(self._resumed, self._runtime.lease) as loop:
+                        await loop.drive()
+                        journal = loop.journal
+                        self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
+                    goes_on = bool(self._inbox)  # it was brought while the run was given back
+        except BaseException:
+            self._forget()
+            raise
         finally:
             self._audience.close()
 
-    async def _driven(self, loop: Driver) -> None:
-        await loop.drive()
-        journal = loop.journal
-        self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
-
     async def _leave(self) -> None:
-        await self._attend(self._left, partial(self._resumed, unattended=True), BRIEF)
-
-    async def _left(self, loop: Driver) -> None:
-        await loop.leave()
-        # Who goes on attends to the run, and not with a loop that only writes down.
-        self._state, self._loop = self.state, None
-
-    async def _attend(
-        self, see_to: Callable[[Driver], Awaitable[None]], resumed: Maker, lease: float
-    ) -> None:
-        """See to the run, and once more to what was brought while it was given back."""
+        goes_on = True
         try:
-            while True:
-                async with self._engaged(resumed, lease) as loop:
-                    await see_to(loop)
-                if not self._inbox:
-                    return
+            while goes_on:
+                async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
+                    await loop.leave()
+                    # Who goes on attends to the run, and not with a loop that only writes down.
+                    self._state, self._loop = self.state, None
+                goes_on = bool(self._inbox)
         except BaseException:
-            # What is on disk may be more, or less, than what was believed: who goes on reads it again.
-            self._state, self._loop, self._answered, self._result = self.state, None, None, None
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """What is on disk may be more, or less, than what was believed: who goes on reads it again."""
+        self._state, self._loop, self._answered, self._result = self.state, None, None, None
 
     @asynccontextmanager
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
