@@ -114,6 +114,28 @@ def test_what_is_not_surely_the_same_is_another_run(
     sound(refold, store, second["run"])
 
 
+@pytest.mark.parametrize("what", ["erased", "noted", "went on in another run"])
+def test_what_grew_is_found_whatever_was_done_to_it_since(
+    refold: Refold, store: Path, file: Path, what: str
+) -> None:
+    """The file as it was imported last adds nothing: what was erased of it does not come back."""
+    run = written(refold, store, file, ONE)["run"]
+    assert run == written(refold, store, file, TWO)["run"]
+    if what == "erased":
+        assert 0 == refold("erase", f"{run}@e1", "--why", "a name", "--yes", "--store", store).code
+    else:
+        note(store, run)
+    runs = {run}
+    if what == "went on in another run":
+        runs.add(written(refold, store, file, THREE)["run"])
+        assert 2 == len(runs)
+    again = written(refold, store, file, TWO)
+    assert (run, 0, 0, True) == (again["run"], again["added"], again["differs"], again["whole"])
+    assert ([1] if what == "erased" else []) == again["erased"]
+    assert runs == set(listed(refold, store))
+    sound(refold, store, run)
+
+
 def test_an_import_that_died_in_the_middle_is_finished(
     refold: Refold, store: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """A session that went on since it was imported: the same run, if all that stands in its log is what the file gives again."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 
 from refold.console.import_relations import Conversations
 from refold.console.imported_logs import ImportedLog
@@ -29,7 +29,7 @@ class Growth:
 
     async def of(self, reading: TranscriptRun) -> str:
         """The run that is there and goes on in this one; "" if there is none, or it is not known to be the same."""
-        if (await self._store.head(reading.run)).seq or not await self._candidate(reading):
+        if (await self._store.head(reading.run)).seq or not await self._beside(reading):
             return ""
         if self._runs is None:
             with self._reopened() as source:
@@ -38,11 +38,6 @@ class Growth:
                 steady = again.sha256 == reading.origin.sha256
                 self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
-
-    async def _candidate(self, reading: TranscriptRun) -> str:
-        """The newest run of this conversation."""
-        runs = await self._known.of(reading.format, reading.key, reading.run)
-        return runs[0] if runs else ""
 
     async def _followed(self, reading: TranscriptRun) -> str:
         """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
@@ -55,21 +50,29 @@ class Growth:
         reading.run = own
         return ""
 
+    async def _beside(self, reading: TranscriptRun) -> Sequence[str]:
+        """The newest runs of this conversation."""
+        return await self._known.of(reading.format, reading.key, reading.run)
+
     async def _log(self, reading: TranscriptRun) -> ImportedLog | None:
-        run = await self._candidate(reading)
-        if not run or (await self._store.head(reading.run)).seq:
+        """The log that came to an end with just this file; else the newest, if something may go on behind it."""
+        if (await self._store.head(reading.run)).seq:
             return None
-        try:
-            log = await ImportedLog.read(self._store, run, grown=True)
-        except (CannotJudge, Damaged):
-            return None
-        # What was erased has lost its salt, so what goes on behind it could not be derived from it; and what stands behind a note
-        # would have the time of the note.
-        return None if not log.ends or log.superseded or log.erased or log.noted else log
+        newest: ImportedLog | None = None
+        for place, run in enumerate(await self._beside(reading)):
+            with suppress(CannotJudge, Damaged):
+                log = await ImportedLog.read(self._store, run, grown=True)
+                if reading.origin.sha256 in log.files:
+                    return log
+                newest = log if not place and log.ends and not log.closed else newest
+        return newest
 
 
 def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
-    """Whether the file gives every event of this log again: to its end, or to one that its source came to before."""
+    """Whether the file gives every event of this log again: to its end, or to one that its source came to before.
+
+    Of a log that is closed only the latter: nothing can follow what its source said last.
+    """
     chance, seq, same = entropy.salts(None), 0, True
 
     def salt(seq: int) -> bytes:
@@ -80,4 +83,4 @@ def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
             seq = each.seq
             if same and seq <= len(log.marks):
                 same = log.same(each, codec.encode(each.event))
-    return same and (seq in log.ends or seq >= len(log.marks))
+    return same and (seq in log.ends or (seq >= len(log.marks) and not log.closed))

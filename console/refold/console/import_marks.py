@@ -31,15 +31,15 @@ _OF_THE_FILE = frozenset({"run", "labels", "source", "position", "unasked"})
 
 def exact(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
     """The whole event; without `file`, but for which file it is of."""
-    body = _without(encoded, _NOTHING) if encoded.kind == _STARTED else encoded.body
-    if not file and encoded.kind == _RECORDED:
-        body = _without(encoded, frozenset({"source"}))
+    names = _NOTHING if file else _of_which_file(encoded)
+    body = _without(encoded, names) if encoded.kind == _STARTED or names else encoded.body
     return _digest(f"{at}", encoded.kind, body, encoded.content)
 
 
-def unsalted(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
-    """What of the event hangs on no salt; without its words unless `worded`."""
-    return _digest(f"{at}", encoded.kind, _without(encoded, _SALTED), encoded.content if worded else None)
+def unsalted(at: int, encoded: codec.Encoded, *, worded: bool, file: bool = True) -> bytes:
+    """What of the event hangs on no salt; without its words unless `worded`, and as `exact` without `file`."""
+    body = _without(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
+    return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
 def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
@@ -53,6 +53,10 @@ def anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
 def words(event: Event) -> list[bytes]:
     """What was said in a fact, text by text, wherever it stands in the log."""
     return [_digest(text) for text in texts_of(event) if text] if isinstance(event, _SPEAK) else []
+
+
+def _of_which_file(encoded: codec.Encoded) -> frozenset[str]:
+    return frozenset({"source"}) if encoded.kind == _RECORDED else _NOTHING
 
 
 def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:

@@ -17,8 +17,8 @@ class ImportedLog(msgspec.Struct):
     """The events of `run` that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
 
     From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
-    `ends` are where its source came to an end: several, if it went on and was imported again. Behind each, `between` has what
-    the next of them passes over. `superseded`: the last end says that the rest is in another run. `noted`: notes of ours stand behind an end. `grown`: what is derived may be
+    `ends` are where its source came to an end: several, if it went on and was imported again, and `files` which files they
+    are of. Behind each, `between` has what the next of them passes over. `superseded`: the last end says that the rest is in another run. `noted`: notes of ours stand behind an end. `grown`: what is derived may be
     of a file that went on, so which file it is does not count.
     """
 
@@ -29,11 +29,21 @@ class ImportedLog(msgspec.Struct):
     erased: frozenset[int] = frozenset()
     first_erased: int = 0
     ends: list[int] = []
+    files: set[str] = set()
     between: dict[int, list[Derived]] = {}
     at_end: bool = False
     superseded: bool = False
     noted: bool = False
     grown: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be derived behind it.
+
+        What was erased has lost its salt, so what goes on behind it could not be derived from it; and what stands behind a note
+        would have the time of the note.
+        """
+        return self.superseded or bool(self.erased) or self.noted
 
     @classmethod
     async def read(cls, store: Store, run: str, *, grown: bool = False) -> "ImportedLog":
@@ -64,8 +74,9 @@ class ImportedLog(msgspec.Struct):
         self.salts.append(stored.salt)
         self.marks.append(self.mark(stored.seq, stored.at, _encoded(stored)))
         supersedes = isinstance(event, SourceRecorded) and event.what.startswith(END + GOES_ON)
-        if ends(stored) and not supersedes:
+        if isinstance(event, SourceRecorded) and ends(stored) and not supersedes:
             self.ends.append(stored.seq)
+            self.files.add(event.source)
             self.between[stored.seq - 1] = []
             self.at_end, self.superseded = True, False
         elif not isinstance(event, Annotation) or (
@@ -88,7 +99,7 @@ class ImportedLog(msgspec.Struct):
         """By what an event is known again at its place."""
         if not 0 < self.first_erased <= seq:
             return import_marks.exact(at, encoded, file=not self.grown)
-        return import_marks.unsalted(at, encoded, worded=seq not in self.erased)
+        return import_marks.unsalted(at, encoded, worded=seq not in self.erased, file=not self.grown)
 
 
 async def complete(store: Store, run: str) -> bool:
