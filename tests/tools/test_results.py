@@ -50,6 +50,7 @@ class Foreign:
         pytest.param("as it is", "as it is", id="text"),
         pytest.param(None, "", id="nothing"),
         pytest.param({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}', id="keys in order"),
+        pytest.param({10: {"a"}, 9: 0.5}, '{"10":["a"],"9":0.5}', id="keys that are numbers"),
         pytest.param({"z", "y"}, '["y","z"]', id="a set in order"),
         pytest.param(Point(1), '{"x":1,"y":0}', id="an object"),
         pytest.param(Place(Point(1)), '{"at":{"x":1,"y":0}}', id="a dataclass"),

@@ -38,8 +38,10 @@ def as_text(result: object) -> str:
         return clean(str.__str__(result))
     try:
         return msgspec.json.encode(result, enc_hook=pydantic_types.encode, order="deterministic").decode()
-    except UnicodeEncodeError:
-        plain = msgspec.to_builtins(result, enc_hook=pydantic_types.encode, order="deterministic")
+    except (UnicodeEncodeError, TypeError):  # keys that are numbers can be put in order as texts only
+        plain = msgspec.to_builtins(
+            result, enc_hook=pydantic_types.encode, order="deterministic", str_keys=True
+        )
         return msgspec.json.encode(_cleaned(plain)).decode()
 
 
