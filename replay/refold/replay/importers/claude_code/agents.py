@@ -32,12 +32,15 @@ class SubAgents:
         self._by_row: dict[str, SubAgent] = {}
         self._by_name: dict[str, SubAgent] = {}
         self._calls: dict[str, list[str]] = {}
+        self._seen: set[str] = set()
 
     def call(self, row: JSON) -> None:
         """Note the calls of an answer that may begin one."""
         for block in blocks(row):
             if (task := text(block, "input", "prompt")) and text(block, "type") == "tool_use":
-                self._calls.setdefault(task.strip(), []).append(text(block, "id"))
+                call, asked = text(block, "id"), self._calls.setdefault(task.strip(), [])
+                asked += [call] if call not in self._seen else []  # a row may be written twice
+                self._seen.add(call)
 
     def beside(self, row: Row, found: Kind) -> None:
         """Take a row in that stands beside those of the session."""
@@ -59,20 +62,26 @@ class SubAgents:
             agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
             self._by_name[name] = agent
             self.found.append(agent)
-        told = table(row.value, "data", "message")
+        told, data = table(row.value, "data", "message"), table(row.value, "data")
+        again = text(data, "prompt").strip() in self._calls  # the words of the call, on every row
         progress: dict[str, JSON] = {
             key: value for key, value in row.value.items() if key not in ("data", "type", "timestamp")
         }
         progress["data"] = {
-            key: value for key, value in table(row.value, "data").items() if key not in ("message", "prompt")
+            key: value
+            for key, value in data.items()
+            if key != "message" and not (key == "prompt" and (again or not value))
         }
-        value: dict[str, JSON] = {
-            **told,
+        ours: dict[str, JSON] = {
             "isSidechain": True,
             "sessionId": text(row.value, "sessionId"),
             "version": text(row.value, "version"),
-            "progress": progress,
         }
+        if hidden := {
+            key: told[key] for key in (*ours, "progress") if key in told and told[key] != ours.get(key)
+        }:
+            progress["hidden"] = hidden
+        value: dict[str, JSON] = {**told, **ours, "progress": progress}
         agent.rows.append(Row(row.line, value, instant(told.get("timestamp")) or row.at, row.size))
 
 

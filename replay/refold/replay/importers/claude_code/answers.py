@@ -3,7 +3,7 @@
 from refold.reducers.messages import Message, MessageCall
 from refold.replay.importers.claude_code.rows import blocks, is_id, leftover
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
+from refold.replay.importers.fields import JSON, as_written, at, json_text, nano_usd, number, text
 from refold.replay.importers.items import Answered, Quality
 from refold.replay.importers.session_rows import Row
 from refold.replay.importers.usages import UsageNames, larger
@@ -49,9 +49,13 @@ class Response(Draft):
                 self.texts.append(text(block, "text"))
             case "thinking":
                 self.thoughts.append(text(block, "thinking"))
-            case "tool_use" if not any(call.id and call.id == text(block, "id") for call in self.calls):
+            case "tool_use":
                 written = as_written(at(block, "input"))
-                self.calls.append(MessageCall(text(block, "id"), text(block, "name"), written))
+                call = MessageCall(text(block, "id"), text(block, "name"), written)
+                if not any(call.id and call.id == known.id for known in self.calls):
+                    self.calls.append(call)
+                elif call not in self.calls:
+                    self.left.append(json_text(block))
             case _:
                 pass  # stands in `rest`
 

@@ -261,25 +261,38 @@ def remark(row: JSON) -> str:
 def leftover(row: JSON) -> str:
     """What a message's row holds beside what an item takes of it."""
     taken = ["content", "role", "type"]
-    if text(row, "message", "model") != SYNTHETIC:  # what the harness says in the model's place is no answer
+    found = kind(row)
+    if found == "answer":  # of what else is said nobody asks which answer it is
         taken += ["id", "model", "stop_reason"]
     message = {key: value for key, value in table(row, "message").items() if key not in taken}
-    if left := [found for block in blocks(row) if (found := _block_left(block))]:
+    if left := [rest for block in blocks(row) if (rest := _block_left(block, found))]:
         message["content"] = list(left)
+    elif not isinstance(content := at(row, "message", "content"), str | list | None):
+        message["content"] = content
     return rest_of(row, "message", message)
 
 
-def _block_left(block: JSON) -> dict[str, JSON]:
+def _block_left(block: JSON, of: Kind) -> dict[str, JSON]:
+    """What of a block no item takes: of an answer none takes results, and of anything else none takes thoughts and calls."""
     known = {
         "text": ("type", "text"),
-        "thinking": ("type", "thinking"),
-        "tool_use": ("type", "id", "name", "input"),
-        "tool_result": ("type", "tool_use_id", "is_error"),
+        "thinking": ("type", "thinking") if of == "answer" else (),
+        "tool_use": ("type", "id", "name", "input") if of == "answer" else (),
+        "tool_result": ("type", "tool_use_id", "is_error") if of == "result" else (),
     }.get(text(block, "type"), ())
-    left = {key: value for key, value in table(block).items() if key not in known}
-    if text(block, "type") == "tool_result" and _plain(left.get("content")):
+    left = {
+        key: value for key, value in table(block).items() if key not in known or not _is_taken(key, value)
+    }
+    if known and text(block, "type") == "tool_result" and _plain(left.get("content")):
         left.pop("content", None)
     return left
+
+
+def _is_taken(key: str, value: JSON) -> bool:
+    """Whether what stands under a known key is of the type that is read there."""
+    if key == "is_error":
+        return isinstance(value, bool | None)
+    return key == "input" or isinstance(value, str)
 
 
 def _plain(content: JSON) -> bool:
