@@ -104,6 +104,17 @@ def test_a_session_that_went_on_is_the_same_run(refold: Refold, store: Path, tmp
     assert 1 == len(json.loads(refold("ls", "--store", store, "-o", "json").out))
 
 
+def test_the_last_run_is_the_session(refold: Refold, store: Path) -> None:
+    """What a call of it began was imported behind it, and is not what was meant."""
+    refold("import", path_of("claude_code/sidechain-in-file.jsonl"), "--store", store)
+    (session_,) = (
+        each
+        for each in json.loads(refold("ls", "--store", store, "-o", "json").out)
+        if not each.get("parent")
+    )
+    assert f"run      {session_['run']}" in refold("show", "@last", "--store", store).out
+
+
 def test_a_dry_run_writes_nothing(refold: Refold, store: Path) -> None:
     """With --dry-run there is no store afterwards, and what would be imported is told."""
     ran = refold("import", path_of(SMALL), "--dry-run", "--store", store)

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from refold.console import hostile
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.events import RunStarted
 from refold.replay import figures
+from refold.replay.reader import event_of
 from refold.replay.turns import request_of
 from refold.store.protocol import Store
 
@@ -111,10 +114,24 @@ async def resolved(store: Store, typed: str) -> str:
 
 
 async def _newest(store: Store) -> str:
-    runs = await _some(store, "")
-    if not runs:
+    """The newest run that no call of another began."""
+    newest = ""
+    async for chunk in store.runs(""):
+        for run in [run for run, head in chunk if head.seq]:
+            newest = newest or run
+            if not await _is_child(store, run):
+                return run
+    if not newest:
         raise NoSuchRun(LAST, "is no run: this store has none", (), more=False)
-    return runs[0]
+    return newest
+
+
+async def _is_child(store: Store, run: str) -> bool:
+    for stored in await store.read_some(run, [1]):
+        with suppress(CannotJudge, Damaged):  # whoever reads on says what is wrong
+            event = event_of(stored, content=False)
+            return isinstance(event, RunStarted) and event.parent is not None and stored.run == run
+    return False
 
 
 async def _some(store: Store, prefix: str) -> list[str]:
