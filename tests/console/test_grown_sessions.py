@@ -10,7 +10,7 @@ import pytest
 
 from console.conftest import Refold
 from console.test_imports import documents, session
-from console.test_repeated_imports import CALLED, RETURNED, imported, listed, note
+from console.test_repeated_imports import CALLED, RETURNED, by_hand, imported, listed, note
 from refold.console import imported_runs
 from refold.reducers import codec
 from refold.reducers.events import Annotation, kind_of
@@ -134,6 +134,33 @@ def test_what_grew_is_found_whatever_was_done_to_it_since(
     assert ([1] if what == "erased" else []) == again["erased"]
     assert runs == set(listed(refold, store))
     sound(refold, store, run)
+
+
+@pytest.mark.parametrize("text", [TWO, THREE], ids=["the same file", "a file that grew"])
+def test_what_was_edited_is_never_said_to_be_equal(
+    refold: Refold, store: Path, file: Path, text: str
+) -> None:
+    """Not even where no file says any more what stood there: all of the file is another run."""
+    run = written(refold, store, file, ONE)["run"]
+    written(refold, store, file, TWO)
+    edited = "SELECT min(key) FROM event WHERE kind = 'source_recorded' AND body LIKE '%end:%'"
+    by_hand(store, f"UPDATE event SET body = replace(body, 'end:', 'end:x') WHERE key = ({edited})")
+    again = written(refold, store, file, text)
+    assert run != again["run"]
+    assert 3 == refold("verify", run, "--store", store).code
+    sound(refold, store, again["run"])
+
+
+def test_what_was_edited_behind_an_older_file_is_told(refold: Refold, store: Path, file: Path) -> None:
+    """All that the older file gives is there, and what came since is not what was written: exit code 3, never equal."""
+    run = written(refold, store, file, ONE)["run"]
+    written(refold, store, file, TWO)
+    by_hand(store, "UPDATE event SET content = replace(content, 're: two', 're: too')")
+    file.write_text(ONE)
+    again = refold("import", file, "--store", store)
+    assert 3 == again.code
+    assert "equal" not in again.out
+    assert f"{run}  is there already, and its log was edited behind what this file gives" in again.out
 
 
 def test_an_import_that_died_in_the_middle_is_finished(

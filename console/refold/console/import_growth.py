@@ -11,6 +11,7 @@ from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.importers.formats import Candidate, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript, TranscriptRun
+from refold.replay.verification import verify
 from refold.store.protocol import Store
 
 
@@ -42,7 +43,8 @@ class Growth:
     async def _followed(self, reading: TranscriptRun) -> str:
         """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
         own, log = reading.run, await self._log(reading)
-        if log is not None and _tells(reading, log):
+        # The ends that its source came to before stand in no file any more: only the chain tells that nobody edited them.
+        if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
             return log.run
         if log is None:
             for _ in reading.derive(entropy.salts(None)):

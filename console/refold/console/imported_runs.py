@@ -79,7 +79,7 @@ async def add_run(
         whole=whole,
         erased=tuple(sorted(there.erased)),
         differs=appending.differs,
-        damaged=await _damaged(store, run) if appending.differs else "",
+        damaged=await _damaged(store, run) if appending.differs or appending.went_on else "",
         related=await _related(store, reading, others, new=not whole),
     )
 
@@ -93,6 +93,8 @@ async def _related(
         found += [related] if related is not None else []
         if related is not None and related.how == "goes_on" and (new or not beside.ended.run):
             with suppress(CannotJudge, Damaged):  # what cannot be folded has no end to be superseded
+                if await _damaged(store, related.run):
+                    continue  # nothing is written onto what was edited
                 await superseded(store, related, reading.origin, reading.run)
     return tuple(found)
 
@@ -119,6 +121,9 @@ class _Appending:
         complete: bool,
     ) -> None:
         self.added = self.differs = 0
+        self.went_on = (
+            False  # more is there than this file gives, of a later one: it was compared with nothing
+        )
         self._store, self._run, self._tenure, self._there = store, run, tenure, there
         self._others, self._complete = others, complete
         self._chance = entropy.salts(None)
@@ -157,6 +162,7 @@ class _Appending:
         if self._complete and not self.differs:
             # What its source said later, by another file, stands up to the last of its ends.
             ended = self._there.ends[-1] if self._seq in self._there.ends else self._seq
+            self.went_on = ended > self._seq
             self.differs = next((seq for seq in self._there.decided if seq > ended), 0)
         if not self._waiting:
             return

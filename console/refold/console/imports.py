@@ -251,6 +251,8 @@ def _done(run: ImportedRun) -> str:
         return f"{figures.count(run.events)} events, not written"
     if run.whole and run.differs:
         return f"is there already, and is NOT what the file gives: it differs from e{run.differs} on"
+    if run.whole and run.damaged:
+        return "is there already, and its log was edited behind what this file gives"
     if run.whole:
         return f"{figures.count(run.events)} events, there already, {_equal(run)}: nothing added"
     return f"{figures.count(run.events)} events, {figures.count(run.added)} added"

@@ -145,6 +145,20 @@ def test_rows_of_a_sub_agent_are_a_run_of_its_own() -> None:
     assert "finished" == ending(items[place:]).end
 
 
+def test_rows_without_an_id_are_no_parents() -> None:
+    """Two sub-agents stay two, though a row of the first has no uuid and the second begins without a parent."""
+    side = {"isSidechain": True}
+    items = read(
+        user("u", None, "go"),
+        answer("a", "u", "r", called("t", prompt="explore"), called("w", prompt="search")),
+        user("s1", None, "explore") | side,
+        user("", "s1", "more") | side,
+        user("s2", None, "search") | side,
+    )
+
+    assert ["", "t", "w"] == [item.call for item in items if isinstance(item, RunBegan)]
+
+
 def test_reported_rows_of_a_sub_agent_are_a_run_that_counts_for_nothing() -> None:
     """A row wrapped into `progress` names its agent and the call; what it says is in a run of that agent's, and nothing is lost."""
     inner = [user("s1", None, "explore"), answer("s2", "s1", "q", called("x")), result("s3", "s2", "x")]

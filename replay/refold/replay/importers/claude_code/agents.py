@@ -52,7 +52,8 @@ class SubAgents:
             )
             self.found.append(agent)
         agent.rows.append(row)
-        self._by_row[text(row.value, "uuid")] = agent
+        if uuid := text(row.value, "uuid"):  # else the next that has no parent would be taken for its child
+            self._by_row[uuid] = agent
 
     def wrapped(self, row: Row) -> None:
         """Take the row in that a `progress` row reports."""
