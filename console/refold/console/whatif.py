@@ -1,6 +1,8 @@
 """`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import anyio
@@ -116,7 +118,8 @@ class _Table:
         self._agree: list[int] = []  # the places of rows in which nothing differs
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in self._names]
-        self._unfit: list[set[str]] = []  # where each policy names what no run has
+        # In how many runs each policy names what the run does not have, by the place in the policy.
+        self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self.codes: list[int] = []
 
@@ -134,8 +137,8 @@ class _Table:
             return
         self.codes += [code_of(each) for each in found]
         self._totals = [totals + totals_of(each) for totals, each in zip(self._totals, found, strict=True)]
-        unfit = [{complaint.path for complaint in each.unfit} for each in found]
-        self._unfit = [one & other for one, other in zip(self._unfit or unfit, unfit, strict=True)]
+        for unfit, each in zip(self._unfit, found, strict=True):
+            unfit.update({complaint.path for complaint in each.unfit})
         if all(each.verdict is Verdict.AGREE for each in found):
             self._agree.append(len(self._rows))
         self._rows.append([run, *map(cell, found)])
@@ -158,10 +161,9 @@ class _Table:
                 tell(self._screen, name, each)
         elif self._rows:
             self._tell_rows()
-            none = [set[str]() for _ in self._names]
-            for name, totals, unfit in zip(self._names, self._totals, self._unfit or none, strict=True):
+            for name, totals, unfit in zip(self._names, self._totals, self._unfit, strict=True):
                 self._screen.say()
-                tell_totals(self._screen, name, totals, sorted(unfit))
+                tell_totals(self._screen, name, totals, unfit)
             if self._prices:
                 self._screen.say(f"what the record has no price of is priced by {self._prices}")
             if self._contexts:
@@ -250,7 +252,9 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     )
 
 
-def tell_totals(screen: Screen, name: str, totals: Totals, unfit: Sequence[str] = ()) -> None:
+def tell_totals(
+    screen: Screen, name: str, totals: Totals, unfit: Mapping[str, int] = MappingProxyType({})
+) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
     screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
@@ -269,7 +273,10 @@ def tell_totals(screen: Screen, name: str, totals: Totals, unfit: Sequence[str] 
             "fired": fired or "none",
             "diverge in": _counts(totals.parted),
             "in turn": _counts(_in_order(totals.in_turn)),
-            "unfit": tuple(f"{path} fits nothing in any of these runs" for path in unfit),
+            "unfit": tuple(
+                f"{path} fits nothing in {'any' if count == totals.runs else count} of these runs"
+                for path, count in sorted(unfit.items())
+            ),
             "forks": forks if totals.before else None,
             "not judged": f"something of {totals.unknown} runs" if totals.unknown else None,
         }

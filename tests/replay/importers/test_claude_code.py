@@ -150,7 +150,8 @@ def test_rows_without_an_id_are_no_parents() -> None:
     side = {"isSidechain": True}
     items = read(
         user("u", None, "go"),
-        answer("a", "u", "r", called("t", prompt="explore"), called("w", prompt="search")),
+        answer("a", "u", "r", called("t", prompt="explore")),
+        answer("b", "a", "r", called("w", prompt="search")),
         user("s1", None, "explore") | side,
         user("", "s1", "more") | side,
         user("s2", None, "search") | side,

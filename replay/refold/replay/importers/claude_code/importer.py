@@ -124,7 +124,7 @@ class _Reading:
         session = self.session or seen.session or "session"
         name = self.agent.name if self.agent is not None else seen.agent if seen.alone else ""
         labels = {"version": seen.version} if seen.version else {}
-        if name and self.agent is None:
+        if seen.parted and self.agent is None:
             labels["source.parent"] = session  # in another file
         return RunBegan(
             position=f"line {self.agent.rows[0].line if self.agent else 1}",

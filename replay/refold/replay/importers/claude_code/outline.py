@@ -26,7 +26,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
 
-    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation; else `agents` are those that wrote into it. `left`: uuids of rows that somebody
+    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else `agents` are those that wrote into it. `left`: uuids of rows that somebody
     left by going back. `complete`: the place of each response's last row. `began`: when its first message was written.
     `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
     """
@@ -56,6 +56,7 @@ class Outline:
         self._queue.end()
         self.alone, self.fates = not self._main, self._queue.fates
         self.began = self._spoke.get(self.alone, self.began)
+        self.parted = self.alone and bool(self._side)
         self.left = frozenset(self._left())
         if self.alone:
             self.agents = SubAgents()
