@@ -106,6 +106,18 @@ def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) ->
     assert "there already, equal: nothing added" in again.out
 
 
+def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """Among many lines the damaged run is easily passed by: the last line counts it; and an import says what was new."""
+    for name, text in (("a", ONE), ("b", CALLED), ("c", ASKED)):
+        (tmp_path / f"{name}.jsonl").write_text(text.replace('"sessionId": "s"', f'"sessionId": "{name}"'))
+    assert "new" not in refold("import", tmp_path, "--store", store).out.splitlines()[-1]
+    assert "0 of them new" in refold("import", tmp_path, "--store", store).out.splitlines()[-1]
+    assert "3 runs: 3 in order" == refold("verify", "--all", "--store", store).out.splitlines()[-1]
+    by_hand(store, "UPDATE event SET body = replace(body, 'x', 'y') WHERE key = (SELECT min(key) FROM event)")
+    verified = refold("verify", "--all", "--store", store)
+    assert (3, "3 runs: 2 in order, 1 DAMAGED") == (verified.code, verified.out.splitlines()[-1])
+
+
 def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> None:
     """Of a run whose content was erased in part an import says at which events, and that the rest is equal."""
     run = imported(refold, store, file)["run"]

@@ -12,13 +12,16 @@ _NAMED = 5  # files with something unread
 
 
 class FileDone(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that an import is done with. `code`: its exit code; `first`: its first run, "" where none was written."""
+    """A file that an import is done with. `code`: its exit code; `added`: events that were written, None: none were to be.
+    `first`: its first run, "" where none was written.
+    """
 
     name: str
     code: int
     imported: bool = False
     runs: int = 0
     events: int = 0
+    added: int | None = None
     unread: int = 0
     first: str = ""
 
@@ -41,9 +44,12 @@ def more(shown: int, count: int) -> Iterable[str]:
 def _sum(files: Sequence[FileDone]) -> str:
     read = [file for file in files if file.imported]
     runs, events = sum(file.runs for file in read), sum(file.events for file in read)
+    added = [file.added for file in read if file.added is not None]
     parts = [
         f"{figures.counted(len(read), 'file')}, {figures.counted(runs, 'run')}, {figures.counted(events, 'event')}"
     ]
+    if added and sum(added) < events:
+        parts.append(f"{figures.count(sum(added))} of them new")
     if skipped := sum(not file.imported and not file.code for file in files):
         parts.append(f"{figures.count(skipped)} skipped")
     if refused := sum(not file.imported and bool(file.code) for file in files):

@@ -145,6 +145,9 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
         imported=True,
         runs=len(told.runs),
         events=sum(run.events for run in told.runs),
+        added=sum(run.added for run in told.runs if run.added is not None)
+        if any(run.added is not None for run in told.runs)
+        else None,
         unread=unread,
         first=next((run.run for run in told.runs if run.added is not None), ""),
     )

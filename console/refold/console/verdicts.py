@@ -1,6 +1,7 @@
 """`refold verify` and `refold audit`. Several runs are judged one after the other; the worst verdict is the exit code."""
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -16,6 +17,8 @@ from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
+_SUMMED = {0: "in order", CannotJudge.exit_code: "cannot be judged", Damaged.exit_code: "DAMAGED"}
+_WORDS = (*_SUMMED.values(), "not as they should be")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
@@ -41,9 +44,18 @@ async def judge_command(
         codes = [await judged(screen, place, store, run, judge) for run in runs]
     if everything and not runs:
         note(f"{hostile.line(str(place.path))} has no runs")
+    if len(runs) > 1 and not screen.json:
+        tell_codes(screen, codes)
     if damage is not None:
         raise damage
     return worst(codes)
+
+
+def tell_codes(screen: Screen, codes: Sequence[int]) -> None:
+    """Say of how many runs each verdict was: among hundreds of lines the one that matters is easily passed by."""
+    counts = Counter(_SUMMED.get(code, "not as they should be") for code in codes)
+    told = ", ".join([f"{figures.count(counts[word])} {word}" for word in _WORDS if counts[word]])
+    screen.heading(f"{figures.counted(len(codes), 'run')}: {told}")
 
 
 async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
