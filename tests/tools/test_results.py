@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.results import as_text
@@ -71,8 +71,22 @@ def test_results_become_text(result: object, text: str) -> None:
 
 def test_a_result_that_is_no_json_is_the_tools_failure() -> None:
     """What JSON cannot carry raises and is never shown by its repr."""
-    with pytest.raises(TypeError):
+    with pytest.raises(
+        TypeError, match="the tool did return, and what it returned is lost: JSON cannot carry object"
+    ):
         as_text(object())
+
+
+def test_a_model_that_cannot_be_written_is_a_lost_result() -> None:
+    """pydantic takes any type that it is told to take, and only says when it writes it that it cannot."""
+
+    class Holds(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+
+        thing: Foreign
+
+    with pytest.raises(TypeError, match=r"what it returned is lost: .*Foreign"):
+        as_text(Holds(thing=Foreign()))
 
 
 @pytest.mark.parametrize(

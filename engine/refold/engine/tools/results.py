@@ -37,6 +37,14 @@ def as_text(result: object) -> str:
     if isinstance(result, str):
         return clean(str.__str__(result))
     try:
+        return _json(result)
+    except (TypeError, ValueError) as error:
+        # Whoever reads this must not take it for a tool that failed, and try again what was done.
+        raise TypeError(f"the tool did return, and what it returned is lost: {error}") from error
+
+
+def _json(result: object) -> str:
+    try:
         return msgspec.json.encode(result, enc_hook=pydantic_types.encode, order="deterministic").decode()
     except (UnicodeEncodeError, TypeError):  # keys that are numbers can be put in order as texts only
         plain = msgspec.to_builtins(
