@@ -1,10 +1,12 @@
 """Models by the names of pydantic-ai's own providers, which find their addresses and keys for themselves."""
 
 import re
+from typing import Any, cast
 
 import pytest
 
 from refold.engine import Agent, resolve_model
+from refold.engine.models.endpoint import Endpoint
 from refold.engine.models.protocol import ModelError, ModelRequest, Reply
 from refold.engine.models.pydantic_ai import PydanticAIModel
 from refold.reducers.errors import WrongUse
@@ -90,6 +92,25 @@ def test_an_address_with_a_password_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(WrongUse, match="the address of ollama must hold no user or password") as refused:
         resolve_model("ollama:m")
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "elsewhere"),
+    [("", ""), ("https://api.vendor.com/v1", ""), ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080")],
+)
+def test_where_it_is_asked(address: str, elsewhere: str) -> None:
+    """What is recorded: nothing of the vendor's own servers, and nothing made up where the library does not say."""
+    endpoint = Endpoint(
+        model=cast("Any", None),
+        address=address,
+        domain="vendor.com",
+        key="",
+        secret="",
+        strict=True,
+        settings=frozenset(),
+        close=None,
+    )
+    assert elsewhere == endpoint.elsewhere
 
 
 async def test_only_settings_that_every_vendor_knows(ollama: Server) -> None:

@@ -14,12 +14,16 @@ _TAIL = 16  # events in which the end of an import mostly stands: notes and seal
 
 
 class ImportedLog(msgspec.Struct):
-    """The events of `run` that are there: their salts, and by what each is known again; `decided` are those that are no annotation.
+    """The events of `run` that are there: their salts, and by what each is known again; `decided` are no annotations.
 
     From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
-    `ends` are where its source came to an end: several, if it went on and was imported again, and `files` which files they
-    are of. Behind each, `between` has what the next of them passes over. `superseded`: the last end says that the rest is in another run. `noted`: notes of ours stand behind an end. `grown`: what is derived may be
-    of a file that went on, so which file it is does not count.
+
+    `ends` are where its source came to an end: several, if it went on and was imported again; `files` are which files they are
+    of. By the event before each end, `between` has it and the notes behind it, which a source that goes on passes over;
+    `at_end`: nothing but notes stands behind the last. `superseded`: the last end says that the rest is in another run.
+    `noted`: notes of ours stand behind an end.
+
+    `grown`: what is derived may be of a file that went on, so which file it is does not count.
     """
 
     run: str
@@ -73,8 +77,9 @@ class ImportedLog(msgspec.Struct):
         self.decided += [] if isinstance(event, Annotation) else [stored.seq]
         self.salts.append(stored.salt)
         self.marks.append(self.mark(stored.seq, stored.at, _encoded(stored)))
-        supersedes = isinstance(event, SourceRecorded) and event.what.startswith(END + GOES_ON)
-        if isinstance(event, SourceRecorded) and ends(stored) and not supersedes:
+        says = event.what if isinstance(event, SourceRecorded) else ""
+        supersedes = says.startswith(END + GOES_ON)
+        if isinstance(event, SourceRecorded) and says.startswith(END) and not supersedes:
             self.ends.append(stored.seq)
             self.files.add(event.source)
             self.between[stored.seq - 1] = []
@@ -107,13 +112,12 @@ async def complete(store: Store, run: str) -> bool:
     head = (await store.head(run)).seq
     for after in (max(0, head - _TAIL), 0) if head else ():
         async for chunk in store.read(run, after):
-            if any(ends(stored) for stored in chunk):
+            if any(map(_ends, chunk)):
                 return True
     return False
 
 
-def ends(stored: Stored) -> bool:
-    """Whether this event says that the source came to its end."""
+def _ends(stored: Stored) -> bool:
     if stored.kind != "source_recorded":
         return False
     event = event_of(stored)

@@ -121,9 +121,8 @@ class _Appending:
         complete: bool,
     ) -> None:
         self.added = self.differs = 0
-        self.went_on = (
-            False  # more is there than this file gives, of a later one: it was compared with nothing
-        )
+        # More is there than this file gives, of a later one: it was compared with nothing.
+        self.went_on = False
         self._store, self._run, self._tenure, self._there = store, run, tenure, there
         self._others, self._complete = others, complete
         self._chance = entropy.salts(None)

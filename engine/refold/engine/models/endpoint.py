@@ -52,8 +52,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def elsewhere(self) -> str:
-        """Scheme and host of the server that is asked; "" for the vendor's own."""
-        if self.domain and is_of(self.domain, self.address):
+        """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does not say."""
+        if not self.address or (self.domain and is_of(self.domain, self.address)):
             return ""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
