@@ -9,6 +9,7 @@ import msgspec
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
+from refold.replay.importers.leftovers import take, take_each, take_if, take_text
 from refold.replay.importers.source import decoded
 
 _CALLING = re.compile(r"(?i)tool|function|call")
@@ -16,6 +17,10 @@ _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
 _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
 _INNER = ("function", "functionCall", "function_call")
 _ARGUMENTS = ("arguments", "args", "input")
+_SCHEMAS = ("parameters", "input_schema", "inputSchema")
+
+CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
+"""Types of parts that are calls."""
 
 
 def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> str:
@@ -118,6 +123,50 @@ def call_of(part: JSON) -> MessageCall:
 
 def _first(value: JSON, names: Sequence[str]) -> str:
     return next((found for name in names if (found := text(value, name))), "")
+
+
+def take_call(part: JSON) -> MessageCall:
+    """A call, taken out of its part, by any of the names that the field has for its id, its tool and its arguments."""
+    around = next((name for name in _INNER if table(part, name)), "")
+    inner = table(part, around) if around else table(part)
+    given = take(inner, next((key for key in _ARGUMENTS if key in inner), ""))
+    call = MessageCall(
+        _take_first(part, _IDS) or take_text(inner, "id"),
+        _take_first(inner, _NAMES) or _take_first(part, _NAMES),
+        arguments(given),
+    )
+    take_if(part, "type", *CALLS)
+    take_if(part, around, {})
+    return call
+
+
+def _take_first(value: JSON, names: Sequence[str]) -> str:
+    found = next((name for name in names if text(value, name)), "")
+    return take_text(value, found) if found else ""
+
+
+def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
+    """The calls in a message, as they are listed there, taken out of it."""
+    return tuple([take_call(call) for call in take_each(message, name) if isinstance(call, dict)])
+
+
+def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
+    """The tools that were offered, taken out of the list of definitions there: each once, OpenAI's nesting or flat."""
+    found: dict[str, Manifest] = {}
+    for row in take_each(value, *path):
+        around = "function" if table(row, "function") else ""
+        inner = table(row, around) if around else row
+        schema = next((key for key in _SCHEMAS if isinstance(at(inner, key), dict)), "")
+        name = text(inner, "name") or text(inner, "title")
+        if not name or name in found:
+            continue
+        take_if(inner, "name", name)
+        take_if(inner, "title", name)
+        body = json_text(take(inner, schema)) if schema else "{}"
+        found[name] = Manifest(name=name, description=take_text(inner, "description"), schema=body)
+        take_if(row, "type", "function")
+        take_if(row, around, {})
+    return tuple(found.values())
 
 
 def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:

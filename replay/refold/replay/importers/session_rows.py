@@ -23,6 +23,7 @@ from refold.replay.importers.items import (
     Unread,
     together,
 )
+from refold.replay.importers.leftovers import rest
 from refold.replay.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 
 MOST_TOGETHER = 200
@@ -69,6 +70,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     def place(self) -> Place:
         """Where it stands, and when it was."""
         return Place(self.position, self.at)
+
+    def rest(self) -> str:
+        """JSON text of what is left of it, beside its type, which an item says by what it is, and its time."""
+        told = ("type",) if self.at is None else ("type", "timestamp")
+        return rest({name: value for name, value in self.value.items() if name not in told})
 
     def remarked(self, what: str) -> Remarked:
         """The row as it is, as a remark of its own."""

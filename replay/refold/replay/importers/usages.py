@@ -7,7 +7,8 @@ from operator import add
 import msgspec
 
 from refold.reducers.messages import Usage
-from refold.replay.importers.fields import JSON, number, table
+from refold.replay.importers.fields import JSON, at, number, table
+from refold.replay.importers.leftovers import take
 
 
 class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,21 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
         sent, got, read, written, thought = (_first(said, each) for each in names)
         sent += read + written if self.beside else 0
         return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
+
+    def take(self, value: JSON, *path: str) -> Usage | None:
+        """The usage that the object there tells, taken out of it, None where there is none."""
+        found = at(value, *path)
+        if not isinstance(found, dict):
+            return None
+        used = self.of(found)
+        for names in (self.input, self.output, self.cache_read, self.cache_write, self.reasoning):
+            count = _first(found, names)
+            for name in names:
+                if number(found, *_path(name)) == count:
+                    take(found, *_path(name))
+        if not found:
+            take(value, *path)
+        return used
 
     def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
         """The kinds of tokens of which none of these objects says anything, as `Tally` calls them."""

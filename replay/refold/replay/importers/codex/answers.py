@@ -1,6 +1,6 @@
 """Answers of a Codex rollout while their items are read: thoughts, texts and calls up to the next thing from outside."""
 
-from refold.replay.importers.codex.items import call, kind, leftover, said, thought
+from refold.replay.importers.codex.items import kind, left_of, take_call, take_said, take_thought
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON
 from refold.replay.importers.items import Answered, Counted
@@ -19,14 +19,12 @@ class Response(Draft):
         """Take one more item in."""
         match kind(found):
             case "answer":
-                self.texts.append(said(found))
-                self.grow(row, leftover(row.value, "role", "content"))
+                self.texts.append(take_said(found))
             case "reasoning":
-                self.thoughts.append(thought(found))
-                self.grow(row, leftover(row.value, "summary"))
+                self.thoughts.append(take_thought(found))
             case _:
-                self.calls.append(call(found))
-                self.grow(row, leftover(row.value, "call_id", "name", "arguments", "input", "action"))
+                self.calls.append(take_call(found))
+        self.grow(row, left_of(row, found))
 
     def answered(self) -> Answered:
         """The answer as it stands."""

@@ -25,14 +25,16 @@ from refold.replay.importers.codex.items import (
     failure,
     item,
     kind,
-    leftover,
+    left_of,
     message,
     output,
     role_of,
     said,
+    take_said,
 )
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
+from refold.replay.importers.leftovers import take_text
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
@@ -120,15 +122,16 @@ class _Reading:
         self.header, turn = first.get("session_meta"), first.get("turn_context")
         self.model = text(turn.value, "payload", "model") if turn else ""
         meta = at(self.header.value, "payload") if self.header else None
-        base = text(meta, "base_instructions", "text") or text(meta, "instructions")
+        key = text(meta, "id") or text(meta, "session_id") or "session"
+        base = take_text(meta, "base_instructions", "text") or take_text(meta, "instructions")
         self.system = (Message(role=Role.SYSTEM, text=base),) if base else ()
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
         place = self.header.place if self.header else Place("line 1")
         return RunBegan(
             place.position,
             place.at,
-            rest=leftover(self.header.value, "base_instructions") if self.header else "",
-            key=text(meta, "id") or text(meta, "session_id") or "session",
+            rest=self.header.rest() if self.header else "",
+            key=key,
             messages=messages(self.system),
             model=self.model,
             agent="codex",
@@ -143,7 +146,7 @@ class _Reading:
             yield first.answered() if isinstance(first, Response) else first
 
     def _row(self, row: Row) -> None:
-        if self.header is not None and row.line == self.header.line and row.value == self.header.value:
+        if self.header is not None and (row.line, row.size) == (self.header.line, self.header.size):
             self.header = None
             return
         if (found := item(row.value)) is not None:
@@ -184,8 +187,8 @@ class _Reading:
             self.draft = Response(row, self.model)
             self.queue.append(self.draft)
             self.talk.append(self.draft)
-        self.draft.add(row, found)
         self.draft.asked += kind(found) == "call" and self._is_new("call", found)
+        self.draft.add(row, found)
         fits(self.source.name, row.position, self.draft.size)
 
     def _is_new(self, what: Kind, found: JSON) -> bool:
@@ -201,23 +204,24 @@ class _Reading:
 
     def _message(self, row: Row, found: JSON) -> None:
         self._close()
-        shown, role, who = said(found), role_of(found), by(found)
-        rest = leftover(row.value, "role", "content")
-        self.queue.append(row.place.said(shown, who, role=role, rest=rest))
+        role, who = role_of(found), by(found)
+        approved = said(found).startswith("Approved command prefix") and role is Role.SYSTEM
+        approval = row.remarked("approval:approved") if approved else None
+        shown = take_said(found)
+        self.queue.append(row.place.said(shown, who, role=role, rest=left_of(row, found)))
         if who == "user":
             self.prompts.append(len(self.talk))
         self.talk.append(Message(role=role, text=shown))
-        if role is Role.SYSTEM and shown.startswith("Approved command prefix"):
-            self.queue.append(row.remarked("approval:approved"))
+        if approval is not None:
+            self.queue.append(approval)
 
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
-        shown, asked = output(found), text(found, "call_id")
-        taken = ("call_id", "output") if isinstance(at(found, "output"), str) else ("call_id",)
-        rest = leftover(row.value, *taken)
         counts = None if self._is_new("result", found) else UNCOUNTED
+        shown, error = output(found), error_of(found)
+        asked, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.counting(counts)
-        self.queue.append(place.returned(asked, shown, error=error_of(found), rest=rest))
+        self.queue.append(place.returned(asked, shown, error=error, rest=left_of(row, found)))
         self.talk.append(Message(role=Role.TOOL, text=shown, call=asked))
 
     def _event(self, row: Row) -> None:

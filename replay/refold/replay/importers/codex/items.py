@@ -13,8 +13,9 @@ from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import unwrapped
-from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
-from refold.replay.importers.session_rows import rest_of
+from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
+from refold.replay.importers.leftovers import take, take_each, take_if, take_text
+from refold.replay.importers.session_rows import Row
 
 Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "other"]
 """A message from outside, the model's text, its thoughts, its calls, a call that the provider ran itself, a result."""
@@ -81,6 +82,22 @@ def said(found: JSON) -> str:
     return "\n".join(part for block in rows(content) if (part := _part(block)))
 
 
+def take_said(found: JSON) -> str:
+    """The same, taken out of the item with whose message it is."""
+    shown = said(found)
+    take_texts(found, "content")
+    take_if(found, "role", "user", "assistant", "system", "developer")
+    return shown
+
+
+def take_texts(found: JSON, name: str) -> None:
+    """Take the texts of a list out of it, or the text that stands in its place."""
+    for block in take_each(found, name):
+        if take_text(block, "text"):
+            take_if(block, "type", "input_text", "output_text", "text", "summary_text", "reasoning_text")
+    take_text(found, name)
+
+
 def _part(block: JSON) -> str:
     if isinstance(block, str):
         return block
@@ -88,27 +105,28 @@ def _part(block: JSON) -> str:
     return text(block, "text") or ("[image]" if "image" in what and at(block, "image_url") else "")
 
 
-def thought(found: JSON) -> str:
-    """What can be read of a reasoning item; most of it is encrypted."""
+def take_thought(found: JSON) -> str:
+    """What can be read of a reasoning item, taken out of it; most of it is encrypted."""
     parts = [*rows(found, "summary"), *rows(found, "content")]
-    return "\n".join(part for block in parts if (part := text(block, "text")))
+    thought = "\n".join(part for block in parts if (part := text(block, "text")))
+    take_texts(found, "summary")
+    take_texts(found, "content")
+    return thought
 
 
-def call(found: JSON) -> MessageCall:
-    """A call. A custom tool's input is no JSON, so it is put into some."""
+def take_call(found: JSON) -> MessageCall:
+    """A call, taken out of its item. A custom tool's input is no JSON, so it is put into some."""
     what = text(found, "type")
-    name = text(found, "name") or what.removesuffix("_call")
-    id_ = text(found, "call_id") or text(found, "id")
+    name = take_text(found, "name") or what.removesuffix("_call")
+    id_ = take_text(found, "call_id") or take_text(found, "id")
     match what:
         case "custom_tool_call":
-            return MessageCall(id=id_, name=name, arguments=json_text({"input": at(found, "input")}))
+            given: JSON = {"input": take(found, "input")}
         case "local_shell_call":
-            return MessageCall(id=id_, name=name, arguments=json_text(at(found, "action")))
+            given = take(found, "action")
         case _:
-            given = at(found, "arguments")
-            return MessageCall(
-                id=id_, name=name, arguments=given if isinstance(given, str) else json_text(given)
-            )
+            given = take(found, "arguments")
+    return MessageCall(id=id_, name=name, arguments=given if isinstance(given, str) else json_text(given))
 
 
 def output(found: JSON) -> str:
@@ -159,7 +177,7 @@ def message(found: JSON) -> Message | None:
         case "answer":
             return Message(role=Role.ASSISTANT, text=said(found))
         case "call":
-            return Message(role=Role.ASSISTANT, calls=(call(found),))
+            return Message(role=Role.ASSISTANT, calls=(take_call(found),))
         case "result":
             return Message(role=Role.TOOL, text=output(found), call=text(found, "call_id"))
         case _:
@@ -183,9 +201,7 @@ def failure(payload: JSON) -> tuple[FailureClass, str, str]:
     return classify(status, f"{word.replace('_', ' ')} {message}"), word, message
 
 
-def leftover(row: JSON, *taken: str) -> str:
-    """What a row holds beside these keys of its payload, its time and its type."""
-    if at(row, "payload") is None:
-        return without(row, "timestamp", "type", *taken)
-    inner = {key: value for key, value in table(row, "payload").items() if key not in ("type", *taken)}
-    return rest_of(row, "payload", inner)
+def left_of(row: Row, found: JSON) -> str:
+    """JSON text of what is left of a row and of its item beside its type, which an item of ours says by what it is."""
+    take(found, "type")
+    return row.rest()

@@ -1,0 +1,105 @@
+"""What an importer takes out of a value, and what it leaves: nothing that a source says is dropped, whoever wrote its rows.
+
+A value is taken where an item says it, and is gone from its row with whatever is empty without it. So what is left is what no
+item says, exactly, and no importer lists what it knows. Looking at a value (`fields`) leaves it where it stands. What is not of
+the type that is asked for is not taken. Rows are an importer's own: it reads each of them to its end before it hands on what is left.
+"""
+
+from collections.abc import Iterator
+
+from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, number, text
+
+
+def take(value: JSON, *path: str) -> JSON:
+    """What stands at this path of keys, None where nothing does; it is gone from there."""
+    if not isinstance(value, dict):
+        return None
+    name, *further = path
+    if not further:
+        return value.pop(name, None)
+    inner = value.get(name)
+    found = take(inner, *further) if inner else None
+    if inner == {}:
+        del value[name]
+    return found
+
+
+def take_text(value: JSON, *path: str) -> str:
+    """The text there, "" where there is none."""
+    found = text(value, *path)
+    if found or isinstance(at(value, *path), str):
+        take(value, *path)
+    return found
+
+
+def take_number(value: JSON, *path: str) -> int | None:
+    """The whole number there that is not negative, None where there is none."""
+    found = number(value, *path)
+    if found is not None:
+        take(value, *path)
+    return found
+
+
+def take_time(value: JSON, *path: str) -> int | None:
+    """The time there as `instant` reads it, None where there is none."""
+    found = instant(at(value, *path))
+    if found is not None:
+        take(value, *path)
+    return found
+
+
+def take_if(value: JSON, name: str, *known: JSON) -> None:
+    """Take what stands under a key, if it is one of these: an item says it by what it is."""
+    if isinstance(value, dict) and name in value and value[name] in known:
+        del value[name]
+
+
+def take_each(value: JSON, *path: str) -> Iterator[JSON]:
+    """The elements of the list there, one after the other; those of which all was taken are gone once the last was asked for."""
+    listed = at(value, *path)
+    if not isinstance(listed, list):
+        return
+    yield from listed
+    listed[:] = [each for each in listed if each not in ({}, None)]
+    if not listed:
+        take(value, *path)
+
+
+def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), lines: str = "\n") -> str:
+    """The text of a content there: itself, or its parts, a line each; one that is no text stands as `[image]`, and is left.
+
+    Parts of the types in `beside` are no words, and are left: calls, results, thoughts.
+    """
+    content = at(value, *path)
+    if not isinstance(content, list):
+        take(value, *path)
+        return content if isinstance(content, str) else "" if content is None else as_written(content)
+    said = [_take_part(part) for part in content if text(part, "type") not in beside]
+    content[:] = [part for part in content if part and not isinstance(part, str)]
+    if not content:
+        take(value, *path)
+    return lines.join(said)
+
+
+def _take_part(part: JSON) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(at(part, "text"), str):
+        return f"[{text(part, 'type') or 'part'}]"
+    take_if(part, "type", "text", "input_text", "output_text")
+    return take_text(part, "text")
+
+
+def rest(value: JSON) -> str:
+    """JSON text of what is left of a value, "" for nothing; what holds nothing is nothing."""
+    if isinstance(value, dict):
+        value = {name: inner for name, inner in value.items() if inner not in ({}, [])}
+    return json_text(value) if value else ""
+
+
+def take_rest(value: JSON) -> str:
+    """JSON text of what is left of an object, "" for nothing; it is empty then."""
+    left = rest(value)
+    if isinstance(value, dict):
+        value.clear()
+    return left

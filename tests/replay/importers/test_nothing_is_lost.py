@@ -1,0 +1,21 @@
+"""Whatever a source says is in the log: what no item takes is beside it, without anybody listing what there may be."""
+
+import pytest
+
+from support.transcripts import FILES, WRITTEN, imported
+from support.unknown_keys import lost
+
+_LOSING = (
+    "atif", "gemini_cli", "inspect", "langfuse", "mini_swe_agent", "openhands", "otel", "pydantic_ai", "swe_agent",
+    "tau_bench", "droid", "grok_cli", "kimi_cli", "opencode", "qwen_code", "who_when",
+)  # fmt: skip
+"""Formats whose importers list what they know."""
+
+
+@pytest.mark.parametrize("file", [*FILES, *WRITTEN])
+def test_a_key_that_nobody_has_heard_of_is_in_the_log(file: str) -> None:
+    """A key that a version to come adds, to an object of any shape that the transcript has, is found again in the log."""
+    format_ = imported(file).format
+    if format_ in _LOSING:
+        pytest.skip("its importer lists what it knows")
+    assert not lost(file, format_)

@@ -1,0 +1,71 @@
+"""Transcripts with one key more in an object of each shape, of which no importer has heard: does the log have it?"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from refold.replay.importers.formats import importer
+from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import Transcript
+from support.transcripts import path_of, salts
+
+Json = Any
+"""A value as `json` reads it."""
+
+KEY = "not_heard_of"
+
+
+def salted(file: str) -> tuple[Source, dict[str, str]]:
+    """The file with a key more in an object of each shape: the marks that stand under it, and the shapes that they are in.
+
+    No shapes where the file is neither a JSON document nor lines of JSON objects.
+    """
+    with path_of(file).open("rb") as opened:
+        source = Source.opened(file, opened)
+        lines = [line.text for line in source.lines() if line.text.strip()]
+    marks: dict[str, str] = {}
+    try:
+        values: list[Json] = [json.loads(b"\n".join(lines))]
+    except ValueError:
+        values = [_read(line) for line in lines]
+    seen: set[str] = set()
+    for value in values:
+        _mark(value, "$", seen, marks)
+    text = b"\n".join(value if isinstance(value, bytes) else json.dumps(value).encode() for value in values)
+    return Source.of(file, text), marks
+
+
+def lost(file: str, format: str) -> list[str]:  # noqa: A002
+    """The shapes of whose unknown keys nothing is in the logs."""
+    source, marks = salted(file)
+    if not marks:
+        return []
+    found: list[bytes] = []
+    for run in Transcript(source, importer(format)).runs():
+        found += [msgspec.json.encode(each.event) for group in run.derive(salts) for each in group]
+    text = b"\n".join(found).decode()
+    return sorted(shape for mark, shape in marks.items() if mark not in text)
+
+
+def _read(line: bytes) -> Json:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def _mark(value: Json, path: str, seen: set[str], marks: dict[str, str]) -> None:
+    if isinstance(value, list):
+        for each in value:
+            _mark(each, f"{path}[]", seen, marks)
+    elif isinstance(value, dict):
+        kinds = [value[name] for name in ("type", "role", "kind") if isinstance(value.get(name), str)]
+        shape = f"{path}<{'/'.join(kinds)}>" if kinds else path
+        for name in [*value]:
+            _mark(value[name], f"{shape}.{name}", seen, marks)
+        if shape not in seen:
+            seen.add(shape)
+            mark = f"mark-{len(marks)}-"
+            marks[mark] = shape
+            value[KEY] = mark
