@@ -11,8 +11,8 @@ import pytest
 
 from console.conftest import EVIL, Refold
 from refold.console import imported_runs
+from refold.console.conversations import Conversations
 from refold.console.import_files import FoundFile, found_files
-from refold.console.import_relations import Conversations
 from refold.engine.tenure import Tenure
 from refold.replay.importers.formats import importer
 from refold.replay.importers.source import Source

@@ -11,6 +11,7 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import RunStarted
 from refold.replay import figures
 from refold.replay.reader import event_of
+from refold.replay.source_words import PARENT_LABEL
 from refold.replay.turns import request_of
 from refold.store.protocol import Store
 
@@ -130,7 +131,10 @@ async def _is_child(store: Store, run: str) -> bool:
     for stored in await store.read_some(run, [1]):
         with suppress(CannotJudge, Damaged):  # whoever reads on says what is wrong
             event = event_of(stored, content=False)
-            return isinstance(event, RunStarted) and event.parent is not None and stored.run == run
+            began = isinstance(event, RunStarted) and (
+                event.parent is not None or PARENT_LABEL in event.labels
+            )
+            return began and stored.run == run
     return False
 
 

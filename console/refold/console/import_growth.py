@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
-from refold.console.import_relations import Conversations
+from refold.console.conversations import Conversations
 from refold.console.imported_logs import ImportedLog
 from refold.engine import entropy
 from refold.reducers import codec
@@ -80,6 +80,7 @@ def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
     def salt(seq: int) -> bytes:
         return (log.salts[seq - 1] if seq <= len(log.salts) else b"") or chance(seq)
 
+    reading.begun_by = log.parent
     for group in reading.derive(salt, log.run, log.between):
         for each in group:
             seq = each.seq

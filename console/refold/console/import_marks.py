@@ -25,8 +25,8 @@ _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
 """What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a size."""
 
-_OF_THE_FILE = frozenset({"run", "labels", "source", "position", "unasked"})
-"""What is another in another file of the same conversation: the run, the file and places in it, whether it ends there."""
+_OF_THE_FILE = frozenset({"run", "parent", "labels", "source", "position", "unasked"})
+"""What is another in another file of the same conversation: the runs, the file and places in it, whether it ends there."""
 
 
 def exact(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:

@@ -1,8 +1,6 @@
 """What a run that is imported has to do with runs of the same conversation that are there: it goes on, or is another."""
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -11,14 +9,12 @@ from refold.console import import_marks
 from refold.engine.annotation import annotate
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import Annotation, Event, ModelResponded, RunStarted, SourceRecorded
+from refold.reducers.events import Annotation, Event, ModelResponded, SourceRecorded
 from refold.reducers.state import RunState
 from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import END, GOES_ON, SourceEnd, source_end
 from refold.store.protocol import Store, Stored
-
-_MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
 
 How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
 
@@ -33,40 +29,6 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     how: How
     upto: int
-
-
-class Conversations:
-    """The imported runs of a store, by their format and their key in the source. Looked through once a format."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._runs: dict[tuple[str, str], list[str]] = {}
-        self._known: set[str] = set()
-
-    async def of(self, format_: str, key: str, but: str) -> Sequence[str]:
-        """The newest runs of this conversation, without `but`."""
-        if format_ not in self._known:
-            self._known.add(format_)
-            async for chunk in self._store.runs(f"{format_}-"):
-                for run, head in chunk:
-                    if head.seq:
-                        await self._learn(run)
-        return [run for run in self._runs.get((format_, key), []) if run != but][:_MOST]
-
-    def add(self, format_: str, key: str, run: str) -> None:
-        """A run was imported just now."""
-        runs = self._runs.setdefault((format_, key), [])
-        if run not in runs:
-            runs.insert(0, run)
-
-    async def _learn(self, run: str) -> None:
-        with suppress(CannotJudge, Damaged):  # what cannot be read at its first event is not known
-            for stored in await self._store.read_some(run, [1]):
-                event = event_of(stored, content=False)
-                if stored.run == run and isinstance(event, RunStarted):
-                    labels = event.labels
-                    where = labels.get("source.format", ""), labels.get("source.key", "")
-                    self._runs.setdefault(where, []).append(run)
 
 
 class Beside:

@@ -4,7 +4,15 @@ import msgspec
 
 from refold.console import import_marks
 from refold.reducers import codec
-from refold.reducers.events import Annotation, ContentErased, Diagnosed, Event, SourceRecorded
+from refold.reducers.events import (
+    Annotation,
+    ContentErased,
+    Diagnosed,
+    Event,
+    Parent,
+    RunStarted,
+    SourceRecorded,
+)
 from refold.replay.importers.derivation.log import Derived
 from refold.replay.reader import event_of
 from refold.replay.source_words import END, GOES_ON
@@ -23,7 +31,7 @@ class ImportedLog(msgspec.Struct):
     `at_end`: nothing but notes stands behind the last. `superseded`: the last end says that the rest is in another run.
     `noted`: notes of ours stand behind an end.
 
-    `grown`: what is derived may be of a file that went on, so which file it is does not count.
+    `parent`: the run and the call that began it, as its first event says. `grown`: what is derived may be of a file that went on, so which file it is does not count.
     """
 
     run: str
@@ -38,6 +46,7 @@ class ImportedLog(msgspec.Struct):
     at_end: bool = False
     superseded: bool = False
     noted: bool = False
+    parent: Parent | None = None
     grown: bool = False
 
     @property
@@ -77,6 +86,7 @@ class ImportedLog(msgspec.Struct):
         self.decided += [] if isinstance(event, Annotation) else [stored.seq]
         self.salts.append(stored.salt)
         self.marks.append(self.mark(stored.seq, stored.at, _encoded(stored)))
+        self.parent = event.parent if isinstance(event, RunStarted) else self.parent
         says = event.what if isinstance(event, SourceRecorded) else ""
         supersedes = says.startswith(END + GOES_ON)
         if isinstance(event, SourceRecorded) and says.startswith(END) and not supersedes:

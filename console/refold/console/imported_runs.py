@@ -4,14 +4,16 @@ from contextlib import suppress
 
 import msgspec
 
+from refold.console.conversations import Conversation, Conversations
 from refold.console.import_growth import Growth
-from refold.console.import_relations import Beside, Conversations, Relation, superseded
+from refold.console.import_relations import Beside, Relation, superseded
 from refold.console.imported_logs import ImportedLog, complete
 from refold.engine import entropy
 from refold.engine.journal import record
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.events import Parent
 from refold.replay.importers.derivation.log import Derived
 from refold.replay.importers.transcript import TranscriptRun
 from refold.replay.verification import verify
@@ -42,6 +44,7 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is not what the
     source gives, and `damaged` says what `verify` finds wrong with it. `related` are other runs of the same conversation.
+    `parent`: the run and the call that began it.
     """
 
     added: int | None = None
@@ -50,6 +53,7 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     differs: int = 0
     damaged: str = ""
     related: tuple[Relation, ...] = ()
+    parent: Parent | None = None
 
 
 async def add_run(
@@ -68,20 +72,31 @@ async def add_run(
             await tenure.hold()
         done = not grown and await complete(store, run)  # by another import, until just now
         there = await ImportedLog.read(store, run, grown=bool(grown))
+        # What began it is no word of its own file: who did not know it then does not say so now.
+        reading.begun_by = there.parent if there.marks else await known.parent_of(conversation(reading))
         appending = _Appending(store, run, tenure, there, others, complete=done)
         for group in reading.derive(appending.salt, run, there.between if grown else {}):
             await appending.take(group)
         await appending.flush()
-    known.add(reading.format, reading.key, run)
+    known.add(conversation(reading))
+    unsaid = appending.went_on or (
+        bool(reading.apart) and there.parent is not None
+    )  # the file says nothing of it
     whole = done or bool(grown and not appending.added)
     return ImportResult(
         added=appending.added,
         whole=whole,
         erased=tuple(sorted(there.erased)),
         differs=appending.differs,
-        damaged=await _damaged(store, run) if appending.differs or appending.went_on else "",
+        damaged=await _damaged(store, run) if appending.differs or unsaid else "",
         related=await _related(store, reading, others, new=not whole),
+        parent=reading.begun_by,
     )
+
+
+def conversation(reading: TranscriptRun) -> Conversation:
+    """What an imported run is in its source."""
+    return Conversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
 
 
 async def _related(

@@ -11,11 +11,12 @@ import typer
 from msgspec.structs import asdict
 
 from refold.console import places, steady
+from refold.console.conversations import Conversations
 from refold.console.import_files import FoundFile, found_files
 from refold.console.import_growth import Growth
-from refold.console.import_relations import Conversations, sentence
+from refold.console.import_relations import sentence
 from refold.console.import_sums import FileDone, more, tell_sum
-from refold.console.imported_runs import ImportResult, add_run
+from refold.console.imported_runs import ImportResult, add_run, conversation
 from refold.console.options import option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
@@ -26,7 +27,7 @@ from refold.replay import figures
 from refold.replay.importers.derivation.log import Problem
 from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
 from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import MOST_PROBLEMS, Transcript
+from refold.replay.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
 from refold.store.protocol import Store
 
 _SHOWN = 5  # problems of a file, in text
@@ -34,6 +35,10 @@ _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  #
 
 
 _Into = tuple[Store, Conversations]
+
+
+class _Waits(Exception):
+    """A file is a sub-agent's, and nothing in the store says yet which call began it."""
 
 
 class ImportedRun(ImportResult, frozen=True, kw_only=True):
@@ -101,7 +106,7 @@ async def import_command(
     else:
         async with places.writing(place) as store:
             into = store, Conversations(store)
-            done = [(path, await _file(screen, into, file, format)) for path, file in files]
+            done = await _all(screen, into, files, format)
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     # A folder that was named is like a file that was: nothing of it imported is no success.
@@ -116,14 +121,36 @@ async def import_command(
     return max(codes, key=_WORST.index)
 
 
-async def _file(screen: Screen, into: _Into | None, file: FoundFile, named: str | None) -> FileDone:
+async def _all(
+    screen: Screen, into: _Into, files: Sequence[tuple[Path, FoundFile]], named: str | None
+) -> list[tuple[Path, FileDone]]:
+    """Each file, and those of sub-agents behind those that began them: what began a run is in its first event, or nowhere."""
+    done: list[tuple[Path, FileDone]] = []
+    waiting, before = files, 0
+    while waiting:
+        again, before, left = len(waiting) != before, len(waiting), list[tuple[Path, FoundFile]]()
+        for path, file in waiting:
+            try:
+                done.append((path, await _file(screen, into, file, named, waits=again)))
+            except _Waits:
+                left.append((path, file))
+        waiting = left
+    return done
+
+
+async def _file(
+    screen: Screen, into: _Into | None, file: FoundFile, named: str | None, *, waits: bool = False
+) -> FileDone:
+    """Import a file. Raises `_Waits` if it `waits` for what began it."""
     if file.skipped:
         return _not_imported(screen, file.name, file.skipped, skipped=True)
     try:
         with steady.opened(file.path, file.name) as opened:
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as was said")
-            told = await _imported(into, source, found, partial(_reopened, file), sure=named is not None)
+            told = await _imported(
+                into, source, found, partial(_reopened, file), sure=named is not None, waits=waits
+            )
     except UnknownFormat as error:
         if file.walked and not error.candidates:
             return _not_imported(screen, file.name, "no transcript", skipped=True)
@@ -166,6 +193,7 @@ async def _imported(
     reopened: Callable[[], AbstractContextManager[Source]],
     *,
     sure: bool,
+    waits: bool,
 ) -> _ReadFile:
     growth = Growth(*into, found, reopened) if into else None
     reading = Transcript(source, importer(found.format), None if sure else found)
@@ -176,6 +204,8 @@ async def _imported(
             for _ in run.derive(entropy.salts(0)):
                 pass
         else:
+            if waits and not runs:
+                await _wait(*into, run)
             done = await add_run(*into, run, growth)
         ended = run.ended
         runs.append(
@@ -189,6 +219,12 @@ async def _imported(
             )
         )
     return _ReadFile(reading, found.why, runs)
+
+
+async def _wait(store: Store, known: Conversations, run: TranscriptRun) -> None:
+    new = run.apart and not (await store.head(run.run)).seq
+    if new and await known.parent_of(conversation(run)) is None:
+        raise _Waits
 
 
 def _document(name: str, told: _ReadFile) -> dict[str, Any]:
@@ -226,7 +262,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
         rows.append(("  imported" if not place_ else "", f"{run.run}  {_done(run)}; {state}"))
-        rows += [("", f"  {said}") for said in (*_compared(run), *map(sentence, run.related))]
+        rows += [("", f"  {said}") for said in (*_compared(run), *_began(run), *map(sentence, run.related))]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
         rows.append(
@@ -266,6 +302,11 @@ def _equal(run: ImportedRun) -> str:
         return "equal"
     shown = ", ".join(f"e{seq}" for seq in run.erased[:_SHOWN])
     return f"equal but for what is erased at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
+
+
+def _began(run: ImportedRun) -> Iterable[str]:
+    if run.parent is not None:
+        yield f"call {run.parent.call} of {run.parent.run} began it"
 
 
 def _compared(run: ImportedRun) -> Iterable[str]:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import anyio
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from refold.console import addresses, descriptions, hostile, places
+from refold.console.child_runs import ChildRun, Kin, tell_children
 from refold.console.claims import EngineClaim, claimed
 from refold.console.options import Address, argument, option
 from refold.console.places import StorePlace
@@ -25,7 +26,7 @@ from refold.replay.kinds.table import sentence
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
-from refold.replay.source_words import SourceEnd, SourceTotals
+from refold.replay.source_words import PARENT_LABEL, SourceEnd, SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -116,12 +117,17 @@ async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tup
     """Print a run, and tell what it is and its last turn. One of more turns than a table has is read once more for them."""
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
-    told, state = await summary(store, run, upto, NO_GUARDS, teller)
+    kin = Kin()
+    told, state = await summary(store, run, upto, NO_GUARDS, teller, *kin.followers)
+    parent, children = await kin.of(store, told)
+    told = replace(told, parent=parent)
     rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
     if screen.json:
-        return told, await _document(screen, told, rows)
+        return told, await _document(screen, told, rows, children)
     spent = ", ".join(figures.spent(state, uncounted=told.uncounted))
-    return told, await _text(screen, told, rows, spent)
+    last = await _text(screen, told, rows, spent)
+    tell_children(screen, children)
+    return told, last
 
 
 async def _each(*rows: Sequence[TurnRow]) -> AsyncIterator[TurnRow]:
@@ -159,14 +165,16 @@ async def _show_events(
             await anyio.sleep(_POLL)
 
 
-async def _document(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
+async def _document(
+    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], children: Sequence[ChildRun]
+) -> TurnRow | None:
     """One JSON document, a line a turn: as it is read, for a long run has a hundred thousand of them."""
     last, between = None, b" "
     screen.document(msgspec.Raw(_ENCODER.encode(told)[:-1] + b',"turns":['))
     async for last in rows:
         screen.document(msgspec.Raw(between + _ENCODER.encode(last)))
         between = b","
-    screen.document(msgspec.Raw(b"]}"))
+    screen.document(msgspec.Raw(b'],"children":' + _ENCODER.encode(children) + b"}"))
     return last
 
 
@@ -326,6 +334,10 @@ def _cells(run: RunLine) -> list[str]:
         state = f"{state}, {run.engine}"
     if run.forked_from:
         state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
+    if run.parent is not None:
+        state = f"{state}, child of {run.parent.run}"
+    elif PARENT_LABEL in run.labels:
+        state = f"{state}, a sub-agent's"  # `show` looks for the call that began it
     if run.damaged:
         state = "cannot be read whole"
     tokens = figures.at_least(figures.count(run.tokens), run.uncounted)

@@ -20,6 +20,12 @@ UNCALLED = "uncalled"
 HOSTED = "hosted_call"
 """How an import remarks on what an answer holds of a call that it did not leave to its harness, or not in a known form."""
 
+BEGAN = "began:"
+"""How an import remarks, with a result, that its call began the run whose key follows. It may be in another file."""
+
+PARENT_LABEL = "source.parent"
+"""The label of a run that another of its source began: the key of that one."""
+
 GOES_ON = "goes_on:"
 """How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
 

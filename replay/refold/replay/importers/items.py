@@ -145,7 +145,8 @@ class Answered(Item, frozen=True, kw_only=True):
 class Returned(Item, frozen=True, kw_only=True):
     """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
 
-    `output` is what the model was shown. `error` only where the format itself marks the result as failed.
+    `output` is what the model was shown. `error` only where the format itself marks the result as failed. `began` is the
+    key of the run that the call began, as the file that has that run names it, "" for none.
     """
 
     id: str
@@ -153,6 +154,7 @@ class Returned(Item, frozen=True, kw_only=True):
     name: str = ""
     error: ToolError | None = None
     duration: int = 0
+    began: str = ""
 
 
 class RequestFailed(Item, frozen=True, kw_only=True):
@@ -290,6 +292,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         name: str | None = "",
         error: ToolError | None = None,
         duration: int = 0,
+        began: str = "",
         rest: str = "",
     ) -> Returned:
         """A call ended."""
@@ -304,6 +307,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             name=named,
             error=error,
             duration=duration,
+            began=began,
         )
 
     def failed(

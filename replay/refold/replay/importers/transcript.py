@@ -24,6 +24,7 @@ from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
 from refold.replay.importers.tallies import Count, Tally
+from refold.replay.source_words import PARENT_LABEL
 
 MOST_HELD = 16 << 20
 """Characters of a file's items that are held between the look over all of them and their telling."""
@@ -59,11 +60,17 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptRun:
-    """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it."""
+    """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it.
+
+    `apart` is the key of the run that began it, where the file does not say by which call, "" else; `begun_by` a run and its
+    call, if somebody found them.
+    """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
         self.run, self.key, self.ended = run, began.key, Ended(run=run, key=began.key)
         self.call_ids: Mapping[str, str] = {}
+        self.apart = "" if began.call else began.parent or began.labels.get(PARENT_LABEL, "")
+        self.begun_by: Parent | None = None
         self._began = began
         self.format, self.origin = reading.format, reading.origin
         self._reading = reading
@@ -73,8 +80,8 @@ class TranscriptRun:
     ) -> Iterator[list[Derived]]:
         """The events of its log, in groups that belong together; as those of `run`, if it is one that is there and goes on."""
         self.run = run or self.run
-        parent = self._reading.parent_of(self._began)
-        deriving = Derivation(self.run, self._reading.origin, salts, between, parent)
+        self.begun_by = self._reading.parent_of(self._began) or self.begun_by
+        deriving = Derivation(self.run, self._reading.origin, salts, between, self.begun_by)
         self.call_ids = deriving.call_ids
         events, end = 0, ""
         for item in self._reading.rest():

@@ -43,6 +43,7 @@ from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, g
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
+from refold.replay.source_words import PARENT_LABEL
 
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
@@ -125,7 +126,7 @@ class _Reading:
         name = self.agent.name if self.agent is not None else seen.agent if seen.alone else ""
         labels = {"version": seen.version} if seen.version else {}
         if seen.parted and self.agent is None:
-            labels["source.parent"] = session  # in another file
+            labels[PARENT_LABEL] = session  # in another file
         return RunBegan(
             position=f"line {self.agent.rows[0].line if self.agent else 1}",
             at=seen.began,
@@ -259,12 +260,16 @@ class _Reading:
 
     def _results(self, row: Row) -> None:
         rest, uuid = leftover(row.value), text(row.value, "uuid")
-        for number, result in enumerate(results(row.value)):
+        # The key is the one that the agent's own file gives. Where a row has several results, nobody says of which it speaks.
+        agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
+        returned = results(row.value)
+        began = f"{session}/{agent}" if is_id(agent) and is_id(session) and len(returned) == 1 else ""
+        for number, result in enumerate(returned):
             call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
             # A row is one message, however many results it has.
             counts = Counted(results=1, errors=int(error is not None)) if number else None
             place = row.place.counting(counts)
-            self.queue.append(place.returned(call, shown, error=error, rest=rest))
+            self.queue.append(place.returned(call, shown, error=error, began=began, rest=rest))
             self.talk.add(uuid, Message(role=Role.TOOL, text=shown, call=call))
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))

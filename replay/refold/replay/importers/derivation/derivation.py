@@ -46,7 +46,7 @@ from refold.replay.importers.items import (
     Said,
     Unread,
 )
-from refold.replay.source_words import END
+from refold.replay.source_words import END, PARENT_LABEL
 
 OBSERVED = parse({"preset": "observed"})
 """The policy of every imported run: nothing is decided that its own harness did not do."""
@@ -204,7 +204,7 @@ class Derivation:
             SOURCE_LABEL: self._origin.format,
             "source.file": self._origin.file,
             "source.key": began.key,
-            **({"source.parent": began.parent} if began.parent else {}),
+            **({PARENT_LABEL: began.parent} if began.parent else {}),
             **({"source.call": began.call} if began.call else {}),
         }
         return RunStarted(

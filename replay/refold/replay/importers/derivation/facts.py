@@ -26,6 +26,7 @@ from refold.replay.importers.derivation.plan import Change, said_message
 from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
 from refold.replay.importers.stops import is_known
+from refold.replay.source_words import BEGAN
 
 MOST_CALLS = 1024
 """Calls of one answer: after each result all of them are looked at. More are kept beside the log, with their results."""
@@ -107,7 +108,7 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
         item,
         message_of(item),
     )
-    log.record(item, seq)
+    log.record(item, seq, f"{BEGAN}{item.began}" if item.began else "")
     if pair.code:
         log.diagnose(pair.code, pair.problem, item, seq=seq)
 

@@ -1,0 +1,110 @@
+"""The imported runs of a store by what their sources call them: which are of one conversation, and which began which."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.events import Parent, RunStarted
+from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.replay.begun import Named
+from refold.replay.following import follow
+from refold.replay.reader import event_of, stored_events
+from refold.replay.source_words import PARENT_LABEL
+from refold.store.protocol import Store
+
+_MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """What the first event of an imported run says: what it is in its source, and what began it, if that was known then.
+
+    `apart` is the key of the run that began it, where its file does not say by which call; "" else.
+    """
+
+    run: str
+    format: str
+    key: str
+    apart: str = ""
+    parent: Parent | None = None
+
+    @classmethod
+    def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "Conversation":
+        """By the labels of a run."""
+        key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL, "")
+        return cls(run, labels.get(SOURCE_LABEL, ""), key, "" if "source.call" in labels else above, parent)
+
+
+class Conversations:
+    """The imported runs of a store, the newest first. Looked through once a format."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._of_key: dict[tuple[str, str], list[Conversation]] = {}
+        self._apart: dict[tuple[str, str], list[Conversation]] = {}
+        self._known: set[str] = set()
+        self._calls: dict[tuple[str, int], Mapping[str, str]] = {}
+
+    async def of(self, format_: str, key: str, but: str) -> Sequence[str]:
+        """The newest runs of this conversation, without `but`."""
+        await self._look(format_)
+        return [each.run for each in self._of_key.get((format_, key), []) if each.run != but][:_MOST]
+
+    def add(self, told: Conversation) -> None:
+        """A run was imported just now."""
+        if all(each.run != told.run for each in self._of_key.get((told.format, told.key), [])):
+            self._index(told, 0)
+
+    async def parent_of(self, told: Conversation) -> Parent | None:
+        """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
+        of another run that this session began. None: nothing in the store says so.
+        """
+        if told.parent is not None or not told.apart:
+            return told.parent
+        await self._look(told.format)
+        place = told.format, told.apart
+        for above in (*self._of_key.get(place, []), *self._apart.get(place, [])):
+            call = (await self._named(above.run)).get(told.key)
+            if call is not None and above.run != told.run:
+                return Parent(run=above.run, call=call)
+        return None
+
+    async def all(self, format_: str) -> Sequence[Conversation]:
+        """All of this format."""
+        await self._look(format_)
+        return list(self._each(format_))
+
+    def _each(self, format_: str) -> Iterator[Conversation]:
+        for (of, _), told in self._of_key.items():
+            yield from told if of == format_ else ()
+
+    async def _named(self, run: str) -> Mapping[str, str]:
+        place = run, (await self._store.head(run)).seq
+        if place not in self._calls:
+            named = Named()
+            await follow(stored_events(self._store, run), named)
+            self._calls[place] = named.result()
+        return self._calls[place]
+
+    async def _look(self, format_: str) -> None:
+        if format_ in self._known:
+            return
+        self._known.add(format_)
+        async for chunk in self._store.runs(f"{format_}-"):
+            for run, head in chunk:
+                if head.seq:
+                    await self._learn(run)
+
+    async def _learn(self, run: str) -> None:
+        with suppress(CannotJudge, Damaged):  # what cannot be read at its first event is not known
+            for stored in await self._store.read_some(run, [1]):
+                event = event_of(stored, content=False)
+                if stored.run == run and isinstance(event, RunStarted):
+                    told = Conversation.of(run, event.labels, event.parent)
+                    self._index(told, len(self._of_key.get((told.format, told.key), [])))
+
+    def _index(self, told: Conversation, place: int) -> None:
+        self._of_key.setdefault((told.format, told.key), []).insert(place, told)
+        if told.apart:
+            self._apart.setdefault((told.format, told.apart), []).append(told)
