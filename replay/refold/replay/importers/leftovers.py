@@ -7,7 +7,7 @@ the type that is asked for is not taken. Rows are an importer's own: it reads ea
 
 from collections.abc import Iterator
 
-from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, number, text
+from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, nano_usd, number, text
 
 
 def take(value: JSON, *path: str) -> JSON:
@@ -43,6 +43,14 @@ def take_number(value: JSON, *path: str) -> int | None:
 def take_time(value: JSON, *path: str) -> int | None:
     """The time there as `instant` reads it, None where there is none."""
     found = instant(at(value, *path))
+    if found is not None:
+        take(value, *path)
+    return found
+
+
+def take_cost(value: JSON, *path: str) -> int | None:
+    """The amount of dollars there as nano-dollars, None where there is none."""
+    found = nano_usd(at(value, *path))
     if found is not None:
         take(value, *path)
     return found

@@ -18,20 +18,21 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, StopReason
-from refold.replay.importers.content import worded, words
 from refold.replay.importers.documents import beginning, document
-from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, number, rows, table, text, without
 from refold.replay.importers.items import Item, Place, RunBegan, together
+from refold.replay.importers.leftovers import rest, take_cost, take_if, take_text, take_words
 from refold.replay.importers.mini_swe_agent.rows import (
-    asked,
     counted,
     failed,
     is_result,
-    moment,
-    output_of,
+    left_of,
     role_of,
+    take_asked,
+    take_moment,
+    take_output,
     times_of,
-    usage,
+    usage_path,
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
@@ -39,8 +40,6 @@ from refold.replay.importers.usages import CHAT_TOKENS
 
 CUT_SHORT = (StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER)
 """Stop reasons that say more of an answer than whether there is a command in it."""
-
-_SAID = ("role", "tool_call_id", "tool_calls", "call_id", "type", "object")
 
 
 class MiniSweAgent(msgspec.Struct, frozen=True):
@@ -79,24 +78,25 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         place = "$" if isinstance(doc, list) else "$.messages"
         answers = (n for n, row in enumerate(messages) if role_of(row) not in ("system", "user"))
         begin = next(answers, len(messages))
-        given = ((Role(role_of(row)), words(at(row, "content"))) for row in messages[:begin])
+        times, counts = times_of(messages), together(map(counted, messages[:begin]))
+        given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
         yield RunBegan(
             position=f"{place}[0:{begin}]",
-            at=moment(messages[0]),
+            at=take_moment(messages[0]),
             key=text(doc, "instance_id") or "trajectory",
             messages=tuple(Message(role=role, text=said) for role, said in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
             labels={name: label for name, label in labels.items() if label},
             rest=without(doc, "messages", "info"),
-            counts=together(map(counted, messages[:begin])),
+            counts=counts,
             unsaid=("cache_write_tokens",),
         )
         yield from _conversation(messages, begin, place)
         yield from found.cut()
         last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
-        yield last.ended(end_of(doc), times_of(messages), rest=without(at(doc, "info")))
+        yield last.ended(end_of(doc), times, rest=rest(at(doc, "info")))
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -121,49 +121,55 @@ def end_of(doc: JSON) -> tuple[str, str]:
 
 def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
     waiting: list[MessageCall] = []
-    for index in range(begin, len(messages)):
-        row, role = messages[index], role_of(messages[index])
-        place = Place(f"{position}[{index}]", moment(row), counted(row))
-        rest = without(row, *worded(row), *_SAID)
-        if role == "assistant":
-            waiting = list(asked(row, index))
-            yield _answered(row, place, waiting)
-            yield from place.hosted([part for part in rows(row, "content") if at(part, "type") != "text"])
+    for index, row in enumerate(messages):
+        role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
+        place = Place(f"{position}[{index}]", take_moment(row), counts)
+        if index < begin:
+            if unsaid := left_of(row):
+                yield Place(place.position, place.at).remarked("unmapped", rest=unsaid)
+        elif role == "assistant":
+            beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
+            waiting = list(take_asked(row, index))
+            yield _answered(row, place.counting(counted(row, len(waiting))), waiting)
+            yield from place.hosted(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
-                yield _returned(row, place, waiting, rest)
-            yield place.remarked("exit", rest=without(row, "role"))
+                yield _returned(row, place, waiting)
+            yield place.remarked("exit", rest=whole)
         elif waiting and (is_result(row) or index == len(messages) - 1):
             # What a submitting command gave back has no code around it: it is the last message, as it is.
-            yield _returned(row, place, waiting, rest)
+            yield _returned(row, place, waiting)
         else:
             spoken = Role.SYSTEM if role == "system" else Role.USER
-            yield place.said(words(at(row, "content")), "harness", role=spoken, rest=rest)
+            yield place.said(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
 
 
 def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
-    raw, used = at(row, "extra", "response"), usage(row)
     # Version 1 kept the whole answer of the provider beside the text that it took out of it.
-    choice, cost = at(raw, "choices", 0), at(row, "extra", "cost")
-    thought = text(choice, "message", "reasoning") or text(choice, "message", "reasoning_content")
-    said = Message(role=Role.ASSISTANT, text=output_of(row), reasoning=thought, calls=tuple(calls))
-    # All that is in `extra` may stand in the item.
-    told = ("extra",) if table(row, "extra").keys() <= {"actions", "cost", "timestamp"} else ()
-    answer = place.counting(counted(row, len(calls))).answered(
+    raw = at(row, "extra", "response")
+    choice, cost = at(raw, "choices", 0), take_cost(row, "extra", "cost")
+    take_if(at(choice, "message"), "content", at(row, "content"))
+    thought = take_text(choice, "message", "reasoning") or take_text(choice, "message", "reasoning_content")
+    said = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
+    used = usage_path(row)
+    answer = place.answered(
         said,
-        CHAT_TOKENS.of(used),
-        stop=text(choice, "finish_reason"),
-        cost=nano_usd(cost if cost is not None else at(used, "cost")),
-        model=text(raw, "model"),
-        response=text(raw, "id"),
-        rest=without(row, *worded(row), *_SAID, *told),
+        cost=cost if cost is not None else take_cost(row, *used, "cost"),
+        usage=CHAT_TOKENS.take(row, *used),
+        stop=take_text(choice, "finish_reason"),
+        model=take_text(raw, "model"),
+        response=take_text(raw, "id"),
+        rest=left_of(row),
     )
     # `stop` is what a text with a command in it ends with: of the provider's words only a cut tells more.
     return answer if answer.stop in CUT_SHORT else msgspec.structs.replace(answer, stop=None)
 
 
-def _returned(row: JSON, place: Place, waiting: list[MessageCall], rest: str) -> Item:
+def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
     named = text(row, "tool_call_id") or text(row, "call_id")
     call = next((call for call in waiting if call.id == named), waiting[0])
     waiting.remove(call)
-    return place.returned(call.id, output_of(row), name=call.name, error=failed(row), rest=rest)
+    take_if(row, "tool_call_id", call.id)
+    take_if(row, "call_id", call.id)
+    error, output = failed(row), take_output(row)
+    return place.returned(call.id, output, name=call.name, error=error, rest=left_of(row))

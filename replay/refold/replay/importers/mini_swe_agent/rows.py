@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.content import calls_of, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
+from refold.replay.importers.fields import JSON, at, json_text, rows, text
 from refold.replay.importers.items import Counted
+from refold.replay.importers.leftovers import rest, take, take_if, take_text, take_time, take_words
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import CHAT_TOKENS
 
@@ -41,23 +42,31 @@ def output_of(row: JSON) -> str:
     return words(at(row, "output") if text(row, "type") == "function_call_output" else at(row, "content"))
 
 
-def asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """The commands of an answer: those that version 2 recorded, else the one fenced block of the text."""
+def take_output(row: JSON) -> str:
+    """The same, taken out of the message where it is all of its text."""
+    if text(row, "object") == "response":
+        return output_of(row)
+    return take_words(row, "output" if text(row, "type") == "function_call_output" else "content")
+
+
+def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
+    """The commands of an answer: those that version 2 recorded, taken out of it, else the one fenced block of the text."""
     recorded = at(row, "extra", "actions")
     if isinstance(recorded, list):
         ids = [call.id for call in calls_of(row)]
+        take(row, "extra", "actions")
         return tuple(
-            _command(
-                text(action, "tool_call_id") or (ids[n] if n < len(ids) else f"action-{place}-{n}"), action
+            MessageCall(
+                take_text(action, "tool_call_id") or (ids[n] if n < len(ids) else f"action-{place}-{n}"),
+                SHELL,
+                json_text(action),
             )
             for n, action in enumerate(recorded)
         )
     blocks = _FENCE.findall(output_of(row))
-    return (_command(f"action-{place}", {"command": blocks[0].strip()}),) if len(blocks) == 1 else ()
-
-
-def _command(call: str, action: JSON) -> MessageCall:
-    return MessageCall(call, SHELL, json_text(left(action, "tool_call_id")))
+    if len(blocks) != 1:
+        return ()
+    return (MessageCall(f"action-{place}", SHELL, json_text({"command": blocks[0].strip()})),)
 
 
 def code_of(row: JSON) -> int | None:
@@ -91,7 +100,7 @@ def counted(row: JSON, calls: int = 0) -> Counted:
         calls=calls,
         results=int(result),
         errors=int(result and failed(row) is not None),
-        usage=CHAT_TOKENS.of(usage(row)) if role == "assistant" else None,
+        usage=CHAT_TOKENS.of(at(row, *usage_path(row))) if role == "assistant" else None,
     )
 
 
@@ -102,26 +111,35 @@ def failed(row: JSON) -> ToolError | None:
     return ToolError.RAISED if code_of(row) else None
 
 
-def moment(row: JSON) -> int | None:
+def take_moment(row: JSON) -> int | None:
     """When: version 2's own time, else when the provider says that it answered."""
-    return instant(_clock(row))
+    return take_time(row, *_clock_path(row))
 
 
-def _clock(row: JSON) -> JSON:
-    own = at(row, "extra", "timestamp")
-    return own if own is not None else at(row, "extra", "response", "created")
+def _clock_path(row: JSON) -> tuple[str, ...]:
+    own = at(row, "extra", "timestamp") is not None
+    return ("extra", "timestamp") if own else ("extra", "response", "created")
 
 
-def usage(row: JSON) -> JSON:
-    """What the provider says of the tokens of an answer."""
-    raw = at(row, "extra", "response", "usage")
-    return raw if raw is not None else at(row, "usage")
+def usage_path(row: JSON) -> tuple[str, ...]:
+    """Where the provider's count of the tokens of an answer stands."""
+    return ("usage",) if at(row, "extra", "response", "usage") is None else ("extra", "response", "usage")
+
+
+def left_of(row: JSON) -> str:
+    """JSON text of what is left of a message beside its role, which its item says."""
+    take_if(row, "role", role_of(row))
+    take_if(row, "type", "function_call_output")
+    take_if(row, "object", "response")
+    return rest(row)
 
 
 def times_of(messages: Sequence[JSON]) -> tuple[str, str] | None:
     """The first and the last time of a message list."""
     return Times(
-        _written(seconds) for row in messages if isinstance(seconds := _clock(row), int | float)
+        _written(seconds)
+        for row in messages
+        if isinstance(seconds := at(row, *_clock_path(row)), int | float)
     ).edges()
 
 
