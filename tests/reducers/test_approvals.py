@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.approvals import SENSITIVE, Approvals, Gate, resolved
+from refold.reducers.approvals import Approvals, Gate, resolved
 from refold.reducers.batches import find
 from refold.reducers.composition_approvals import approved
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
@@ -26,8 +26,10 @@ from refold.reducers.events import (
     Manifest,
     ModelResponded,
 )
-from refold.reducers.guards.approvals import Approval, Asked, is_sensitive
+from refold.reducers.guards.approvals import Approval, Asked
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
+from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.marks import fits
 from refold.reducers.state import Batch, CallState, Pending, RunState
 from refold.reducers.vocabulary import Refusal, StopReason
 from support.scenario import SECOND, START, Scenario
@@ -114,10 +116,15 @@ def test_presets(preset: str, name: str, arguments: str, expected: list[str]) ->
     [
         *(pytest.param(name, "{}", True, id=name) for name in ("write_file", "text_editor", "bash", "python")),
         pytest.param("web_browser_go", "{}", True, id="the browser"),
-        pytest.param("web_browser", "{}", False, id="no browser tool"),
         pytest.param("bash_2", "{}", True, id="a name that begins so"),
         pytest.param("my_bash", "{}", False, id="a name that ends so"),
-        pytest.param("Bash", "{}", False, id="another case"),
+        *(pytest.param(name, "{}", True, id=name) for name in (
+            "Bash", "Write", "Edit", "NotebookEdit", "exec_command", "shell", "apply_patch", "edit", "write", "run_shell_command",
+            "execute_bash", "str_replace_editor", "WriteFile", "mcp__fs__write_file",
+        )),
+        *(pytest.param(name, "{}", False, id=name) for name in (
+            "Read", "Grep", "TodoWrite", "write_todos", "list_directory", "Task", "create_ticket", "editor_of_the_month",
+        )),
         *(
             pytest.param("files", json.dumps({"command": command}), True, id=f"files {command}")
             for command in ("write", "edit", "trash", "mkdir", "move")
@@ -142,13 +149,13 @@ def test_presets(preset: str, name: str, arguments: str, expected: list[str]) ->
 )  # fmt: skip
 def test_sensitive(name: str, arguments: str, expected: bool) -> None:
     """What is sensitive unless a policy says otherwise."""
-    assert expected == is_sensitive(name, arguments, SENSITIVE)
+    assert expected == fits(SENSITIVE, name, arguments)
 
 
 @pytest.mark.parametrize(("command", "expected"), [("rm", True), ("rm -rf build", False)])
 def test_a_command_is_a_whole_value(command: str, expected: bool) -> None:
     """`bash:rm` is the command `rm` and nothing else, as the reference says."""
-    assert expected == is_sensitive("bash", json.dumps({"command": command}), ("bash:rm",))
+    assert expected == fits(("bash:rm",), "bash", json.dumps({"command": command}))
 
 
 BASH, READ = ("bash", "{}"), ("read_file", "{}")
@@ -165,7 +172,7 @@ BASH, READ = ("bash", "{}"), ("read_file", "{}")
         pytest.param([{"approver": "reject", "tools": ["bash"]}, {"approver": "approve"}], [READ, BASH], ["c2 rejected"], id="whom a glob leaves out is asked nothing"),
         pytest.param([{"approver": "gate", "then": "escalate", "else": "escalate"}], [BASH], ["c1 no_approval"], id="who escalates last decides nothing"),
         pytest.param([{"approver": "gate", "then": "escalate"}, {"approver": "reject"}], [BASH, READ], ["c1 rejected"], id="a gate escalates"),
-        pytest.param([{"approver": "gate", "then": "reject", "sensitive": ["read"]}], [BASH, READ], ["c2 rejected"], id="a gate's own beginnings"),
+        pytest.param([{"approver": "gate", "then": "reject", "sensitive": ["Read_*"]}], [BASH, READ], ["c2 rejected"], id="a gate's own globs"),
         pytest.param([{"approver": "gate", "then": "reject", "sensitive": ["db:drop"]}], [("db", '{"command": "drop"}'), ("db", "{}")], ["c1 rejected"], id="a gate's own command"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "b*", "decision": "reject"}, {"tool": "*", "decision": "approve"}]}], [BASH, READ], ["c1 rejected"], id="the first rule that matches"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "x", "decision": "approve"}]}, {"approver": "approve"}], [BASH], [], id="no rule escalates"),
@@ -315,6 +322,7 @@ def test_a_preset_spelt_out() -> None:
         "approver": "gate",
         "tools": ["*"],
         "sensitive": list(SENSITIVE),
+        "harmless": list(HARMLESS),
         "then": "escalate",
         "else": "approve",
     }
@@ -567,7 +575,7 @@ GATES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "approver": st.just("gate"),
         "tools": GLOBS,
-        "sensitive": st.just(("a",)),
+        "sensitive": st.just(("A*",)),
         "then": WORDS,
         "else": WORDS,
     }

@@ -127,11 +127,25 @@ def _never(_: Counted) -> bool:
     return False
 
 
+# Of the tools in the transcripts those that write no file, run no code and drive no browser, read one by one.
+QUIET = frozenset(
+    {
+        *("Read", "Grep", "Glob", "LS", "TodoWrite", "AskUserQuestion", "ExitPlanMode", "WebSearch", "read"),
+        *("read_file", "web_search", "tool_search", "think", "finish", "submit", "find_file", "open"),
+        *("list_files", "list_directory", "todowrite", "grep", "glob", "final_result", "view"),
+    }
+)
 GIVEN = Contexts("of every model", lambda model, address: 200_000)
 KINDS: Mapping[str, Kind] = {
     "every call is rejected": Kind(lambda _: _asked("reject"), lambda run: bool(run.tools)),
     "every call ends the run": Kind(
-        lambda _: _asked("gate", sensitive=[""], then="terminate"), lambda run: bool(run.tools)
+        lambda _: _asked("gate", sensitive=["*"], then="terminate"), lambda run: bool(run.tools)
+    ),
+    "the preset prod": Kind(
+        lambda _: {"approvals": {"preset": "prod"}}, lambda run: bool({*run.tools} - QUIET)
+    ),
+    "the preset dev": Kind(
+        lambda _: {"approvals": {"preset": "dev"}}, lambda run: bool({*run.tools} - QUIET)
     ),
     "a person is asked about every call": Kind(lambda _: _asked("human"), lambda run: bool(run.tools)),
     "one step": Kind(lambda _: _limit(type="step", value=1), lambda run: run.answers > 1),

@@ -209,7 +209,7 @@ def cell(found: WhatIf) -> str:
     """A verdict in a few words: `STOPS e41 step_limit`."""
     match found.verdict:
         case Verdict.AGREE:
-            return "AGREE"
+            return "AGREE unfit" if found.unfit else "AGREE"
         case Verdict.STOPS:
             return f"STOPS e{found.seq} {found.code}{_latest(found)}"
         case Verdict.DIVERGES:
@@ -286,7 +286,7 @@ def tell_totals(
 def _headline(found: WhatIf) -> str:
     match found.verdict:
         case Verdict.AGREE:
-            return "AGREES to the end of the record"
+            return f"AGREES to the end of the record{', and has rules that fit nothing in it' if found.unfit else ''}"
         case Verdict.STOPS:
             return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
         case Verdict.DIVERGES:

@@ -8,6 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.reducers.errors import PolicyError
+from refold.reducers.known_tools import HARMLESS, SENSITIVE
 from refold.reducers.limits import Amount
 from refold.reducers.patterns import pattern_faults
 from refold.reducers.refusals import Fault
@@ -35,10 +36,13 @@ class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
 class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise": "else"}):
     """Says `then` of a sensitive call, `else` of any other.
 
-    `sensitive` are the beginnings of names, or `tool:command` for one command of a tool; None is `SENSITIVE`.
+    `sensitive` are globs of whole names, compared without case, or `tool:command` for one command of a tool; None is
+    `SENSITIVE`. `harmless` says in the same way which are not; None: all others, or where `sensitive` is None, too, those
+    that are known to be. Of a call that neither names `else` is said without knowing, and people are told so.
     """
 
     sensitive: tuple[str, ...] | None = None
+    harmless: tuple[str, ...] | None = None
     then: Word
     otherwise: Word = "approve"
 
@@ -90,11 +94,6 @@ class Approvals(Knob, frozen=True, kw_only=True):
     chain: tuple[Approver, ...] = ()
 
 
-# Tools that write, run code or drive a browser, and the commands of `files` that change something.
-SENSITIVE = (
-    *("write_file", "text_editor", "bash", "python", "web_browser_"),
-    *(f"files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
-)
 PRESETS: Mapping[PresetName, tuple[Approver, ...]] = MappingProxyType(
     {
         "ci": (Approve(),),
@@ -122,5 +121,5 @@ def resolved(approvals: Approvals) -> Approvals:
 
 def _spelt_out(approver: Approver) -> Approver:
     if isinstance(approver, Gate) and approver.sensitive is None:
-        return replace(approver, sensitive=SENSITIVE)
+        return replace(approver, sensitive=SENSITIVE, harmless=(*(approver.harmless or ()), *HARMLESS))
     return approver

@@ -32,6 +32,7 @@ from refold.reducers.named_tools import strangers, unfit
 from refold.reducers.patterns import problem_of
 from refold.reducers.policy import At, Policy, passes_of
 from refold.reducers.refusals import Complaint, Fault, complaints, faults_of, nearest, shown
+from refold.reducers.unsorted import unsorted
 from refold.reducers.vocabulary import Role
 
 # Of a shorter window no model makes sense: a call, its result and what was said before are two or three.
@@ -59,7 +60,8 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     """
     for path, problem in _too_small(fact):
         raise PolicyError(path, problem)
-    return (*warnings(fact.policy), *complaints(strangers(fact.policy, fact.tools)))
+    of_tools = (*strangers(fact.policy, fact.tools), *unsorted(fact.policy, fact.tools))
+    return (*warnings(fact.policy), *complaints(of_tools))
 
 
 def _names(policy: Policy) -> Iterator[Fault]:

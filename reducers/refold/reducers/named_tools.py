@@ -7,8 +7,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from refold.reducers.approvals import SENSITIVE, Gate, Match, Rules
+from refold.reducers.approvals import Gate, Match, Rules
 from refold.reducers.events import Manifest
+from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.marks import is_of
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import Fault, nearest, shown
 
@@ -29,7 +31,7 @@ _OPEN = ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", 
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """A name of tools at `path`; `mark` is the beginning of one, or `tool:command`."""
+    """A name of tools at `path`; `mark` is a glob of one in any case, or `tool:command`."""
 
     path: str
     text: str
@@ -43,7 +45,7 @@ def unfit(policy: Policy) -> Iterator[Fault]:
         if _ARGUMENTS.search(name):
             said = "never fits: no name of a tool holds blanks or parentheses"
             yield named.path, f"{shown(named.text)} {said}{_WAY}"
-        elif named.kind != "glob" and set("*?[") & set(name):
+        elif named.kind == "name" and set("*?[") & set(name):
             said = "never fits: it is a name to the letter here, and no pattern"
             yield named.path, f"{shown(named.text)} {said}"
         elif colon and re.search(r"[\s*]", command):
@@ -125,7 +127,7 @@ def _fits(named: _Named, tool: str) -> bool:
     if named.kind == "glob":
         return fnmatchcase(tool, named.text)
     if named.kind == "mark":
-        return tool.startswith(named.text) or named.text.startswith(f"{tool}:")
+        return is_of(named.text, tool)
     return tool == named.text
 
 
@@ -139,13 +141,16 @@ def _named(policy: Policy) -> Iterator[_Named]:
         if isinstance(approver, Rules):
             for at, rule in enumerate(approver.rules):
                 yield _Named(f"{path}.rules[{at}].tool", rule.tool, "glob")
-        if isinstance(approver, Gate) and approver.sensitive not in (None, SENSITIVE):
-            yield from _listed(f"{path}.sensitive", approver.sensitive, "mark")
+        if isinstance(approver, Gate):
+            # What is known of any harness is not meant for this run alone.
+            yield from _listed(f"{path}.sensitive", approver.sensitive, "mark", but=SENSITIVE)
+            yield from _listed(f"{path}.harmless", approver.harmless, "mark", but=HARMLESS)
 
 
-def _listed(path: str, given: Any, kind: _Kind) -> Iterator[_Named]:
+def _listed(path: str, given: Any, kind: _Kind, but: Collection[str] = ()) -> Iterator[_Named]:
     if isinstance(given, str):
         yield _Named(path, given, kind)
     elif isinstance(given, list | tuple):
         for place, text in enumerate(cast("Iterable[str]", given)):
-            yield _Named(f"{path}[{place}]", text, kind)
+            if text not in but:
+                yield _Named(f"{path}[{place}]", text, kind)

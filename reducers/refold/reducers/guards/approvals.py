@@ -5,18 +5,19 @@ first decision other than `escalate` wins. Here a glob matches the whole name, a
 rejected.
 """
 
-import json
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from msgspec.structs import replace
 
-from refold.reducers.approvals import SENSITIVE, Approve, Approver, Gate, Human, Match, Reject, Rules
-from refold.reducers.arguments import is_object, searched
+from refold.reducers.approvals import Approve, Approver, Gate, Human, Match, Reject, Rules
+from refold.reducers.arguments import searched
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
 from refold.reducers.guards.common import Config
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
+from refold.reducers.known_tools import SENSITIVE
+from refold.reducers.marks import fits
 from refold.reducers.numbers import nano
 from refold.reducers.patterns import occurs
 from refold.reducers.state import RunState
@@ -27,7 +28,6 @@ Said = tuple[tuple[int, str], ...]
 """What the links of a chain say of a call: (index of the link, its word), those that escalate left out."""
 
 _ASK = "ask"
-_NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 class Asked(Value, frozen=True):
@@ -157,42 +157,10 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
         case Reject():
             return "reject"
         case Gate(sensitive=marks, then=then, otherwise=otherwise):
-            return then if is_sensitive(name, arguments, SENSITIVE if marks is None else marks) else otherwise
+            return then if fits(SENSITIVE if marks is None else marks, name, arguments) else otherwise
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
         case Match(matches=pattern, field=field, then=then, otherwise=otherwise):
             return otherwise if occurs(pattern, searched(arguments, field)) is False else then
         case Human():
             return _ASK
-
-
-def is_sensitive(name: str, arguments: str, marks: tuple[str, ...]) -> bool:
-    """Whether a name begins with one of `marks`, or the tool with its command is one: `tool:command`.
-
-    The command is `command`, else `root.command`, of `params` (an object, or its JSON text), or where that is
-    neither, of the arguments. What cannot be read is no command.
-    """
-    if name.startswith(marks):
-        return True
-    return any(mark.startswith(f"{name}:") for mark in marks) and f"{name}:{_command(arguments)}" in marks
-
-
-def _command(arguments: str) -> str:
-    given = _read(arguments)
-    params = given.get("params")
-    if isinstance(params, str) and is_object(params or "-"):
-        params = _read(params)
-    holder = _mapping(params)
-    holder = given if holder is None else holder
-    command = holder.get("command")
-    if command is None:
-        command = (_mapping(holder.get("root")) or {}).get("command")
-    return command if isinstance(command, str) else ""
-
-
-def _read(text: str) -> dict[str, object]:
-    return (_mapping(_NUMBERS_AS_TEXT.decode(text or "{}")) or {}) if is_object(text) else {}
-
-
-def _mapping(value: object) -> dict[str, object] | None:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else None

@@ -34,6 +34,7 @@ from refold.replay.whatif.losses import Losses
 from refold.replay.whatif.pair import Found, Pair
 from refold.replay.whatif.prices import Prices, priced
 from refold.replay.whatif.totals import Prefixes
+from refold.replay.whatif.unsorted import Unsorted
 from refold.replay.whatif.verdict import MOST, Spend, Verdict, WhatIf, spend_of
 from refold.store.protocol import Store
 from refold.store.scan import Scan
@@ -141,6 +142,7 @@ class Comparison(Follower[WhatIf]):
         self._losses = Losses(self._near, self._doubt)
         self._ends = Ends(self._near, change, registry, self._doubt)
         self._called = Called()
+        self._unsorted = Unsorted(self._near, self._doubt)
         self._fact: Fact | None = None
         self._fact_seq = 0
         self._group: list[Decision] = []
@@ -256,6 +258,7 @@ class Comparison(Follower[WhatIf]):
         self._near.take(seq, fact, group)
         self._ends.judge(seq, fact)
         self._losses.judge(seq, fact, parted=parted)
+        self._unsorted.judge(seq, fact)
 
     def _told(self, fact: Fact) -> Fact:
         """The fact, with what only the tables of who asks say of it."""

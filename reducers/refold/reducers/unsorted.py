@@ -1,0 +1,56 @@
+"""Calls that a gate lets run without knowing whether they are sensitive: it names their tool neither so nor so."""
+
+from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from refold.reducers.approvals import Approver, Gate
+from refold.reducers.events import Manifest
+from refold.reducers.guards.approvals import word_of
+from refold.reducers.marks import fits, is_of
+from refold.reducers.policy import Policy
+from refold.reducers.refusals import Fault
+from refold.reducers.vocabulary import Replay
+
+_MOST = 20
+
+
+def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str) -> int | None:
+    """The place in the chain of the gate that lets this call run unknown; None: there is none.
+
+    A tool that says of itself that it only reads is known.
+    """
+    if tool.replay is Replay.READ_ONLY:
+        return None
+    for place, link in enumerate(chain):
+        if not any(fnmatchcase(tool.name, glob) for glob in link.tools):
+            continue
+        asks = isinstance(link, Gate) and link.otherwise == "approve" and link.harmless is not None
+        if asks and not fits(_marks(link), tool.name, arguments):
+            return place
+        if word_of(link, tool.name, arguments) != "escalate":
+            return None
+    return None
+
+
+def unsorted(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
+    """The tools of a run that a gate of the policy would let run unknown."""
+    chain = policy.approvals.chain if policy.approvals else ()
+    found: dict[int, list[str]] = {}
+    for tool in tools:
+        place = gate_without_word(chain, tool, "{}")
+        # Of a tool of which commands are named, each call shows by its arguments which it is.
+        if place is not None and not any(is_of(mark, tool.name) for mark in _marks(chain[place])):
+            found.setdefault(place, []).append(tool.name)
+    for place, names in found.items():
+        yield f"approvals.chain[{place}]", not_known(names)
+
+
+def not_known(names: Sequence[str]) -> str:
+    """What is said of tools that a gate does not know, and what to do."""
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    listed = f"{', '.join(names[:_MOST])}{more}"
+    return f"{listed} may run, for it is neither in 'sensitive' nor in 'harmless': name it in one of them"
+
+
+def _marks(link: Approver) -> tuple[str, ...]:
+    return (*(link.sensitive or ()), *(link.harmless or ())) if isinstance(link, Gate) else ()

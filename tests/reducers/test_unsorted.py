@@ -1,0 +1,54 @@
+"""Tools that a gate knows neither as sensitive nor as harmless: nobody may take it that all is well."""
+
+from typing import Any
+
+import pytest
+
+from refold.reducers import parse
+from refold.reducers.events import Manifest
+from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.marks import fits
+from refold.reducers.unsorted import unsorted
+from refold.reducers.vocabulary import Replay
+
+PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))
+BALANCE = Manifest(name="balance", replay=Replay.READ_ONLY)
+APPROVE_PAY = {"approver": "approve", "tools": ["pay"]}
+GATE = {"approver": "gate", "then": "terminate"}
+
+
+@pytest.mark.parametrize(
+    ("approvals", "said"),
+    [
+        pytest.param({"preset": "prod"}, {"approvals.chain[0]": "pay"}, id="a tool of one's own"),
+        pytest.param({"preset": "dev"}, {"approvals.chain[0]": "pay"}, id="whatever is done about the others"),
+        pytest.param({"preset": "ci"}, {}, id="all is approved, and said to be"),
+        pytest.param({"chain": [{**GATE, "harmless": ["PAY"]}]}, {}, id="it is named beside the known ones"),
+        pytest.param({"chain": [{**GATE, "sensitive": ["bash"]}]}, {}, id="all but one are said to be harmless"),
+        pytest.param({"chain": [{**GATE, "sensitive": ["bash"], "harmless": ["files:ls"]}]}, {"approvals.chain[0]": "pay, Read"}, id="lists of one's own"),
+        pytest.param({"chain": [{**GATE, "else": "reject"}]}, {}, id="what is unknown does not run"),
+        pytest.param({"chain": [{**GATE, "else": "escalate"}, {"approver": "human"}]}, {}, id="a person is asked about it"),
+        pytest.param({"chain": [{**GATE, "tools": ["b*"]}, {"approver": "approve"}]}, {}, id="the gate is not about it"),
+        pytest.param({"chain": [APPROVE_PAY, GATE]}, {}, id="somebody before said that it may run"),
+        pytest.param({"chain": [{**GATE, "then": "escalate", "else": "escalate"}, GATE]}, {"approvals.chain[1]": "pay"}, id="a gate behind a gate"),
+    ],
+)  # fmt: skip
+def test_tools_that_a_gate_lets_run_unknown(approvals: dict[str, Any], said: dict[str, str]) -> None:
+    """They are named, with the gate; a tool that only reads says so of itself, and one with commands shows it in its calls."""
+    found = dict(unsorted(parse({"approvals": approvals}), (PAY, BASH, READ, FILES, BALANCE)))
+    assert said == {path: problem.partition(" may run")[0] for path, problem in found.items()}
+
+
+def test_many_unknown_tools() -> None:
+    """The first are named, and the others counted."""
+    tools = [Manifest(name=f"t{number}") for number in range(25)]
+    ((_, problem),) = unsorted(parse({"approvals": {"preset": "prod"}}), tools)
+    assert "t19 and 5 more may run" in problem
+
+
+@pytest.mark.parametrize("mark", HARMLESS)
+def test_no_known_tool_is_both(mark: str) -> None:
+    """What is sensitive goes first: a name that stood in both lists would be harmless in vain."""
+    name, _, command = mark.partition(":")
+    assert not fits(SENSITIVE, name, f'{{"command": "{command}"}}')
+    assert mark == mark.casefold()
