@@ -56,6 +56,14 @@ def take_cost(value: JSON, *path: str) -> int | None:
     return found
 
 
+def take_flag(value: JSON, *path: str) -> bool:
+    """Whether true stands there; what is neither true nor false is left."""
+    found = at(value, *path)
+    if isinstance(found, bool):
+        take(value, *path)
+    return found is True
+
+
 def take_if(value: JSON, name: str, *known: JSON) -> None:
     """Take what stands under a key, if it is one of these: an item says it by what it is."""
     if isinstance(value, dict) and name in value and value[name] in known:

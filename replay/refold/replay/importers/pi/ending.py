@@ -1,14 +1,14 @@
 """How a Pi session ended: by the last message that nobody took back."""
 
 from refold.replay.importers.fields import JSON, text
-from refold.replay.importers.pi.rows import blocks
+from refold.replay.importers.pi.rows import asked
 
 
 class Ending:
-    """The last message, and which calls wait."""
+    """Whose the last message is, why it stopped, and which calls wait."""
 
     def __init__(self) -> None:
-        self.last: JSON = None
+        self.role = self.stop = ""
         self.pending: list[str] = []
         self.answered: set[str] = set()
 
@@ -16,19 +16,18 @@ class Ending:
         """Go on by a message of the main conversation."""
         match text(message, "role"):
             case "assistant":
-                asked = (block for block in blocks(message) if text(block, "type") == "toolCall")
-                self.pending = [text(block, "id") for block in asked]
+                self.pending = [text(call, "id") for call in asked(message)]
             case "toolResult":
                 self.answered.add(text(message, "toolCallId"))
             case "user":
                 pass
             case _:
                 return
-        self.last = message
+        self.role, self.stop = text(message, "role"), text(message, "stopReason")
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""
-        match text(self.last, "role"):
+        match self.role:
             case "":
                 return "open", "no message in the file"
             case "user":
@@ -39,10 +38,9 @@ class Ending:
                 return self._answered()
 
     def _answered(self) -> tuple[str, str]:
-        stop = text(self.last, "stopReason")
-        says = f"last message: assistant, stopReason={stop or None}"
+        says = f"last message: assistant, stopReason={self.stop or None}"
         waiting = sum(call not in self.answered for call in self.pending)
         ends = {"aborted": "cancelled", "error": "error", "length": "limit:token"}
-        if stop not in ends and waiting:
+        if self.stop not in ends and waiting:
             return "open", f"{waiting} tool call(s) without result at the end"
-        return ends.get(stop, "finished"), says
+        return ends.get(self.stop, "finished"), says

@@ -7,23 +7,22 @@ first that stays, so what the model was shown from there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import (
-    messages,
-)
-from refold.replay.importers.fields import JSON, as_written, at, nano_usd, number, text
+from refold.replay.importers.call_ids import messages
+from refold.replay.importers.fields import JSON, at, number, rows, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
+from refold.replay.importers.leftovers import take, take_cost, take_flag, take_text
 from refold.replay.importers.pi.ending import Ending
 from refold.replay.importers.pi.rows import (
     BRANCH,
     PARTS,
     SUMMARY,
     TOKENS,
-    blocks,
-    leftover,
-    shell,
-    spoken,
+    asked,
+    take_answer,
+    take_shell,
+    take_spoken,
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
@@ -115,18 +114,13 @@ class _Reading:
         self.header = next(heads, None)
         header = self.header.value if self.header else None
         place = self.header.place if self.header else Place("line 1")
-        return RunBegan(
-            place.position,
-            place.at,
-            leftover(header) if self.header else "",
-            key=text(header, "id") or "session",
-            model=text(header, "modelId"),
-            agent="pi",
-        )
+        key, model = take_text(header, "id") or "session", take_text(header, "modelId")
+        rest = self.header.rest() if self.header else ""
+        return RunBegan(place.position, place.at, rest, key=key, model=model, agent="pi")
 
     def _entry(self, row: Row, place: int) -> Iterator[Item | Noise]:
         id_, value = text(row.value, "id"), row.value
-        if self.header is not None and row == self.header:
+        if self.header is not None and (row.line, row.size) == (self.header.line, self.header.size):
             self.times.see(value.get("timestamp"), row.at)
             self.header = None
             return
@@ -147,7 +141,7 @@ class _Reading:
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row, place)
             case "custom_message":
-                yield self._say(row, place, spoken(value), "harness", UNCOUNTED)
+                yield self._say(row, place, take_spoken(value), "harness", UNCOUNTED)
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -156,64 +150,67 @@ class _Reading:
     def _message(self, row: Row, place: int) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
         self.ending.see(message)
-        kinds = (text(block, "type") for block in blocks(message))
+        kinds = (text(block, "type") for block in rows(message, "content"))
         yield from unread_parts(row, message, ("content", "command"), kinds, PARTS)
         match text(message, "role"):
             case "user":
-                yield self._say(row, place, spoken(message), "user")
+                take(message, "role")
+                yield self._say(row, place, take_spoken(message), "user")
             case "assistant":
                 yield from self._answer(row, place, message)
             case "toolResult":
                 yield self._result(row, place, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
                 # The model is told of it with the next prompt, and not asked for an answer to it.
-                yield self._say(row, place, shell(message), "shell", UNCOUNTED)
+                yield self._say(row, place, take_shell(message), "shell", UNCOUNTED)
             case "custom" | "hookMessage":
-                yield self._say(row, place, spoken(message), "harness", UNCOUNTED)
+                yield self._say(row, place, take_spoken(message), "harness", UNCOUNTED)
             case _:
                 yield row.noise()
 
     def _say(self, row: Row, place: int, said: str, by: str, counts: Counted | None = None) -> Said:
         self.talk.append((place, Message(role=Role.USER, text=said)))
-        return row.place.counting(counts).said(said, by, rest=leftover(row.value, "content"))
+        return row.place.counting(counts).said(said, by, rest=row.rest())
 
     def _answer(self, row: Row, place: int, message: JSON) -> Iterator[Item]:
-        answer, stop, problem = _message(message), text(message, "stopReason"), text(message, "errorMessage")
-        rest, used = leftover(row.value, "content"), TOKENS.of(at(message, "usage"))
-        counts = Counted(assistant=1, calls=len(answer.calls), usage=used)
         self.requests += 1
-        if stop == "error" and not answer.calls:
-            yield row.place.counting(counts).failed(problem, partial=answer.text, rest=rest)
+        stop, problem, calls = text(message, "stopReason"), take_text(message, "errorMessage"), asked(message)
+        counts = Counted(assistant=1, calls=len(calls), usage=TOKENS.of(at(message, "usage")))
+        if stop == "error" and not calls:
+            partial = take_spoken(message)
+            yield row.place.counting(counts).failed(problem, partial=partial, rest=row.rest())
             return
+        answer = take_answer(message)
         silent = not (answer.text or answer.calls or answer.reasoning)
         if not silent or stop != "aborted":
             self.talk.append((place, answer))
+            take(message, "role")
             yield row.place.answered(
                 answer,
-                used,
-                stop=stop,
-                cost=nano_usd(at(message, "usage", "cost", "total")),
-                model=text(message, "model"),
-                response=text(message, "responseId"),
-                rest=leftover(row.value, "content", "model", "stopReason", "responseId"),
+                TOKENS.take(message, "usage"),
+                stop=take_text(message, "stopReason"),
+                cost=take_cost(message, "usage", "cost", "total"),
+                model=take_text(message, "model"),
+                response=take_text(message, "responseId"),
+                rest=row.rest(),
             )
         if stop == "aborted":
             where = row.place.counting(counts if silent else None)
-            yield where.cancelled(problem, rest=rest if silent else "")
+            yield where.cancelled(problem, rest=row.rest() if silent else "")
         elif stop == "error":
             yield row.place.remarked("error", {"errorMessage": problem})
 
     def _result(self, row: Row, place: int, message: JSON) -> Item:
-        call, name, said = text(message, "toolCallId"), text(message, "toolName"), spoken(message)
+        call, name = take_text(message, "toolCallId"), take_text(message, "toolName")
+        said, error = take_spoken(message), ToolError.RAISED if take_flag(message, "isError") else None
+        take(message, "role")
         self.talk.append((place, Message(role=Role.TOOL, text=said, call=call, name=name)))
-        error = ToolError.RAISED if at(message, "isError") is True else None
-        rest = leftover(row.value, "content", "toolCallId", "toolName", "isError")
-        return row.place.returned(call, said, name=name, error=error, rest=rest)
+        return row.place.returned(call, said, name=name, error=error, rest=row.rest())
 
     def _branch(self, row: Row, place: int) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
-            yield self._say(row, place, BRANCH.format(text(row.value, "summary")), "harness", UNCOUNTED)
+            yield self._say(row, place, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
         else:
             yield row.remarked("subagent")
 
@@ -234,22 +231,11 @@ def _counted(entry: JSON) -> Counted | None:
         case "user":
             return Counted(user=1)
         case "assistant":
-            used = TOKENS.of(at(message, "usage"))
-            return Counted(assistant=1, calls=len(_message(message).calls), usage=used)
+            return Counted(assistant=1, calls=len(asked(message)), usage=TOKENS.of(at(message, "usage")))
         case "toolResult":
             return Counted(tool=1, results=1, errors=int(at(message, "isError") is True))
         case _:
             return None
-
-
-def _message(message: JSON) -> Message:
-    calls = tuple(
-        MessageCall(text(block, "id"), text(block, "name"), as_written(at(block, "arguments")))
-        for block in blocks(message)
-        if text(block, "type") == "toolCall"
-    )
-    thoughts = [text(block, "thinking") for block in blocks(message) if text(block, "type") == "thinking"]
-    return Message(role=Role.ASSISTANT, text=spoken(message), reasoning="\n".join(thoughts), calls=calls)
 
 
 PI = Pi()

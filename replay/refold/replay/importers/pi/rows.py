@@ -3,8 +3,11 @@
 The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them is the model's.
 """
 
-from refold.replay.importers.fields import JSON, at, number, rows, table, text
-from refold.replay.importers.session_rows import rest_of
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Role
+from refold.replay.importers.content import take_call
+from refold.replay.importers.fields import JSON, number, rows, text
+from refold.replay.importers.leftovers import take, take_each, take_flag, take_number, take_text, take_words
 from refold.replay.importers.usages import UsageNames
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
@@ -15,6 +18,8 @@ BRANCH = (
 PARTS = frozenset({"text", "thinking", "toolCall", "image"})
 """What the content of a message is made of."""
 
+_BESIDE = frozenset({"thinking", "toolCall"})
+
 TOKENS = UsageNames(
     input=("input",),
     output=("output",),
@@ -24,45 +29,38 @@ TOKENS = UsageNames(
 )
 
 
-def blocks(message: JSON) -> list[JSON]:
-    """The blocks of a message; a bare text is one."""
-    content = at(message, "content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(rows(message, "content"))
+def asked(message: JSON) -> list[JSON]:
+    """The calls in a message, as they stand there."""
+    return [block for block in rows(message, "content") if text(block, "type") == "toolCall"]
 
 
-def spoken(message: JSON) -> str:
-    """What a message says; an image is named where it stood."""
-    return "\n".join(_said(block) for block in blocks(message) if text(block, "type") in ("text", "image"))
+def take_spoken(message: JSON) -> str:
+    """What a message says, taken out of it; an image is named where it stood."""
+    return take_words(message, "content", beside=_BESIDE)
 
 
-def _said(block: JSON) -> str:
-    return text(block, "text") if text(block, "type") == "text" else "[image]"
+def take_answer(message: JSON) -> Message:
+    """What the model said, thought and asked for, taken out of its message."""
+    said, calls, thoughts = take_spoken(message), list[MessageCall](), list[str]()
+    for block in take_each(message, "content"):
+        match text(block, "type"):
+            case "toolCall":
+                calls.append(take_call(block))
+                take(block, "type")
+            case "thinking" if thought := take_text(block, "thinking"):
+                thoughts.append(thought)
+                take(block, "type")
+            case _:
+                pass
+    return Message(role=Role.ASSISTANT, text=said, reasoning="\n".join(thoughts), calls=tuple(calls))
 
 
-def shell(message: JSON) -> str:
-    """A shell command that the person ran, as the model is told of it."""
-    shown = text(message, "output")
-    said = f"Ran `{text(message, 'command')}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
-    code = number(message, "exitCode")
-    if at(message, "cancelled") is True:
+def take_shell(message: JSON) -> str:
+    """A shell command that the person ran, as the model is told of it, taken out of its message."""
+    command, shown = take_text(message, "command"), take_text(message, "output")
+    said = f"Ran `{command}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
+    if take_flag(message, "cancelled"):
         return f"{said}\n\n(command cancelled)"
-    return f"{said}\n\nCommand exited with code {code}" if code else said
-
-
-def leftover(entry: JSON, *taken: str) -> str:
-    """What an entry holds beside these keys of its message, its time and its type."""
-    message = {key: value for key, value in table(entry, "message").items() if key not in ("role", *taken)}
-    if left := [found for block in blocks(at(entry, "message")) if (found := _block_left(block))]:
-        message["content"] = list(left)
-    elif "content" in taken:
-        message.pop("content", None)
-    return rest_of(entry, "message", message)
-
-
-def _block_left(block: JSON) -> dict[str, JSON]:
-    known = {
-        "text": ("type", "text"),
-        "thinking": ("type", "thinking"),
-        "toolCall": ("type", "id", "name", "arguments"),
-    }.get(text(block, "type"), ())
-    return {key: value for key, value in table(block).items() if key not in known}
+    if number(message, "exitCode"):
+        return f"{said}\n\nCommand exited with code {take_number(message, 'exitCode')}"
+    return said
