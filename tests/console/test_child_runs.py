@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from console.conftest import Refold
+from console.report.conftest import reported
 from console.test_imports import documents
 from console.test_repeated_imports import by_hand, listed, note
 from refold.engine import say
@@ -203,4 +205,6 @@ def test_a_run_of_the_engine_lists_the_runs_that_its_calls_began(refold: Refold,
         child[name] for name in ("run", "call", "task", "agent_state")
     )
     assert [] == shown(refold, store, f"{PARENT}@e2")["children"] == shown(refold, store, CHILD)["children"]
+    (told,) = reported(store, PARENT).children
+    assert child == msgspec.to_builtins(told)
     assert f"child of {PARENT}" in refold("ls", "--store", store).out

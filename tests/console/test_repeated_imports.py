@@ -237,6 +237,11 @@ def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: P
     every = refold("stats", "-o", "json", "--store", store)
     assert json.loads(alone.out) == json.loads(every.out)
     assert "1 run goes on in another" in every.err
+    found = refold("grep", "kind:run_started", "--count", "--store", store)
+    assert [["1", new]] == [line.split() for line in found.out.splitlines()]
+    assert "1 run goes on in another" in found.err
+    both = refold("grep", "kind:run_started", *listed(refold, store), "--store", store)
+    assert 2 == len(both.out.splitlines())
     asked = ["whatif", "--set", "limits.step=9", "-o", "json", "--store", store]
     assert json.loads(refold(*asked, "--all").out.splitlines()[-1])["totals"]["runs"] == 1
     assert 2 == json.loads(refold(*asked, *listed(refold, store)).out.splitlines()[-1])["totals"]["runs"]

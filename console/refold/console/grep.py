@@ -12,7 +12,7 @@ from refold.console.options import Everything, Runs, argument, option
 from refold.console.places import StorePlace
 from refold.console.processes import Jobs, alone, processes
 from refold.console.screen import Screen
-from refold.console.selection import Trouble, chosen
+from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import RefoldError
 from refold.replay.queries.grep import Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
@@ -43,6 +43,8 @@ def grep_command(
     jobs: Jobs = None,
 ) -> int:
     """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
+
+    Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is named.
 
     3 or 125 if a log could not be read to its end, 4 if some could not be looked at. With -o json: a line an event.
     """
@@ -75,7 +77,8 @@ async def _sizes(
     place: StorePlace, runs: list[str], trouble: Trouble, *, everything: bool
 ) -> list[tuple[str, int]]:
     async with places.reading(place) as store:
-        return await chosen(store, runs, trouble, everything=everything)
+        sizes = await chosen(store, runs, trouble, everything=everything)
+        return sizes if runs else await without_grown(store, sizes)
 
 
 def _tell_count(screen: Screen, run: str, count: int) -> None:

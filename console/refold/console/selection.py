@@ -67,7 +67,7 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
         left.append((run, size))
     if grown := len(runs) - len(left):
         some = "1 run goes" if grown == 1 else f"{grown} runs go"
-        note(f"{some} on in another, which has all of it: counted there")
+        note(f"{some} on in another, which has all of it: looked at there")
     return left
 
 

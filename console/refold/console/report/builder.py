@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from refold.console.child_runs import Kin
 from refold.console.report.data import (
     Bytes,
     Figures,
@@ -46,21 +47,23 @@ from refold.store.protocol import Store, Stored
 async def build(store: Store, run: str, upto: int | None, registry: Registry) -> Report:
     """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes."""
     verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, excerpt=None)
-    rows = Rows(run, registry)
+    rows, kin = Rows(run, registry), Kin()
     source = Records(store, run, upto)
-    await follow(source, verifier, auditor, summing, rows, registry=registry)
+    await follow(source, verifier, auditor, summing, rows, *kin.followers, registry=registry)
     if isinstance(rows.problem, CannotJudge):
         raise rows.problem
     last = (await store.head(run)).seq if upto is not None else 0
     found, about, judged = rows.result(), summing.result(), auditor.result()
+    parent, children = await kin.of(store, about)
     places = Places()
     shown = (places.row(each, found.said.get(each.seq)) for each in found.views.shown)
     return Report(
         refold=version("refold"),
         partial=upto is not None and upto < last,
-        about=about,
+        about=replace(about, parent=parent),
         figures=_figures(summing.state, about),
         imported=found.imported,
+        children=children,
         checked=verifier.result(),
         judged=replace(
             judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from refold.console.child_runs import ChildRun
 from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
@@ -117,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `imported` is where an imported run came from. `fields` are those that filters know,
+    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began. `fields` are those that filters know,
     `kinds` those of events.
     """
 
@@ -126,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     about: Summary
     figures: Figures
     imported: SourceRecorded | None
+    children: tuple[ChildRun, ...]
     checked: Verification
     judged: Audit
     refused: str

@@ -58,6 +58,10 @@
     if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
     if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
     if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);
+    for (const { run, call, task, agent_state, source_end, damaged } of model.children) {
+      const ended = damaged ? "cannot be read whole" : source_end || agent_state;
+      said.push(["", `Started run ${run}, by ${call ? `call ${call}` : "a call that is not known"}: ${ended}. ${task ?? "(erased)"}`]);
+    }
     return said;
   }
 
