@@ -94,7 +94,8 @@ def test_what_copied_steps_say_besides_is_kept() -> None:
     assert {
         "extra": {"why": "kept"},
         "is_copied_context": True,
-        "observation": [{"extra": {"exit": 1}}],
+        "observation": {"results": [{"extra": {"exit": 1}}]},
+        "step_id": 3,
     } == json.loads(remarks[0].rest)
 
 

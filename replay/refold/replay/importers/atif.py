@@ -11,27 +11,27 @@ Counted: messages by the steps' source, copied ones too; results = observation r
 them, which need not be the sum of the steps (sub-agents are in them, copied steps are not).
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import calls_of, manifests, words
+from refold.replay.importers.content import take_calls, take_tools, words
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import (
-    JSON,
-    at,
-    instant,
-    left,
-    nano_usd,
-    number,
-    rows,
-    table,
-    text,
-    without,
-)
+from refold.replay.importers.fields import JSON, at, instant, number, rows, table, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, together
+from refold.replay.importers.leftovers import (
+    rest,
+    take,
+    take_cost,
+    take_each,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    take_words,
+)
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
@@ -41,8 +41,6 @@ from refold.replay.importers.values import values
 from refold.replay.source_words import UNCALLED
 
 _TOKENS = UsageNames(input=("prompt_tokens",), output=("completion_tokens",), cache_read=("cached_tokens",))
-_TOLD = ("step_id", "timestamp", "source", "message", "observation")
-_RESULT = ("source_call_id", "content", "subagent_trajectory_ref")
 _UNCALLED = Counted(tool=1, results=1)
 _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
 
@@ -86,47 +84,41 @@ ATIF = Atif()
 
 def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     """The items of one trajectory but the last, which is returned."""
-    steps = rows(doc, "steps")
+    steps, metrics = take_rows(doc, "steps"), take(doc, "final_metrics")
     begin = next((n for n, step in enumerate(steps) if _is_new_answer(step)), len(steps))
-    labels = {"version": text(doc, "agent", "version"), "continued in": text(doc, "continued_trajectory_ref")}
+    goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
+    labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
+    times = Times(at(step, "timestamp") for step in steps).edges()
+    subagents, counts = take_rows(doc, "subagent_trajectories"), together(map(_counted, steps[:begin]))
     yield RunBegan(
         position=f"{place}.steps[0:{begin}]",
-        at=instant(at(doc, "steps", 0, "timestamp")),
+        at=take_time(steps[0], "timestamp") if steps else None,
         key=text(doc, "trajectory_id") or text(doc, "session_id") or "trajectory",
         messages=tuple(message for step in steps[:begin] for message in _given(step)),
-        model=text(doc, "agent", "model_name"),
+        model=model,
         agent=text(doc, "agent", "name"),
-        tools=manifests(at(doc, "agent", "tool_definitions")),
+        tools=take_tools(doc, "agent", "tool_definitions"),
         labels={name: label for name, label in labels.items() if label},
-        rest=without(doc, "steps", "final_metrics", "subagent_trajectories"),
-        counts=together(_counted(step) for step in steps[:begin]),
+        rest=rest(doc),
+        counts=counts,
         marks_errors=False,
     )
     for index, step in enumerate(steps):
         where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))
+        take_if(step, "step_id", index + 1)
+        results = [*rows(step, "observation", "results")]
+        delegated = [*_subagents(step, where)]
         if index >= begin:
-            yield from _step(step, where, text(doc, "agent", "model_name"))
-        elif rest := _beside(step):
-            yield where.remarked("unmapped", rest)
-        yield from _subagents(step, where)
-    for index, trajectory in enumerate(rows(doc, "subagent_trajectories")):
+            yield from _step(step, results, where, model)
+        elif unsaid := rest(step):
+            yield where.remarked("unmapped", rest=unsaid)
+        yield from delegated
+    for index, trajectory in enumerate(subagents):
         yield Place(f"{place}.subagent_trajectories[{index}]").remarked("subagent", trajectory)
-    goes_on = "; continued in another file" if text(doc, "continued_trajectory_ref") else ""
-    end, metrics = ("unknown", f"the format records no end{goes_on}"), at(doc, "final_metrics")
+    end = "the format records no end" + ("; continued in another file" if goes_on else "")
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
-    times = Times(at(step, "timestamp") for step in steps).edges()
-    return Place(f"{place}.final_metrics").ended(end, times, (sent, read, None, got), rest=without(metrics))
-
-
-def _beside(step: JSON) -> dict[str, JSON]:
-    """What a step that the run begins with holds beside its messages."""
-    rest = left(step, *_TOLD, "tool_calls", "reasoning_content")
-    seen: list[JSON] = [
-        {**own} for result in rows(step, "observation", "results") if (own := left(result, *_RESULT))
-    ]
-    if seen:
-        rest["observation"] = seen
-    return rest
+    used = (sent, read, None, got)
+    return Place(f"{place}.final_metrics").ended(("unknown", end), times, used, rest=rest(metrics))
 
 
 def _counted(step: JSON) -> Counted:
@@ -142,72 +134,76 @@ def _is_new_answer(step: JSON) -> bool:
     return text(step, "source") == "agent" and at(step, "is_copied_context") is not True
 
 
-def _said(step: JSON) -> Message:
+def _take_said(step: JSON) -> Message:
     role = {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
-    said, thought = words(at(step, "message")), text(step, "reasoning_content")
-    return Message(role=role, text=said, reasoning=thought, calls=calls_of(step))
+    said, thought = take_words(step, "message"), take_text(step, "reasoning_content")
+    take_if(step, "source", "system", "agent", "user")
+    return Message(role=role, text=said, reasoning=thought, calls=take_calls(step))
 
 
-def _given(step: JSON) -> tuple[Message, ...]:
+def _given(step: JSON) -> Iterator[Message]:
     """The messages of a step before the first answer: results stand behind the copied answer that asked for them."""
-    paired = [(words(at(result, "content")), result, call) for result, call in _paired(step)]
-    results = (Message(role=Role.TOOL, text=t, call=c.id, name=c.name) for t, _, c in paired if c)
-    others = (Message(role=Role.USER, text=t) for t, r, c in paired if not c and at(r, "content") is not None)
-    return (_said(step), *results, *others)
+    message, others = _take_said(step), list[Message]()
+    yield message
+    for result, call in _paired(rows(step, "observation", "results"), message):
+        if call is not None:
+            take_if(result, "source_call_id", call.id)
+            yield Message(role=Role.TOOL, text=take_words(result, "content"), call=call.id, name=call.name)
+        elif at(result, "content") is not None:
+            others.append(Message(role=Role.USER, text=take_words(result, "content")))
+    yield from others
 
 
-def _paired(step: JSON) -> list[tuple[JSON, MessageCall | None]]:
+def _paired(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, MessageCall | None]]:
     """Each result with the call that it answers: by id, else the first call that waits."""
-    waiting = list(calls_of(step))
-    paired: list[tuple[JSON, MessageCall | None]] = []
-    for result in rows(step, "observation", "results"):
+    waiting = list(answer.calls)
+    for result in results:
         wanted = text(result, "source_call_id")
         call = next((call for call in waiting if call.id == wanted or not wanted), None)
         if call is not None:
             waiting.remove(call)
-        paired.append((result, call))
-    return paired
+        yield result, call
 
 
-def _step(step: JSON, place: Place, model: str) -> Iterator[Item]:
-    said, user = _said(step), text(step, "source") == "user"
+def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iterator[Item]:
+    written, source = at(step, "message"), text(step, "source")
     # What the agent's harness did to the context here, as Harbor's agents note it.
     management = at(step, "extra", "context_management")
-    if said.role is Role.ASSISTANT:
-        metrics = at(step, "metrics")
-        yield place.answered(
-            said,
-            _TOKENS.of(metrics),
-            cost=nano_usd(at(metrics, "cost_usd")),
-            model=text(step, "model_name") or model,
-            rest=without(step, *_TOLD, "tool_calls", "reasoning_content", "model_name"),
-        )
-        yield from place.hosted(at(step, "message"))
-    elif user or (said.text and not management):
-        by = "user" if user else "harness"
-        yield place.said(said.text, by, role=said.role, rest=without(step, *_TOLD))
-    else:
-        place = place.counting(together(_UNCALLED for _ in rows(step, "observation", "results")))
+    if source not in ("agent", "user") and (management or not words(written)):
+        place = place.counting(together(_UNCALLED for _ in results))
         yield place.remarked(known_or(text(management, "type"), _MANAGED), step)
         return
-    yield from _results(step, place)
+    take_time(step, "timestamp")
+    take_rows(step, "observation", "results")
+    said = _take_said(step)
+    if said.role is Role.ASSISTANT:
+        cost, used = take_cost(step, "metrics", "cost_usd"), _TOKENS.take(step, "metrics")
+        model = take_text(step, "model_name") or model
+        yield place.answered(said, used, cost=cost, model=model, rest=rest(step))
+        yield from place.hosted(written)
+    else:
+        by = "user" if source == "user" else "harness"
+        yield place.said(said.text, by, role=said.role, rest=rest(step))
+    yield from _results(results, said, place)
 
 
 def _subagents(step: JSON, place: Place) -> Iterator[Item]:
     """Sub-agents that a result refers to: their trajectories lie elsewhere, and are not opened."""
-    for index, result in enumerate(rows(step, "observation", "results")):
-        if (ref := at(result, "subagent_trajectory_ref")) is not None:
+    for index, result in enumerate(take_each(step, "observation", "results")):
+        if (ref := take(result, "subagent_trajectory_ref")) is not None:
             yield Place(f"{place.position}.observation.results[{index}]").remarked("subagent", ref)
 
 
-def _results(step: JSON, place: Place) -> Iterator[Item]:
-    for index, (result, call) in enumerate(_paired(step)):
+def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator[Item]:
+    for index, (result, call) in enumerate(_paired(results, answer)):
         where = Place(f"{place.position}.observation.results[{index}]", place.at)
-        content, named = at(result, "content"), text(result, "source_call_id")
-        rest = without(result, *_RESULT)
+        content, named = at(result, "content"), take_text(result, "source_call_id")
+        said = take_words(result, "content")
         if call is not None or named:
             known, name = (call.id, call.name) if call else (named, "")
-            yield where.returned(known, words(content), name=name, rest=rest)
+            yield where.returned(known, said, name=name, rest=rest(result))
         elif content is not None:
-            yield where.counting(_UNCALLED).said(words(content), "harness", rest=rest)
+            yield where.counting(_UNCALLED).said(said, "harness", rest=rest(result))
             yield where.remarked(UNCALLED)
+        elif unsaid := rest(result):
+            yield where.remarked("unmapped", rest=unsaid)

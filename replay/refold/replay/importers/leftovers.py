@@ -5,7 +5,7 @@ item says, exactly, and no importer lists what it knows. Looking at a value (`fi
 the type that is asked for is not taken. Rows are an importer's own: it reads each of them to its end before it hands on what is left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, nano_usd, number, text
 
@@ -68,6 +68,15 @@ def take_if(value: JSON, name: str, *known: JSON) -> None:
     """Take what stands under a key, if it is one of these: an item says it by what it is."""
     if isinstance(value, dict) and name in value and value[name] in known:
         del value[name]
+
+
+def take_rows(value: JSON, *path: str) -> Sequence[JSON]:
+    """The list there, whole, an empty one where there is none."""
+    found = at(value, *path)
+    if not isinstance(found, list):
+        return ()
+    take(value, *path)
+    return found
 
 
 def take_each(value: JSON, *path: str) -> Iterator[JSON]:

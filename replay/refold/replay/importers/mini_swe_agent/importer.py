@@ -121,13 +121,14 @@ def end_of(doc: JSON) -> tuple[str, str]:
 
 def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
     waiting: list[MessageCall] = []
-    for index, row in enumerate(messages):
+    for index in range(begin):
+        if unsaid := left_of(messages[index]):
+            yield Place(f"{position}[{index}]").remarked("unmapped", rest=unsaid)
+    for index in range(begin, len(messages)):
+        row = messages[index]
         role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
         place = Place(f"{position}[{index}]", take_moment(row), counts)
-        if index < begin:
-            if unsaid := left_of(row):
-                yield Place(place.position, place.at).remarked("unmapped", rest=unsaid)
-        elif role == "assistant":
+        if role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
             waiting = list(take_asked(row, index))
             yield _answered(row, place.counting(counted(row, len(waiting))), waiting)
