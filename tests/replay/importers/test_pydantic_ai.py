@@ -70,9 +70,10 @@ def only(items: list[Item], kind: type[T]) -> list[T]:
 def test_a_conversation() -> None:
     """Requests before the first answer open the run; requests with results are a tool's messages."""
     items = of(LIST)
-    assert ["RunBegan", "Answered", "Returned", "Answered", "RunEnded"] == [
+    assert ["RunBegan", "Remarked", "Answered", "Returned", "Answered", "RunEnded"] == [
         type(item).__name__ for item in items
     ]
+    assert '{"timestamp":"2025-01-01T00:00:01Z"}' == only(items, Remarked)[0].rest
     assert ["go"] == [message.text for message in only(items, RunBegan)[0].messages]
     assert [None, StopReason.END_TURN] == [item.stop for item in only(items, Answered)]
     ended = only(items, RunEnded)[0]

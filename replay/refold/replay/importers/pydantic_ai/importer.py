@@ -7,20 +7,20 @@ came back; one that names none is the framework asking for another answer.
 from collections.abc import Iterator, Sequence
 
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text
+from refold.replay.importers.fields import JSON, at, instant, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, together
+from refold.replay.importers.leftovers import rest, take_if, take_rows, take_time
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.pydantic_ai.parts import (
-    PART,
-    REQUEST,
+    GIVEN,
     TOKENS,
     answered,
     asked_of,
     failed,
     is_result,
-    opening,
+    left_of,
+    take_opening,
     untold,
-    untold_of,
 )
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.times import Times
@@ -54,8 +54,8 @@ class PydanticAI:
             elif "parts" in table(value.value):
                 loose.append((value.position, value.value))
             elif conversations := list(_conversations(value)):
-                for listed, key, rest in conversations:
-                    yield from _Conversation(listed, key or str(runs), rest).items()
+                for listed, key, around in conversations:
+                    yield from _Conversation(listed, key or str(runs), around).items()
                     runs += 1
             else:
                 yield value.place.unread("no_message", "no message", value.value)
@@ -73,24 +73,27 @@ def _conversations(value: Value) -> Iterator[tuple[list[tuple[str, JSON]], str, 
 
     They are its own messages, or those of the runs that it lists; a run without any is told with the first.
     """
-    found = [(f"{value.position}.runs[{index}]", run) for index, run in enumerate(rows(value.value, "runs"))]
-    spoken = [(place, run) for place, run in found if _listed(run, place)]
-    around = left(value.value, *_LISTS, "runs")
-    if silent := [run for place, run in found if not _listed(run, place)]:
+    around = table(value.value)
+    listed = _take_listed(value.value, value.position)
+    found = [
+        (run, _take_listed(run, f"{value.position}.runs[{index}]"))
+        for index, run in enumerate(take_rows(around, "runs"))
+    ]
+    if silent := [run for run, inner in found if not inner]:
         around["runs"] = silent
-    if listed := _listed(value.value, value.position):
-        yield listed, "", json_text(around) if around else ""
+    if listed:
+        yield listed, "", rest(around)
         around = {}
-    for place, run in spoken:
-        own = left(run, *_LISTS)
-        own |= {"around": around} if around else {}
-        yield _listed(run, place), text(run, "id"), json_text(own) if own else ""
-        around = {}
+    for run, inner in found:
+        if inner:
+            own = {**table(run), "around": around}
+            yield inner, text(run, "id"), rest(own)
+            around = {}
 
 
-def _listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
-    name = next((name for name in _LISTS if name in table(value)), "")
-    listed = rows(value, name) if name else rows(value)
+def _take_listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
+    name = next((name for name in _LISTS if rows(value, name)), "")
+    listed = take_rows(value, name) if name else rows(value)
     place = f"{position}.{name}" if name else position
     return [(f"{place}[{index}]", row) for index, row in enumerate(listed)]
 
@@ -98,11 +101,13 @@ def _listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
 class _Conversation:
     """One conversation: its messages with their places. Each repeats the ids of the first, which are told once."""
 
-    def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, rest: str = "") -> None:
+    def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
         told: dict[str, JSON] = {name: table(listed[0][1]).get(name) for name in _IDS}
         told["state"] = "complete"
-        self.listed = [(place, _untold(row, told)) for place, row in listed]
-        self.key, self.rest = key, rest
+        for _, row in listed:
+            for name, value in told.items():
+                take_if(row, name, value)
+        self.listed, self.key, self.around = listed, key, around
         self.labels = {name: label for name in _IDS if (label := text(told, name))}
         answers = (index for index, (_, row) in enumerate(listed) if text(row, "kind") == "response")
         self.first = next(answers, len(listed))
@@ -110,41 +115,47 @@ class _Conversation:
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""
         head = [row for _, row in self.listed]
-        began = tuple(message for row in head[: self.first] for message in opening(row))
+        end, times, counts = self._end(), self._times(), together(map(_message, head[: self.first]))
         yield RunBegan(
             position=self.listed[0][0],
             at=instant(at(head[0], "timestamp")),
             key=self.labels.get("conversation_id", self.key),
-            messages=began,
+            messages=tuple(message for row in head[: self.first] for message in take_opening(row)),
             model=next((name for row in head if (name := text(row, "model_name"))), ""),
             labels=self.labels,
-            rest=self.rest,
-            counts=together(map(_message, head[: self.first])),
+            rest=self.around,
+            counts=counts,
             unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
         )
         for index, (position, row) in enumerate(self.listed):
-            place = Place(position, instant(at(row, "timestamp")))
-            if text(row, "kind") == "request" or index < self.first:
-                yield from self._request(place, row, given=index < self.first)
+            given = index < self.first
+            # What the run began with has one time, that of the first.
+            place = Place(
+                position, instant(at(row, "timestamp")) if given and index else take_time(row, "timestamp")
+            )
+            if text(row, "kind") == "request" or given:
+                yield from self._request(place, row, given=given)
             elif text(row, "kind") == "response":
+                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in untold(row)]
                 yield answered(place, row)
-                yield from place.hosted([{"type": text(part, "part_kind")} for part in untold(row)])
+                yield from place.hosted(kinds)
             else:
                 yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
-        yield Place(self.listed[-1][0]).ended(self._end(), self._times())
+        yield Place(self.listed[-1][0]).ended(end, times)
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
         """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
-        for index, part in enumerate(rows(row, "parts")):
+        message = _message(row)
+        for index, part in enumerate(take_rows(row, "parts")):
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
-            if not given or text(part, "part_kind") not in ("system-prompt", "user-prompt"):
+            if not given or text(part, "part_kind") not in GIVEN:
                 own = Counted(results=int(is_result(part)), errors=int(failed(part)))
-                whole = [own] if given or index else [own, _message(row)]
+                whole = [own] if given or index else [own, message]
                 yield asked_of(where.counting(together(whole)), part)
-            elif rest := untold_of(part, PART):
-                yield Place(where.position).remarked("unmapped", rest=rest)
-        if rest := untold_of(row, (*REQUEST, "instructions") if given else REQUEST):
-            yield place.remarked("unmapped", rest=rest)
+            elif unsaid := left_of(part, *GIVEN):
+                yield where.remarked("unmapped", rest=unsaid)
+        if unsaid := left_of(row, "request"):
+            yield place.remarked("unmapped", rest=unsaid)
 
     def _end(self) -> tuple[str, str]:
         row = self.listed[-1][1]
@@ -167,10 +178,3 @@ def _message(row: JSON) -> Counted:
     """As what message a request counts: a tool's if it has results, else a person's."""
     results = any(is_result(part) for part in rows(row, "parts"))
     return Counted(user=int(not results), tool=int(results)) if text(row, "kind") == "request" else UNCOUNTED
-
-
-def _untold(row: JSON, told: dict[str, JSON]) -> JSON:
-    """A message without what is told already: these keys with these values."""
-    if not isinstance(row, dict):
-        return row
-    return {name: value for name, value in row.items() if name not in told or value != told[name]}
