@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, RunStarted
+from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.errors import Errors
 from refold.reducers.parser import parse
@@ -51,6 +51,8 @@ def lacking(log: list[Event], started: tuple[Unknown, ...], answers: tuple[Unkno
                 return replace(event, unknown=started)
             case ModelResponded():
                 return replace(event, unknown=answers, model=first.model)
+            case ToolReturned() if Unknown.ERRORS in started:
+                return replace(event, unknown=(Unknown.ERRORS,))
             case _:
                 return event
 

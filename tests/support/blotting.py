@@ -97,7 +97,8 @@ class Blotted:
                 fact = replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None)
                 return replace(fact, unknown=(Unknown.USAGE, Unknown.COST))
             case ToolReturned():
-                return replace(fact, duration=0, error=None if self._unmarked else fact.error)
+                fact = replace(fact, duration=0)
+                return replace(fact, error=None, unknown=(Unknown.ERRORS,)) if self._unmarked else fact
             case _:
                 return fact
 

@@ -194,6 +194,7 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     pairs = [("derived", ending)] if told.source_says else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
     pairs += [("spent", spent)]
+    pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []
     pairs += [("source", _totals(told.source_totals))] if told.source_totals else []
     pairs += [("events", f"1 to {told.events}")]
     screen.pairs(pairs + ([("damaged", told.damaged)] if told.damaged else []))

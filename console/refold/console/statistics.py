@@ -16,7 +16,7 @@ from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, families_of, without_grown
 from refold.replay import figures
 from refold.replay.queries.rows import event_question
-from refold.replay.queries.stats import Latency, Stats, count_all, merge
+from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 from refold.replay.shards import SHARD, Ended, Shard, shards, worked
 
 SHARD_OF_A_STORE = SHARD
@@ -158,7 +158,7 @@ def _tools(screen: Screen, total: Stats) -> None:
         [
             hostile.line(name, _NAME) or "(unknown)",
             figures.count(tool.returned),
-            _by_number(tool.errors) or "0",
+            _errors(tool),
             figures.count(tool.refused),
             *_latency(tool.latency),
             figures.size(tool.bytes),
@@ -166,6 +166,12 @@ def _tools(screen: Screen, total: Stats) -> None:
         for name, tool in sorted(total.tools.items(), key=lambda each: (-each[1].returned, each[0]))
     ]
     _table(screen, titles, rows)
+
+
+def _errors(tool: ToolStats) -> str:
+    """`2 raised`; `unknown` where nobody knows it of any result, `2 raised+?` where of some."""
+    told = _by_number(tool.errors) or ("unknown" if tool.unmarked and tool.unmarked == tool.returned else "0")
+    return told if told == "unknown" else figures.at_least(told, tool.unmarked)
 
 
 def _models(screen: Screen, total: Stats) -> None:

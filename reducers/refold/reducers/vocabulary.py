@@ -15,8 +15,8 @@ class Unknown(StrEnum):
 
     `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
     had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
-    not said how large the model's context is. `errors`: calls that failed are not told from others. `stop`: why an answer
-    ended, for its word for it is none that anybody here knows.
+    not said how large the model's context is. `errors`: of a run that calls which failed are not told from others, of a
+    result whether its call did. `stop`: why an answer ended, for its word for it is none that anybody here knows.
     """
 
     TIME = "time"
@@ -58,7 +58,7 @@ class FailureClass(StrEnum):
 
 @unique
 class ToolError(StrEnum):
-    """How a tool call went wrong. A call without one returned normally."""
+    """How a tool call went wrong. A call without one returned normally, or nobody knows: `Unknown.ERRORS`."""
 
     RAISED = "raised"
     TIMEOUT = "timeout"

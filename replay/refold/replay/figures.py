@@ -47,6 +47,15 @@ def at_least(figure: str, unknown: int) -> str:
     return f"{figure}+?" if unknown and figure != "-" else figure
 
 
+def unmarked(results: int) -> str:
+    """What is said of a run of whose results nobody knows whether they are failures: "" of none."""
+    return (
+        f"whether {counted(results, 'result')} failed is unknown: the source marks no errors"
+        if results
+        else ""
+    )
+
+
 def size(bytes_: int) -> str:
     """`812 B`, `1.2 KiB`, `3.4 MiB`."""
     if bytes_ < 0:

@@ -1,11 +1,16 @@
-"""What is known of what was used up: None where nobody counted, and never 0.
+"""What is known of what was used up, and of how a call went: None where nobody says, and never 0 or "ok".
 
 In a log 0 stands for both. An answer without a token is one that nobody counted, for no request is as short as that; a
-duration of 0 nanoseconds is one that nobody took.
+duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source marks errors.
 """
 
+from refold.reducers.events import ToolReturned
 from refold.reducers.messages import Usage
 from refold.reducers.state import Spent
+from refold.reducers.vocabulary import Unknown
+
+UNMARKED = "unmarked"
+"""The word for a result of which nobody knows whether its call failed."""
 
 
 def counted(usage: Usage) -> bool:
@@ -27,3 +32,15 @@ def cost(spent: Spent) -> int | None:
 def took(nanoseconds: int) -> int | None:
     """How long something took, nanoseconds."""
     return nanoseconds or None
+
+
+def failed(result: ToolReturned) -> bool | None:
+    """Whether a call failed; None where it is not marked as failed, by a source that marks no failure."""
+    if result.error is not None:
+        return True
+    return None if Unknown.ERRORS in result.unknown else False
+
+
+def outcome(result: ToolReturned) -> str:
+    """How a call ended, in a word: the class of its error, `ok` or `unmarked`."""
+    return str(result.error or (UNMARKED if failed(result) is None else "ok"))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import Parent, RunForked, RunStarted, SourceRecorded, kind_of
+from refold.reducers.events import Parent, RunForked, RunStarted, SourceRecorded, ToolReturned, kind_of
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
@@ -35,7 +35,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
     nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
-    that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known. `source_end` is how
+    that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
+    results nobody knows whether their calls failed. `source_end` is how
     its source ended an imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
     the calls without a result; `source_totals` is what the source counted itself. A fork goes on from event `forked_at` of
     `forked_from`. `damaged` says where the log could not be read any further.
@@ -57,6 +58,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost_nanousd: int | None = None
     unpriced: int = 0
     uncounted: int = 0
+    unmarked: int = 0
     parent: Parent | None = None
     forked_from: str = ""
     forked_at: int = 0
@@ -94,7 +96,7 @@ class Summing(Follower[Summary]):
     def __init__(self, run: str, *others: Follower[Any], excerpt: int | None = EXCERPT) -> None:
         self._run, self._others, self._excerpt = run, others, excerpt
         self.state: RunState = NEW
-        self._told: dict[str, Any] = {"task": "", "labels": {}, "started": 0, "uncounted": 0}
+        self._told: dict[str, Any] = {"task": "", "labels": {}, "started": 0, "uncounted": 0, "unmarked": 0}
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
 
@@ -112,6 +114,7 @@ class Summing(Follower[Summary]):
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
         told["uncounted"] += lacks_tokens(event)
+        told["unmarked"] += isinstance(event, ToolReturned) and known.failed(event) is None
         for other in self._others:
             other.take(step)
 

@@ -34,7 +34,7 @@ _BESIDE = 20  # remarks of one turn about the source that it was imported from
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a turn. `result` is `ok`, an error class, `refused`, or `open` while nothing came back.
+    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source marks no errors, `refused`, or `open` while nothing came back.
 
     While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out: `happened` or
     `unknown`. One that did not happen is open again.
@@ -126,7 +126,7 @@ class Teller(Follower[Sequence[TurnRow]]):
                 self._change(seq, at, **_answered(event))
             case ToolReturned():
                 self._call(
-                    seq, at, event.call, result=str(event.error or "ok"), size=event.output_bytes, cut=event.cut,
+                    seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
                     duration=known.took(event.duration),
                 )  # fmt: skip
             case RunResumed() | DoubtResolved():

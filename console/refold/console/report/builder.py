@@ -175,6 +175,7 @@ def _figures(state: RunState, about: Summary) -> Figures:
         cost=_cost(state),
         duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
         limit=figures.hit(about.limit) if about.limit else "",
+        unmarked=figures.unmarked(about.unmarked),
     )
 
 

@@ -106,11 +106,14 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did."""
+    """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did; `unmarked` that of some
+    results nobody knows whether their calls failed, "" if of none.
+    """
 
     cost: str
     duration: str
     limit: str
+    unmarked: str
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

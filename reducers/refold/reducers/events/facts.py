@@ -151,6 +151,7 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something away.
 
+    Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it had failed.
     `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
     in `run_started`.
     """

@@ -29,7 +29,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import NANO
-from refold.replay import known
+from refold.replay import figures, known
 from refold.replay.audit import Auditor
 from refold.replay.causes import by
 from refold.replay.exports.ticket_checks import Checks
@@ -167,6 +167,7 @@ class Ticket:
             ("Turns", str(about.steps)),
             ("Tokens", _tokens(about.usage, uncounted=about.uncounted)),
             ("Cost", cost if about.steps else ""),
+            ("Errors", figures.unmarked(about.unmarked)),
             (
                 "Fork of",
                 f"{self.code(about.forked_from)} at event {about.forked_at}" if about.forked_from else "",
@@ -200,6 +201,7 @@ class Ticket:
                 yield from self._fenced(event.content.message if event.content else None, seq)
             case ToolReturned():
                 went = f" failed ({event.error})" if event.error else " returned"
+                went += " (whether it failed is unknown)" if known.failed(event) is None else ""
                 name = self._names.get(event.call, "")
                 yield f"\nCall {self.code(event.call)} {self.code(name) if name else ''}{went}:\n".replace(
                     "  ", " "

@@ -208,8 +208,9 @@ class Spans:
         if isinstance(event, CallRefused):
             own |= {"refold.refused": str(event.why), "refold.guard": by(event.cause, event.name)}
         else:
-            failed = event.error is not None
+            own |= {"refold.outcome": known.outcome(event)}
             own |= {"error.type": str(event.error)} if event.error else {}
+            failed = known.failed(event) is True
         if self._content:
             own |= {"gen_ai.tool.call.arguments": arguments} if arguments else {}
             own |= {"gen_ai.tool.call.result": said} if (said := _shown(event)) is not None else {}

@@ -67,8 +67,8 @@ def of_result(event: ToolReturned, tools: Tools) -> EventDetails:
     return of_calls(
         (event.call,),
         tools,
-        error=event.error is not None,
-        reason=words(event.error or ""),
+        error=known.failed(event),
+        reason=words("" if known.failed(event) is False else known.outcome(event)),
         tokens=event.size.tokens,
         duration=known.took(event.duration),
         size=event.output_bytes,

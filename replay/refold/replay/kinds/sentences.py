@@ -100,7 +100,7 @@ def failed(event: ModelFailed) -> str:
 def returned(event: ToolReturned) -> str:
     """How a call ended: `c2 ok, 1.2 KiB, 0.01 s`."""
     size = f"{figures.size(event.output_bytes)}{' (cut)' if event.cut else ''}"
-    return f"{event.call} {event.error or 'ok'}, {size}, {figures.seconds(known.took(event.duration))}"
+    return f"{event.call} {known.outcome(event)}, {size}, {figures.seconds(known.took(event.duration))}"
 
 
 def quoted_result(event: ToolReturned, most: int = SHOWN) -> str:

@@ -61,14 +61,18 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "call": Field("words", "the ids of calls"),
         "model": Field("words", "the model that was started with, asked, or answered"),
         "by": Field("words", "who said so"),
-        "error": Field("flag", "of a result, an answer or a failed request: whether it went wrong"),
+        "error": Field(
+            "flag",
+            "of a result, an answer or a failed request: whether it went wrong; none where the source does not say",
+        ),
         "verdict": Field(
             "words",
             "`refused` and how; `stop`, `warn`, `inject`, `defer`; a person's `approve`, `reject`, …; "
             "`happened`, `did_not`, `unknown`",
         ),
         "reason": Field(
-            "words", "codes: error and failure classes, stop reasons, what a guard saw, why it ended"
+            "words",
+            "codes: error and failure classes, `unmarked`, stop reasons, what a guard saw, why it ended",
         ),
         "tokens": Field(
             "number",

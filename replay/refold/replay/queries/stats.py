@@ -82,10 +82,14 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ToolStats(msgspec.Struct, kw_only=True):
-    """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap."""
+    """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap.
+
+    Of `unmarked` results nobody knows whether they went wrong: their source marks no errors.
+    """
 
     returned: int = 0
     errors: Counts = {}
+    unmarked: int = 0
     refused: int = 0
     bytes: int = 0
     latency: Latency = msgspec.field(default_factory=Latency)
@@ -283,6 +287,7 @@ class Counter(Follower[Stats]):
             tool.latency.add(event.duration)
         if event.error is not None:
             _count(tool.errors, event.error)
+        tool.unmarked += known.failed(event) is None
 
     def _tool(self, call: str) -> ToolStats:
         return self._stats.tools.setdefault(self._names.get(call, ""), ToolStats())

@@ -33,6 +33,7 @@ from refold.reducers.limits import TimeLimit, check_of
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Unknown
+from refold.replay import known
 from refold.replay.whatif.doubt import Doubt, Effect
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.far import Far, Late, Whose, untimed
@@ -148,7 +149,7 @@ class Ends:
         """The near one has taken the fact, too."""
         if any(not far.settled for far in self._fars):
             self._stood[seq] = self._near.derived.state
-        if isinstance(fact, ToolReturned) and fact.error is None:
+        if isinstance(fact, ToolReturned) and known.failed(fact) is None:
             self._look_at_guards(seq)
         self._settle()
 
@@ -202,7 +203,7 @@ class Ends:
     def _look_at_guards(self, seq: int) -> None:
         """A call that did not fail, or did: a guard that nobody here knows may count either."""
         near = self._near
-        if near.found is not None or Unknown.ERRORS not in near.recorded.state.setup.unknown:
+        if near.found is not None:
             return
         for watch in near.derived.state.guards:
             guard = watch.guard

@@ -19,6 +19,7 @@ from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
+from refold.replay import known
 from refold.replay.whatif.clock import reached
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.most import (
@@ -99,7 +100,7 @@ class Far(Pair):
             return self._started(fact)
         if isinstance(fact, ModelResponded):
             self._learn(fact)
-        elif isinstance(fact, ToolReturned) and Unknown.ERRORS in self.unknown and fact.error is None:
+        elif isinstance(fact, ToolReturned) and Unknown.ERRORS in self.unknown and known.failed(fact) is None:
             fact = replace(fact, error=failure_of(self.recorded.state.policy, self._plain))
         for kind in self.unknown:
             fact = most_used(fact, kind) if kind in SPENDING else fact

@@ -55,6 +55,7 @@
     if (about.damaged) said.push(["bad", `The log could be followed only so far: ${about.damaged}. What stands behind is shown as it is stored.`]);
     if (model.partial) said.push(["", `The log goes on: this report shows it up to event ${model.events.length}.`]);
     if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): the decisions were derived, not recorded then.`]);
+    if (model.figures.unmarked) said.push(["warn", model.figures.unmarked]);
     if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
     if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
     if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);

@@ -31,6 +31,10 @@
     get erased() {
       return this.content === null && this.digest !== null;
     }
+    // Nobody knows whether its call failed: the source marks no errors.
+    get unmarked() {
+      return this.kind === "tool_returned" && !this.damage && this.row.error === undefined;
+    }
     get asked() {
       return this.row.call || [];
     }

@@ -96,10 +96,14 @@ def failure(log: Writer, item: RequestFailed) -> None:
 
 def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
     """A call ended; `unasked`: nothing shows that the model was asked then."""
+    unmarked = item.error is None and Unknown.ERRORS in log.state.setup.unknown
+    unknown = (Unknown.ERRORS,) if unmarked else ()
     seq = log.tell(
         lambda state, at, salt: composition.returned(
             state,
-            ToolReturned(at=at, call=pair.call, unasked=unasked, **shared(item, "error", "duration")),
+            ToolReturned(
+                at=at, call=pair.call, unasked=unasked, unknown=unknown, **shared(item, "error", "duration")
+            ),
             item.output,
             pair.name,
             None,
