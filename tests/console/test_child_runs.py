@@ -21,7 +21,7 @@ class Written:
     """The file of a conversation in the session `s`: a person's words or a task, calls of agents, their results, an answer."""
 
     def __init__(self, task: str, agent: str = "") -> None:
-        self._agent, self._rows = agent, list[dict[str, Any]]()
+        self._agent, self.rows = agent, list[dict[str, Any]]()
         self._row("user", role="user", content=task)
 
     def asks(self, *calls: str) -> "Written":
@@ -36,27 +36,35 @@ class Written:
         """An agent is done."""
         result = {"type": "tool_result", "tool_use_id": call, "content": "done"}
         self._row("user", role="user", content=[result])
-        self._rows[-1]["toolUseResult"] = {"status": "completed", "agentId": agent}
+        self.rows[-1]["toolUseResult"] = {"status": "completed", "agentId": agent}
         return self
 
     def says(self, text: str = "Well.") -> "Written":
         """The model answers in words."""
         return self._answers([{"type": "text", "text": text}])
 
+    def reports(self, call: str, agent: "Written") -> "Written":
+        """All that an agent wrote, in rows of this file."""
+        for row in agent.rows:
+            data = {"type": "agent_progress", "agentId": row["agentId"], "message": row}
+            told = {"uuid": f"p{row['uuid']}", "timestamp": row["timestamp"], "sessionId": "s"}
+            self.rows.append({"type": "progress", "parentToolUseID": call, "data": data, **told})
+        return self
+
     def to(self, file: Path) -> Path:
         """Write it."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in self._rows))
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows))
         return file
 
     def _answers(self, content: list[dict[str, Any]]) -> "Written":
-        name = f"{self._agent}m{len(self._rows)}"
+        name = f"{self._agent}m{len(self.rows)}"
         self._row("assistant", role="assistant", id=name, model="x", content=content)
         return self
 
     def _row(self, kind: str, **message: Any) -> None:
-        number = len(self._rows)
-        self._rows.append(
+        number = len(self.rows)
+        self.rows.append(
             {
                 "type": kind,
                 "uuid": f"{self._agent}u{number}",

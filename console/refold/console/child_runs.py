@@ -1,5 +1,6 @@
 """The runs that calls of a run began, as `show` and the page list them."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from refold.replay.begun import Begun, Named
 from refold.replay.following import Follower
 from refold.replay.reader import NO_GUARDS
 from refold.replay.source_words import SourceEnd
-from refold.replay.summary import Summary, summary
+from refold.replay.summary import Summary, goes_on_in, summary
 from refold.store.protocol import Store, UnknownRun
 
 _TEXT = 70
@@ -54,15 +55,21 @@ class Kin:
         if this.format:
             known = Conversations(store)
             parent = await known.parent_of(this)
-            calls |= await self._imported(known, this)
+            beside = await known.of(this.format, this.key, this.run)
+            older = {run for run in beside if await goes_on_in(store, run) == this.run}
+            calls |= await self._imported(known, this, older)
         found = [await _child(store, run, call) for run, call in calls.items()]
         return parent, tuple(child for _, child in sorted(found, key=lambda each: (each[0], each[1].run)))
 
-    async def _imported(self, known: Conversations, this: Conversation) -> dict[str, str]:
-        """Of several imports of one sub-agent the one that names this run, else the newest."""
+    async def _imported(
+        self, known: Conversations, this: Conversation, older: Collection[str]
+    ) -> dict[str, str]:
+        """Of several imports of one sub-agent the one that names this run, or an older one that goes on here; else the newest."""
         named, best = self.named.result(), dict[str, tuple[int, str, str]]()
         for each in await known.all(this.format):
             if each.parent is not None and each.parent.run == this.run:
+                found = 3, each.run, each.parent.call
+            elif each.parent is not None and each.parent.run in older:
                 found = 2, each.run, each.parent.call
             elif each.key in named and each.run != this.run:
                 found = 1, each.run, named[each.key]

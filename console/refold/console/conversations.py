@@ -10,6 +10,7 @@ from refold.reducers.events import Parent, RunStarted
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.begun import Named
 from refold.replay.following import follow
+from refold.replay.importers.transcript import TranscriptRun
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import PARENT_LABEL
 from refold.store.protocol import Store
@@ -69,6 +70,15 @@ class Conversations:
             if call is not None and above.run != told.run:
                 return Parent(run=above.run, call=call)
         return None
+
+    async def kept(self, reading: TranscriptRun, recorded: Parent | None) -> Parent | None:
+        """What began a run whose log is there: as recorded, where the file says nothing else, or has that call in another run
+        of the conversation that it names now. Else as the file says, and that is no word of this log.
+        """
+        told = reading.parent
+        if told is None or recorded is None or recorded.call != told.call:
+            return told or recorded
+        return recorded if recorded.run in await self.of(reading.format, reading.above, "") else told
 
     async def all(self, format_: str) -> Sequence[Conversation]:
         """All of this format."""

@@ -44,12 +44,13 @@ class Growth:
         """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
         own, log = reading.run, await self._log(reading)
         # The ends that its source came to before stand in no file any more: only the chain tells that nobody edited them.
+        reading.begun_by = await self._known.kept(reading, log.parent) if log else None
         if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
             return log.run
         if log is None:
             for _ in reading.derive(entropy.salts(None)):
                 pass
-        reading.run = own
+        reading.run, reading.begun_by = own, None
         return ""
 
     async def _beside(self, reading: TranscriptRun) -> Sequence[str]:
@@ -80,7 +81,6 @@ def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
     def salt(seq: int) -> bytes:
         return (log.salts[seq - 1] if seq <= len(log.salts) else b"") or chance(seq)
 
-    reading.begun_by = log.parent
     for group in reading.derive(salt, log.run, log.between):
         for each in group:
             seq = each.seq

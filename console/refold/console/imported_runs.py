@@ -72,16 +72,16 @@ async def add_run(
             await tenure.hold()
         done = not grown and await complete(store, run)  # by another import, until just now
         there = await ImportedLog.read(store, run, grown=bool(grown))
-        # What began it is no word of its own file: who did not know it then does not say so now.
-        reading.begun_by = there.parent if there.marks else await known.parent_of(conversation(reading))
+        # Who did not know what began it when it was imported does not say so now.
+        reading.begun_by = await (
+            known.kept(reading, there.parent) if there.marks else known.parent_of(conversation(reading))
+        )
         appending = _Appending(store, run, tenure, there, others, complete=done)
         for group in reading.derive(appending.salt, run, there.between if grown else {}):
             await appending.take(group)
         await appending.flush()
     known.add(conversation(reading))
-    unsaid = appending.went_on or (
-        bool(reading.apart) and there.parent is not None
-    )  # the file says nothing of it
+    unsaid = appending.went_on or there.parent not in (None, reading.parent)  # by the file
     whole = done or bool(grown and not appending.added)
     return ImportResult(
         added=appending.added,

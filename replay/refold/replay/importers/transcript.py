@@ -62,25 +62,31 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class TranscriptRun:
     """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it.
 
-    `apart` is the key of the run that began it, where the file does not say by which call, "" else; `begun_by` a run and its
-    call, if somebody found them.
+    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by which call. `begun_by`
+    is that run and the call, if somebody knows better than the file.
     """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
         self.run, self.key, self.ended = run, began.key, Ended(run=run, key=began.key)
         self.call_ids: Mapping[str, str] = {}
-        self.apart = "" if began.call else began.parent or began.labels.get(PARENT_LABEL, "")
+        self.above = began.parent or began.labels.get(PARENT_LABEL, "")
+        self.apart = "" if began.call else self.above
         self.begun_by: Parent | None = None
         self._began = began
         self.format, self.origin = reading.format, reading.origin
         self._reading = reading
+
+    @property
+    def parent(self) -> Parent | None:
+        """The run and the call that began it, as the file says, once that run was derived."""
+        return self._reading.parent_of(self._began)
 
     def derive(
         self, salts: Salts, run: str = "", between: Interludes = MappingProxyType({})
     ) -> Iterator[list[Derived]]:
         """The events of its log, in groups that belong together; as those of `run`, if it is one that is there and goes on."""
         self.run = run or self.run
-        self.begun_by = self._reading.parent_of(self._began) or self.begun_by
+        self.begun_by = self.begun_by or self.parent
         deriving = Derivation(self.run, self._reading.origin, salts, between, self.begun_by)
         self.call_ids = deriving.call_ids
         events, end = 0, ""

@@ -136,6 +136,8 @@ class Writer:
             self._pass_over()
         told = "\n".join(part for part in (text, item.rest, self._own_time(item, seq)) if part)
         what = f"unmapped:{what}" if what.startswith(END) and not isinstance(item, RunEnded) else what
+        if isinstance(item, RunEnded) and self._ended_so(clean(what), clean(told)):
+            return
         self._annotate(
             lambda at: SourceRecorded(
                 at=at,
@@ -185,8 +187,22 @@ class Writer:
     def _pass_over(self) -> None:
         while self.state.seq in self._between:
             for each in self._between[self.state.seq]:
-                self.state = evolve(self.state, each.event)
-                self._written.append(each)
+                self._again(each)
+
+    def _ended_so(self, what: str, text: str) -> bool:
+        """Whether the source came to this end before: what grew in its file since is none of this run's. Another is passed over."""
+        while self.state.seq in self._between:
+            ended, *noted = self._between[self.state.seq]
+            self._again(ended)
+            if _says(ended.event, what, text):
+                return True
+            for each in noted:
+                self._again(each)
+        return False
+
+    def _again(self, each: Derived) -> None:
+        self.state = evolve(self.state, each.event)
+        self._written.append(each)
 
     def _own_time(self, item: Item, seq: int | None) -> str:
         """The source's own time where the log's does not show it: it ran backwards, or stood still.
@@ -213,3 +229,10 @@ class Writer:
         open_results = [call.result for call in calls if call.result is not None]
         wanted = {(ref.seq, ref.part) for ref in (*refs(self.state.window), *open_results)}
         self._keys = {place: key for place, key in self._keys.items() if place in wanted}
+
+
+def _says(event: Event, what: str, text: str) -> bool:
+    """Whether an end that was recorded is this one, wherever it stood; of one whose words were erased, by what is left."""
+    if not isinstance(event, SourceRecorded) or event.what != what:
+        return False
+    return event.content is None or event.content.text == text
