@@ -19,30 +19,21 @@ import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import worded, words
+from refold.replay.importers.content import calls_of
 from refold.replay.importers.documents import beginning, document
-from refold.replay.importers.fields import (
-    JSON,
-    at,
-    json_text,
-    left,
-    nanoseconds,
-    number,
-    rows,
-    table,
-    text,
-    without,
-)
+from refold.replay.importers.fields import JSON, at, nanoseconds, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
+from refold.replay.importers.leftovers import rest, take, take_if, take_rows, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 from refold.replay.importers.swe_agent.turns import (
+    Conversation,
     Turn,
-    asked,
-    conversation,
     first_answer,
     prompt_of,
     role_of,
+    take_asked,
+    take_message,
     turns,
 )
 
@@ -81,29 +72,29 @@ class SweAgent(msgspec.Struct, frozen=True):
         doc = found.value
         if not {"trajectory", "history"} & table(doc).keys():
             raise BadTranscript(source.name, "$", "neither a trajectory nor a history")
-        history, steps = rows(doc, "history"), rows(doc, "trajectory")
-        begin = first_answer(history)
-        labels = {"environment": text(doc, "environment"), "version": text(doc, "info", "swe_agent_version")}
-        given = conversation(history[:begin]) if begin or not steps else prompt_of(steps, 0)
+        run = _Run(take_rows(doc, "history"), take_rows(doc, "trajectory"))
+        info, model, begin = take(doc, "info"), _model(doc), run.begin
+        labels = {"environment": text(doc, "environment"), "version": text(info, "swe_agent_version")}
+        given = run.given()
         yield RunBegan(
             position=f"$.history[0:{begin}]" if begin else "$",
             key="trajectory",
-            messages=given or (),
-            model=_model(doc),
+            messages=given,
+            model=model,
             agent="swe-agent",
             labels={name: label for name, label in labels.items() if label},
-            rest=without(doc, "trajectory", "history", "info"),
-            counts=together(_counted(row, steps) for row in history[:begin]) or UNCOUNTED,
+            rest="\n".join(filter(None, (rest(doc), run.conversation.take_unsaid()))),
+            counts=together(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
             marks_errors=False,
         )
-        for turn in turns(history, begin, steps):
-            yield from _turn_items(turn, history, steps)
+        for turn in run.turns:
+            yield from run.items(turn)
         yield from found.cut()
-        info, stats = at(doc, "info"), at(doc, "info", "model_stats")
+        stats = at(info, "model_stats")
         used = (number(stats, "tokens_sent"), None, None, number(stats, "tokens_received"))
-        calls = sum(len(asked(step, 0)) for step in steps if not _gave_up(step))
-        end = end_of(at(info, "exit_status"))
-        yield Place("$.info").ended(end, used=used, asked=calls, rest=without(info))
+        yield Place("$.info").ended(
+            end_of(at(info, "exit_status")), used=used, asked=run.asked, rest=rest(info)
+        )
 
 
 SWE_AGENT = SweAgent()
@@ -137,74 +128,115 @@ def _model(doc: JSON) -> str:
     return text(config, "agent", "model", "name") or text(config, "agent", "model", "model_name")
 
 
-def _turn_items(turn: Turn, history: Sequence[JSON], steps: Sequence[JSON]) -> Iterator[Item]:
-    step = None if turn.step is None else steps[turn.step]
-    prompt = prompt_of(steps, turn.step) if turn.step is not None else None
-    where = Place(f"$.trajectory[{turn.step}]")
-    if prompt is not None:
-        yield where.prompted(prompt)
-    seen = int(isinstance(at(step, "observation"), str))
-    if turn.answer is None and _gave_up(step):
-        place = where.counting(Counted(calls=1, results=seen))
-        yield place.remarked("gave_up", rest=without(step, "messages", "query"))
-        return
-    answer = step if turn.answer is None else history[turn.answer]
-    calls = asked(answer, turn.answer or 0)
-    said = text(step, "response") if turn.answer is None else words(at(answer, "content"))
-    rest = _rest(step, answer, said, shown=bool(calls) and not turn.following)
-    counts = Counted(
-        assistant=int(turn.answer is not None),
-        calls=int(step is not None) if steps else len(calls),
-        results=seen,
-    )
-    message = Message(role=Role.ASSISTANT, text=said, calls=calls)
-    yield _place(turn).counting(counts).answered(message, rest=rest)
-    yield from _following(turn, history, steps, waiting=calls[-1].id if calls else None)
+class _Run:
+    """Both accounts of a run: `turns` lays them side by side, before anything is taken out of either."""
+
+    def __init__(self, history: Sequence[JSON], steps: Sequence[JSON]) -> None:
+        self.history, self.steps, self.begin = history, steps, first_answer(history)
+        self.turns = [*turns(history, self.begin, steps)]
+        self.prompts = [prompt_of(steps, index) for index in range(len(steps))]
+        self.asked = sum(_calls(step) for step in steps if not _gave_up(step))
+        self.conversation = Conversation()
+
+    def given(self) -> tuple[Message, ...]:
+        """What the run began with: the history's first messages, else the first prompt."""
+        if self.begin or not self.steps:
+            return self.conversation.read(self.history[: self.begin])
+        return self.conversation.read(self.prompts[0])
+
+    def items(self, turn: Turn) -> Iterator[Item]:
+        """What happened in a turn."""
+        step = None if turn.step is None else self.steps[turn.step]
+        where = Place(f"$.trajectory[{turn.step}]")
+        if turn.step is not None:
+            yield from self._prompted(turn.step, where)
+        seen = int(isinstance(at(step, "observation"), str))
+        if turn.answer is None and _gave_up(step):
+            place = where.counting(Counted(calls=1, results=seen))
+            yield place.remarked("gave_up", rest=rest(step))
+            return
+        message = self._take_answer(turn, step)
+        waiting = message.calls[-1].id if message.calls else None
+        results = [*self._following(turn, step, waiting)]
+        counts = Counted(
+            assistant=int(turn.answer is not None),
+            calls=int(step is not None) if self.steps else len(message.calls),
+            results=seen,
+        )
+        yield _place(turn).counting(counts).answered(message, rest=self._left_of(turn, step))
+        yield from results
+
+    def _prompted(self, index: int, where: Place) -> Iterator[Item]:
+        step, prompt = self.steps[index], self.prompts[index]
+        messages, following = self.conversation.read(prompt), self.prompts[index + 1 : index + 2]
+        for listed in (take_rows(step, "query"), take_rows(step, "messages")):
+            if not any(listed is told for told in (prompt, *following)):
+                self.conversation.pass_by(listed)
+        if prompt:
+            yield where.prompted(messages, rest=self.conversation.take_unsaid())
+
+    def _take_answer(self, turn: Turn, step: JSON) -> Message:
+        """An answer, taken out of both accounts of it."""
+        if turn.answer is None:
+            said, calls = take_text(step, "response"), take_asked(step, 0)
+            message = Message(role=Role.ASSISTANT, text=said, calls=calls)
+        else:
+            answer = self.history[turn.answer]
+            if not rows(answer, "tool_calls") and text(answer, "action").strip():
+                take_if(step, "action", text(answer, "action"))
+            message = take_message(answer, turn.answer)
+            take_if(step, "response", message.text)
+        if text(step, "thought") in message.text:
+            take_text(step, "thought")
+        return message
+
+    def _left_of(self, turn: Turn, step: JSON) -> str:
+        """What an answer's step and message say beyond the items: state, whose it was, a thought that is not in the text."""
+        if turn.answer is None:
+            return rest(step)
+        answer = self.history[turn.answer]
+        self.conversation.left_of(answer)
+        for name, value in table(step).items():
+            take_if(answer, name, value)
+        return "\n".join(filter(None, (rest(step), rest(answer))))
+
+    def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
+        """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
+        if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
+            place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
+            yield place.returned(waiting, take_text(step, "observation"), duration=_take_duration(step))
+        for index in turn.following:
+            row, position = self.history[index], f"$.history[{index}]"
+            role, counts, said = role_of(row), _counted(row, self.steps), take_words(row, "content")
+            take_if(row, "role", role.value)
+            if waiting is not None and role is not Role.SYSTEM:
+                position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
+                take_if(row, "tool_call_ids", [waiting])
+                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield place.returned(waiting, said, duration=_take_duration(step), rest=left)
+                waiting = None
+            else:
+                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield place.said(
+                    said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
+                )
+
+
+def _take_duration(step: JSON) -> int:
+    if duration := nanoseconds(at(step, "execution_time")):
+        take(step, "execution_time")
+    return duration
+
+
+def _calls(step: JSON) -> int:
+    return len(calls_of(step)) if rows(step, "tool_calls") else int(bool(text(step, "action").strip()))
 
 
 def _gave_up(step: JSON) -> bool:
     return text(step, "response").startswith(_GAVE_UP)
 
 
-def _following(
-    turn: Turn, history: Sequence[JSON], steps: Sequence[JSON], waiting: str | None
-) -> Iterator[Item]:
-    """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
-    step = None if turn.step is None else steps[turn.step]
-    duration, observation = nanoseconds(at(step, "execution_time")), at(step, "observation")
-    if not turn.following and waiting is not None and isinstance(observation, str):
-        place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
-        yield place.returned(waiting, observation, duration=duration)
-    for index in turn.following:
-        row, position = history[index], f"$.history[{index}]"
-        said, rest = words(at(row, "content")), without(row, "role", *worded(row), "tool_call_ids")
-        system, counts = role_of(row) is Role.SYSTEM, _counted(row, steps)
-        if waiting is not None and not system:
-            position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
-            yield Place(position, None, counts).returned(waiting, said, duration=duration, rest=rest)
-            waiting = None
-        else:
-            role = Role.SYSTEM if system else Role.USER
-            yield Place(position, None, counts).said(said, "harness", role=role, rest=rest)
-
-
 def _place(turn: Turn) -> Place:
     stepped = f"$.trajectory[{turn.step}]" if turn.step is not None else ""
     there = f"$.history[{turn.answer}]" if turn.answer is not None else ""
     return Place(", ".join(filter(None, (stepped, there))))
-
-
-def _rest(step: JSON, answer: JSON, said: str, *, shown: bool) -> str:
-    """What an answer's step and message say beyond the items: state, whose it was, a thought that is not in the text.
-
-    `shown`: the step's observation is the result that follows.
-    """
-    told = {"response", "messages", "query", "execution_time", "role", "tool_calls", *worded(answer)}
-    told |= {"observation"} if shown else set()
-    told |= set() if rows(answer, "tool_calls") else {"action"}
-    told |= {key for key in ("thought",) if text(answer, key) in said and text(step, key) in said}
-    kept = left(answer if step is None else step, *told)
-    if step is not None and step is not answer:
-        beside = {key: value for key, value in left(answer, *told).items() if kept.get(key) != value}
-        kept |= {"history": beside} if beside else {}
-    return json_text(kept) if kept else ""

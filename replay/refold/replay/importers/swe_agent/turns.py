@@ -1,13 +1,15 @@
 """SWE-agent's two accounts of a run, steps and messages, laid side by side."""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import NamedTuple
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import calls_of, words
+from refold.replay.importers.content import take_calls, words
 from refold.replay.importers.fields import JSON, at, json_text, rows, text
+from refold.replay.importers.leftovers import rest, take_if, take_text, take_words
 
 SHELL = "bash"
 """The tool whose calls are text."""
@@ -60,40 +62,94 @@ def first_answer(history: Sequence[JSON]) -> int:
     return len(history)
 
 
-def conversation(messages: Sequence[JSON]) -> tuple[Message, ...]:
-    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result."""
-    ours: list[Message] = []
-    waiting: MessageCall | None = None
-    for place, row in enumerate(messages):
-        said, role = words(at(row, "content")), role_of(row)
-        if role is Role.ASSISTANT:
-            calls = asked(row, place)
-            ours.append(Message(role=role, text=said, calls=calls))
-            waiting = calls[-1] if calls else None
-        elif waiting and role is not Role.SYSTEM:
-            ours.append(Message(role=Role.TOOL, text=said, call=waiting.id, name=waiting.name))
+class _Read(NamedTuple):
+    row: JSON
+    ours: Message
+    waiting: MessageCall | None
+
+
+class Conversation:
+    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result.
+
+    A prompt repeats most of the one before, which is read once; what of it no message of ours says is told once a run.
+    """
+
+    def __init__(self) -> None:
+        self._read: list[_Read] = []
+        self._told: set[str] = set()
+        self._unsaid: list[str] = []
+
+    def read(self, messages: Sequence[JSON]) -> tuple[Message, ...]:
+        """These messages, which stay as they are."""
+        pairs = enumerate(zip(self._read, messages, strict=False))
+        shorter = min(len(self._read), len(messages))
+        del self._read[next((place for place, (read, row) in pairs if read.row != row), shorter) :]
+        for place in range(len(self._read), len(messages)):
+            self._read.append(self._add(messages[place], place))
+        return tuple(read.ours for read in self._read)
+
+    def _add(self, row: JSON, place: int) -> _Read:
+        own = deepcopy(row)
+        message, waiting = take_message(own, place), self._read[-1].waiting if self._read else None
+        if message.role is Role.ASSISTANT:
+            waiting = message.calls[-1] if message.calls else None
+        elif waiting is not None and message.role is not Role.SYSTEM:
+            take_if(own, "tool_call_ids", [waiting.id])
+            message = Message(role=Role.TOOL, text=message.text, call=waiting.id, name=waiting.name)
             waiting = None
-        else:
-            ours.append(Message(role=Role.USER if role is Role.TOOL else role, text=said))
-    return tuple(ours)
+        elif message.role is Role.TOOL:
+            message = Message(role=Role.USER, text=message.text)
+        self._keep(own)
+        return _Read(row, message, waiting)
+
+    def pass_by(self, messages: Sequence[JSON]) -> None:
+        """See that messages of a step are told, though no prompt has them: those that are not at their place in the last one."""
+        for place, row in enumerate(messages):
+            if place >= len(self._read) or self._read[place].row != row:
+                self._keep(row)
+
+    def _keep(self, row: JSON) -> None:
+        if (unsaid := rest(row)) and unsaid not in self._told:
+            self._told.add(unsaid)
+            self._unsaid.append(unsaid)
+
+    def left_of(self, row: JSON) -> str:
+        """JSON text of what is left of a message of the history, which no prompt need tell again."""
+        unsaid = rest(row)
+        self._told.add(unsaid)
+        return unsaid
+
+    def take_unsaid(self) -> str:
+        """JSON text of what was left of the messages that were read since the last time, "" for nothing."""
+        unsaid, self._unsaid = self._unsaid, []
+        return f"[{','.join(unsaid)}]" if unsaid else ""
 
 
-def prompt_of(steps: Sequence[JSON], index: int) -> tuple[Message, ...] | None:
-    """The exact prompt of a step, None where none was recorded.
+def take_message(row: JSON, place: int) -> Message:
+    """What a message says, taken out of it; a thought only where it is in the text."""
+    role, said = role_of(row), take_words(row, "content")
+    take_if(row, "role", role.value)
+    if text(row, "thought") in said:
+        take_text(row, "thought")
+    return Message(role=role, text=said, calls=take_asked(row, place) if role is Role.ASSISTANT else ())
+
+
+def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
+    """The messages of the exact prompt of a step, none where none was recorded.
 
     1.1 records it as `query`. The `messages` of 1.0 were written when the step was over, so its own answer and
     observation stand at their end: the prompt is what the step before had written, for the first step the rest.
     """
     query, messages = rows(steps[index], "query"), rows(steps[index], "messages")
     if query or not messages:
-        return conversation(query) if query else None
+        return query
     own = _own_answer(messages, steps[index])
     if own is None:
-        return conversation(messages)
+        return messages
     before = rows(steps[index - 1], "messages") if index else ()
     if before and _own_answer(before, steps[index - 1]) is not None:
-        return conversation(before)
-    return conversation(messages[:own])
+        return before
+    return messages[:own]
 
 
 def _own_answer(messages: Sequence[JSON], step: JSON) -> int | None:
@@ -108,11 +164,10 @@ def role_of(row: JSON) -> Role:
     return Role(word) if word in set(Role) else Role.USER
 
 
-def asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """What an answer asks for: its function calls, else its action as a command for the shell."""
+def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
+    """What an answer asks for, taken out of it: its function calls, else its action as a command for the shell."""
     if rows(row, "tool_calls"):
-        return calls_of(row)
-    action = text(row, "action")
-    if not action.strip():
+        return take_calls(row)
+    if not text(row, "action").strip():
         return ()
-    return (MessageCall(f"action-{place}", SHELL, json_text({"command": action})),)
+    return (MessageCall(f"action-{place}", SHELL, json_text({"command": take_text(row, "action")})),)
