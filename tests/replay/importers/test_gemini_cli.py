@@ -148,7 +148,7 @@ def test_a_cancelled_request_was_cancelled() -> None:
         pytest.param([{"text": "a"}, {"text": "b"}], "a\nb", id="parts"),
         pytest.param({"text": "a"}, "a", id="a part"),
         pytest.param([{"inlineData": {"data": "x"}}], "[inlineData]", id="an image"),
-        pytest.param(7, "", id="nothing known"),
+        pytest.param(7, "7", id="nothing known"),
     ],
 )
 def test_contents(content: Any, words: str) -> None:
@@ -195,12 +195,12 @@ def test_a_log_is_the_same_chat() -> None:
 
 
 def test_a_message_that_was_written_anew_counts_once() -> None:
-    """The last version counts, in the first one's place."""
+    """The last version counts, in the first one's place; what both were stands beside."""
     done = message("a", "gemini", "ok", toolCalls=[called("1", "one")])
     items = log(HEADER, GO, message("a", "gemini", "ok", toolCalls=[called("1", None)]), done)
 
     assert [
-        ("Said", "line 2", "go"), ("Answered", "line 3", "ok"), ("Returned", "line 3", "one"), ("Remarked", "line 4", "repeated")
+        ("Said", "line 2", "go"), ("Answered", "line 3", "ok"), ("Returned", "line 3", "one"), ("Remarked", "lines 3-4", "repeated")
     ] == told(items)  # fmt: skip
     assert 2 == tally_of(items).messages
 

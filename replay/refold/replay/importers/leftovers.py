@@ -7,7 +7,17 @@ the type that is asked for is not taken. Rows are an importer's own: it reads ea
 
 from collections.abc import Iterator, Sequence
 
-from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, nano_usd, number, text
+from refold.replay.importers.fields import (
+    JSON,
+    as_written,
+    at,
+    instant,
+    json_text,
+    nano_usd,
+    number,
+    table,
+    text,
+)
 
 
 def take(value: JSON, *path: str) -> JSON:
@@ -110,7 +120,7 @@ def _take_part(part: JSON) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(at(part, "text"), str):
-        return f"[{text(part, 'type') or 'part'}]"
+        return f"[{text(part, 'type') or next(iter(table(part)), 'part')}]"
     take_if(part, "type", "text", "input_text", "output_text")
     return take_text(part, "text")
 

@@ -6,13 +6,12 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import (
-    messages,
-)
-from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, left, rows, text, without
+from refold.replay.importers.call_ids import messages
+from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, rows, table, text
 from refold.replay.importers.gemini_cli.ending import answered, end_of
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
 from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan
+from refold.replay.importers.leftovers import rest, take, take_each, take_if, take_text, take_time, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
@@ -21,7 +20,6 @@ from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
 
 _ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
-_STATUSES = ("success", *_ERRORS)
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 _INJECTED = ("<session_context>", "<state_snapshot>")
 
@@ -54,7 +52,7 @@ def _items(source: Source) -> Iterator[Item | Noise]:
     found = list(records(source))
     header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
-    times, ending = Times(), None
+    times, end, told = Times(), end_of(None), set[str]()
     yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
     last, spoken = begin, False
     for record in found:
@@ -63,14 +61,17 @@ def _items(source: Source) -> Iterator[Item | Noise]:
         elif record is not header:
             last = record.position
             if record.what == "replaced" and spoken:
-                yield _replaced(record)
+                yield _replaced(record, told)
                 continue
-            for message in rows(record.value, "messages") if record.what == "replaced" else [record.value]:
+            for message in record.messages():
                 times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
                 if text(message, "type") in ("user", "gemini"):
-                    spoken, ending = True, ending if record.left else message
+                    spoken, end = True, end if record.left else end_of(message)
                 yield from _message(record, message)
-    yield Place(last).ended(end_of(ending), times.edges())
+                table(message).clear()
+            if record.what == "replaced" and (left := rest(record.value)):
+                yield Place(last).remarked("unmapped", rest=left)
+    yield Place(last).ended(end, times.edges())
 
 
 def _model(found: object) -> str:
@@ -79,11 +80,12 @@ def _model(found: object) -> str:
 
 def _began(header: Record | None, position: str, model: str) -> RunBegan:
     value = header.value if header else None
+    key, began = take_text(value, "sessionId") or "session", take_time(value, "startTime")
     return RunBegan(
         position=header.position if header else position,
-        at=instant(at(value, "startTime")),
-        rest=without(value, "messages", "sessionId", "startTime"),
-        key=text(value, "sessionId") or "session",
+        at=began,
+        rest=rest(value),
+        key=key,
         model=model,
         agent="gemini-cli",
         unsaid=("cache_write_tokens",),
@@ -91,26 +93,23 @@ def _began(header: Record | None, position: str, model: str) -> RunBegan:
 
 
 def _message(record: Record, message: JSON) -> Iterator[Item]:
-    place = Place(record.position, instant(at(message, "timestamp")))
-    said, rest = spoken_in(message), without(message, "type", "content", "timestamp")
+    place, shown = Place(record.position, instant(at(message, "timestamp"))), text(message, "content")
     if record.left:
-        said_then = _message(msgspec.structs.replace(record, left=False), message)
-        yield place.counting(counted(said_then)).remarked("rewound", message)
+        whole, stood = json_text(message), msgspec.structs.replace(record, left=False)
+        yield place.counting(counted(_message(stood, message))).remarked("rewound", rest=whole)
         return
     match text(message, "type"):
         case "user":
-            yield place.said(said, "harness" if said.startswith(_INJECTED) else "user", rest=rest)
+            said = _take_said(message)
+            by = "harness" if said.startswith(_INJECTED) else "user"
+            yield place.said(said, by, rest=_left_of(message))
         case "gemini":
-            told = without(message, "type", "content", "timestamp", "thoughts", "model", "toolCalls")
-            model = text(message, "model")
-            yield place.answered(_answer(message), _usage(message), model=model, rest=told)
-            yield from place.hosted(at(message, "content"))
-            yield from _results(message, place)
+            yield from _answered(message, place)
         case "error":
-            yield place.failed(said, rest=rest)
-        case "info" if said.startswith("Request cancelled"):
-            yield place.cancelled(said[:200], rest=rest)
-        case "info" if "compressed from" in said:
+            yield place.failed(_take_said(message), rest=_left_of(message))
+        case "info" if shown.startswith("Request cancelled"):
+            yield place.cancelled(_take_said(message), rest=_left_of(message))
+        case "info" if "compressed from" in shown:
             yield place.remarked("compaction", message)
         case "info" | "warning" as kind:
             yield place.remarked(kind, message)
@@ -120,97 +119,107 @@ def _message(record: Record, message: JSON) -> Iterator[Item]:
             yield place.remarked("unmapped", message)
 
 
-def _usage(message: JSON) -> Usage | None:
+def _left_of(message: JSON) -> str:
+    """JSON text of what is left of a message beside its type and its time, which its item has."""
+    take(message, "type")
+    take_time(message, "timestamp")
+    return rest(message)
+
+
+def _answered(message: JSON, place: Place) -> Iterator[Item]:
+    answer, used, model = _take_answer(message), _take_usage(message), take_text(message, "model")
+    calls = rows(message, "toolCalls")
+    if calls:
+        take(message, "toolCalls")  # each has what is left of it
+    yield place.answered(answer, used, model=model, rest=_left_of(message))
+    yield from place.hosted(at(message, "content"))
+    for index, call in enumerate(calls):
+        inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
+        yield from _returned(call, Place(place.position + inside, place.at))
+
+
+def _take_usage(message: JSON) -> Usage | None:
     """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
-    used = _TOKENS.of(at(message, "tokens"))
+    used = _TOKENS.take(message, "tokens")
     return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
 
 
-def spoken_in(message: JSON) -> str:
+def _take_said(message: JSON) -> str:
     """The text of a content: text, a part, or parts; a part that is no text is named where it stood."""
-    content = at(message, "content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content] if isinstance(content, dict) else []
-    return "\n".join(_part(part) for part in parts)
+    if part := table(message, "content"):
+        table(message)["content"] = [part]
+    return take_words(message, "content")
 
 
-def _part(part: JSON) -> str:
-    if isinstance(part, str):
-        return part
-    said = at(part, "text")
-    return (
-        said
-        if isinstance(said, str)
-        else f"[{next(iter(part), 'part') if isinstance(part, dict) else 'part'}]"
-    )
-
-
-def _thoughts(message: JSON) -> str:
-    found = (
-        (text(thought, "subject"), text(thought, "description")) for thought in rows(message, "thoughts")
-    )
+def _take_thoughts(message: JSON) -> str:
+    found = [
+        (take_text(thought, "subject"), take_text(thought, "description"))
+        for thought in take_each(message, "thoughts")
+    ]
     return "\n".join(": ".join(filter(None, pair)) for pair in found)
 
 
-def _answer(message: JSON) -> Message:
+def _take_answer(message: JSON) -> Message:
+    """What the model said, thought and asked for; of its calls their arguments are taken."""
     calls = tuple(
-        MessageCall(text(call, "id"), text(call, "name"), as_written(at(call, "args")))
+        MessageCall(text(call, "id"), text(call, "name"), as_written(take(call, "args")))
         for call in rows(message, "toolCalls")
     )
-    said, thought = spoken_in(message), _thoughts(message)
+    said, thought = _take_said(message), _take_thoughts(message)
     return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
 
 
-def _results(message: JSON, place: Place) -> Iterator[Item]:
-    for index, call in enumerate(rows(message, "toolCalls")):
-        where = f"{place.position}.toolCalls[{index}]" if place.position.startswith("$") else place.position
-        status = text(call, "status")
-        told, failed = ("status",) if status in _STATUSES else (), int(status == "error")
-        if not answered(call):
-            if rest := left(call, "id", "name", "args"):
-                yield Place(where, place.at, Counted(errors=failed)).remarked("unanswered", rest)
-            continue
-        counts = Counted(results=1, errors=failed)  # it has no message of its own
-        yield Place(where, instant(at(call, "timestamp")) or place.at, counts).returned(
-            text(call, "id"),
-            output(call),
-            name=text(call, "name"),
-            error=_ERRORS.get(status),
-            rest=without(call, "id", "name", "args", "result", "timestamp", *told),
-        )
+def _returned(call: JSON, place: Place) -> Iterator[Item]:
+    status, done = text(call, "status"), answered(call)
+    counts = Counted(results=int(done), errors=int(status == "error"))  # it has no message of its own
+    result, error = _take_result(call), _ERRORS.get(status)
+    if done:
+        take_if(call, "status", "success", *_ERRORS)
+        where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
+        yield where.returned(result.call, result.text, name=result.name, error=error, rest=rest(call))
+    elif left := rest(call):
+        yield place.counting(counts).remarked("unanswered", rest=left)
 
 
-def output(call: JSON) -> str:
-    """What the model was shown of a call's result."""
+def _take_result(call: JSON) -> Message:
+    """What the model was shown of a call's result, which is taken out of the call with its name and its id."""
+    id_, name = take_text(call, "id"), take_text(call, "name")
     result = at(call, "result")
-    parts = result if isinstance(result, list) else [result]
-    return "\n".join(_response(part) for part in parts)
+    parts = take_each(call, "result") if isinstance(result, list) else [result]
+    said = "\n".join([_take_response(part, id_, name) for part in parts])
+    take_if(call, "result", {}, said)
+    return Message(role=Role.TOOL, text=said, call=id_, name=name)
 
 
-def _response(part: JSON) -> str:
-    response = at(part, "functionResponse", "response")
-    if response is None:
-        return _part(part)
-    said = text(response, "output") or text(response, "error")
-    return said or json_text(response)
+def _take_response(part: JSON, call: str, name: str) -> str:
+    around = table(part, "functionResponse")
+    if at(around, "response") is None:
+        named = f"[{next(iter(table(part)), 'part')}]"
+        return part if isinstance(part, str) else take_text(part, "text") or named
+    said = take_text(around, "response", "output") or take_text(around, "response", "error")
+    said = said or json_text(take(around, "response"))
+    for told, what in (("id", call), ("name", name), ("response", {})):
+        take_if(around, told, what)
+    take_if(part, "functionResponse", {})
+    return said
 
 
-def _replaced(record: Record) -> Item:
-    """What the model is shown from here on: the chat was compressed, or a turn taken out of it."""
+def _replaced(record: Record, told: set[str]) -> Item:
+    """What the model is shown from here on: the chat was compressed, or a turn taken out of it.
+
+    `told`: what was left of such messages before; they are there each time.
+    """
     shown: list[Message] = []
-    for message in rows(record.value, "messages"):
+    for message in record.messages():
         if text(message, "type") == "user":
-            shown.append(Message(role=Role.USER, text=spoken_in(message)))
+            shown.append(Message(role=Role.USER, text=_take_said(message)))
         elif text(message, "type") == "gemini":
-            shown.append(_answer(message))
-            shown += [
-                Message(role=Role.TOOL, text=output(call), call=text(call, "id"), name=text(call, "name"))
-                for call in rows(message, "toolCalls")
-                if answered(call)
-            ]
-    rest = without(record.value, "messages")
-    return Place(record.position).prompted(messages(shown), "compaction", rest)
+            shown.append(_take_answer(message))
+            shown += [_take_result(call) for call in take_each(message, "toolCalls") if answered(call)]
+        if (left := rest(message)) in told:
+            table(message).clear()
+        told.add(left)
+    return Place(record.position).prompted(messages(shown), "compaction", rest(record.value))
 
 
 GEMINI_CLI = GeminiCli()

@@ -13,8 +13,9 @@ import msgspec
 
 from refold.reducers.text import clean
 from refold.replay.importers.documents import document, leading
-from refold.replay.importers.fields import JSON, at, rows, table, text
+from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.items import Unread
+from refold.replay.importers.leftovers import take_each
 from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, Rows, first_rows, too_deep
 from refold.replay.importers.source import BadTranscript, Source
 
@@ -27,10 +28,14 @@ _KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
 class Record(msgspec.Struct, frozen=True):
     """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
 
-    what: Literal["header", "message", "replaced", "rewind", "noise"]
+    what: Literal["header", "message", "replaced"]
     position: str
     value: JSON
     left: bool = False
+
+    def messages(self) -> Iterator[JSON]:
+        """The messages in it, or the one that it is; of which all was taken are gone from it once the last was asked for."""
+        return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
 
 
 def is_log(source: Source) -> bool:
@@ -62,11 +67,13 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
         # Not one bracket of a chat: each line is reported by itself.
         yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
         return
-    header = {
-        key: value for key, value in table(read.value).items() if key == "messages" or not too_deep(value)
-    }
-    yield Record("header", "$", header)
-    for place, message in enumerate(rows(header, "messages")):
+    listed = rows(read.value, "messages")
+    header = {key: value for key, value in table(read.value).items() if value is not listed}
+    deep = [key for key, value in header.items() if too_deep(value)]
+    yield Record("header", "$", {key: value for key, value in header.items() if key not in deep})
+    for key in deep:
+        yield Unread(position=f"$.{key}", code="too_deep", problem=TOO_DEEP)
+    for place, message in enumerate(listed):
         position = f"$.messages[{place}]"
         if too_deep(message):
             yield Unread(position=position, code="too_deep", problem=TOO_DEEP)
@@ -115,6 +122,8 @@ def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
         found = _record(row, log, seen, begun=begun)
         begun = begun or not isinstance(found, Noise)
         yield found
+        if isinstance(found, Record) and found.what == "message" and found.value != row.value:
+            yield row.noise("repeated")  # it was written anew: told is what it became
         if "sessionId" in row.value:
             yield from _inside(row, seen)
 
@@ -133,19 +142,22 @@ def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noi
     return Record("message", row.position, latest, left=id_ in log.left)
 
 
-def _inside(row: Row, seen: set[str]) -> Iterator[Record]:
+def _inside(row: Row, seen: set[str]) -> Iterator[Record | Noise]:
     """The messages of a document that stands in a line of a log: it was written as one before."""
     for place, message in enumerate(rows(row.value, "messages")):
         if (id_ := text(message, "id")) not in seen:
             seen.update({id_} - {""})
             yield Record("message", f"{row.position} $.messages[{place}]", message)
+        else:
+            yield Noise(what="repeated", line=row.line, text=json_text(message))
 
 
 def _patch(row: Row, *, begun: bool) -> Record | Noise:
     """The header, or a change of it. One with messages says what the model is shown from there on."""
-    patch = table(row.value, "$set")
-    if rows(patch, "messages"):
-        return Record("replaced", row.position, patch)
+    if rows(row.value, "$set", "messages"):
+        return Record("replaced", row.position, row.value)
     if "sessionId" in row.value and not begun:
-        return Record("header", row.position, row.value)
+        listed = rows(row.value, "messages")
+        header = {key: value for key, value in row.value.items() if value is not listed}
+        return Record("header", row.position, header)
     return row.noise()
