@@ -14,15 +14,16 @@ the file ends with it.
 
 from collections.abc import Iterator
 
-from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
-from refold.replay.importers.content import words
+from refold.replay.importers.content import take_calls
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, as_written, at, left, number, rows, table, text
+from refold.replay.importers.fields import JSON, at, table, text
 from refold.replay.importers.items import Item, Place, Quality, RunBegan, Tokens
+from refold.replay.importers.leftovers import take_flag, take_if, take_number, take_text, take_words
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, rest_of
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import summed
@@ -51,8 +52,6 @@ _SPEAKS = (
     "session.compaction_complete"
 )  # fmt: skip
 _USED = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
-_TOLD = ("content", "reasoningText", "toolRequests", "model", "messageId", "apiCallId", "outputTokens")
-_TOLD_OF_CALL = ("toolCallId", "name", "arguments", "type")
 _LOOKED = 20
 
 
@@ -93,22 +92,17 @@ class _Answer(Draft):
     def add(self, row: Row) -> None:
         """Take one more row in."""
         data = at(row.value, "data")
-        kept = left(data, *_TOLD)
-        noted: list[JSON] = [left(call, *_TOLD_OF_CALL) for call in rows(data, "toolRequests")]
-        if any(noted):
-            kept["toolRequests"] = noted
-        self.grow(row, rest_of(row.value, "data", kept))
-        self.response = self.response or text(data, "apiCallId") or text(data, "messageId")
         self.hosted = self.hosted or at(data, "serverTools")
-        self.texts += [said] if (said := text(data, "content")) else []
-        self.thoughts.append(text(data, "reasoningText"))
-        self.calls += [
-            MessageCall(text(call, "toolCallId"), text(call, "name"), as_written(at(call, "arguments")))
-            for call in rows(data, "toolRequests")
-        ]
-        self.api, self.model = self.api or text(data, "apiCallId"), text(data, "model") or self.model
-        if (got := number(data, "outputTokens")) is not None:  # each piece tells those of all
+        self.texts += [said] if (said := take_text(data, "content")) else []
+        self.thoughts.append(take_text(data, "reasoningText"))
+        self.calls += take_calls(data, "toolRequests")
+        self.api, self.model = self.api or text(data, "apiCallId"), self.model or text(data, "model")
+        self.response = self.response or self.api or take_text(data, "messageId")
+        take_if(data, "apiCallId", self.response)
+        take_if(data, "model", self.model)
+        if (got := take_number(data, "outputTokens")) is not None:  # each piece tells those of all
             self.usage = Usage(output=max(got, self.usage.output if self.usage else 0))
+        self.grow(row, row.rest())
 
 
 class _Reading:
@@ -160,13 +154,13 @@ class _Reading:
     def _began(self) -> RunBegan:
         data = at(self.head.value, "data") if self.head else None
         place = self.head.place if self.head else Place("line 1")
-        self.model = text(data, "selectedModel")
-        labels = {"version": text(data, "copilotVersion"), "cwd": text(data, "context", "cwd")}
+        key, self.model = take_text(data, "sessionId") or "session", take_text(data, "selectedModel")
+        labels = {"version": take_text(data, "copilotVersion"), "cwd": take_text(data, "context", "cwd")}
         return RunBegan(
             place.position,
             place.at,
-            rest_of(self.head.value, "data", left(data, "sessionId", "copilotVersion")) if self.head else "",
-            key=text(data, "sessionId") or "session",
+            self.head.rest() if self.head else "",
+            key=key,
             messages=(Message(role=Role.SYSTEM, text=self.system),) if self.system else (),
             model=self.model,
             agent="copilot-cli",
@@ -210,7 +204,7 @@ class _Reading:
             return
         kind, data = text(row.value, "type"), at(row.value, "data")
         self.times.see(row.value.get("timestamp"), row.at)
-        if self.head is not None and row == self.head:
+        if self.head is not None and (row.line, row.size) == (self.head.line, self.head.size):
             self.head = None
         elif not _is_main(row):
             yield row.noise("subagent")
@@ -223,18 +217,16 @@ class _Reading:
             case "user.message":
                 shown = "transformedContent" if text(data, "transformedContent") else "content"
                 by = "user" if text(data, "source") in ("", "user") else "harness"
-                yield self._said(row, text(data, shown), by, shown)
+                yield self._said(row, take_text(data, shown), by)
             case "system.notification":
-                yield self._said(row, text(data, "content"), "harness", "content")
+                yield self._said(row, take_text(data, "content"), "harness")
             case "tool.execution_complete" if at(data, "isUserRequested") is not True:
                 yield self._result(row, data)
             case "session.error":
                 yield self._failed(row, data)
             case "abort":
                 self.end = "cancelled", "last event: abort"
-                yield row.place.cancelled(
-                    text(data, "reason"), rest=rest_of(row.value, "data", left(data, "reason"))
-                )
+                yield row.place.cancelled(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
                 yield row.remarked("compaction")
                 self.talk = [Message(role=Role.USER, text=summary), *self.talk[self.mark :]]
@@ -246,28 +238,21 @@ class _Reading:
                     self.mark = len(self.talk)
                 yield row.noise(_REMARKS.get(kind, "unmapped"), known=kind.partition(".")[0] in _KINDS)
 
-    def _said(self, row: Row, said: str, by: str, name: str) -> Item:
+    def _said(self, row: Row, said: str, by: str) -> Item:
         self.end = "open", "last message is a prompt, no answer after it"
         self.talk.append(Message(role=Role.USER, text=said))
-        return row.place.said(said, by, rest=rest_of(row.value, "data", left(row.value.get("data"), name)))
+        return row.place.said(said, by, rest=row.rest())
 
     def _result(self, row: Row, data: JSON) -> Item:
-        call, code = text(data, "toolCallId"), text(data, "error", "code")
+        call, code = take_text(data, "toolCallId"), text(data, "error", "code")
         self.open.pop(call, None)
         self.end = "open", "last event of the conversation is a result, no answer after it"
         failed, name = at(data, "success") is False, self.names.get(call, "")
-        output = text(data, "error", "message") if failed else words(at(data, "result", "content"))
+        output = take_text(data, "error", "message") if failed else take_words(data, "result", "content")
+        take_flag(data, "success")
         self.talk.append(Message(role=Role.TOOL, text=output, call=call, name=name))
-        rest: dict[str, JSON] = left(data, "toolCallId", "success", "result")
-        if told := left(at(data, "result"), "content"):
-            rest["result"] = told
-        return row.place.returned(
-            call,
-            output,
-            name=name,
-            error=_ERRORS.get(code, ToolError.RAISED) if failed else None,
-            rest=rest_of(row.value, "data", rest),
-        )
+        error = _ERRORS.get(code, ToolError.RAISED) if failed else None
+        return row.place.returned(call, output, name=name, error=error, rest=row.rest())
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:
         """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""
@@ -275,8 +260,8 @@ class _Reading:
         if self.open or (self.failing and text(data, "errorType") != "model_call"):
             return row.noise("error")
         self.failing = True
-        rest = rest_of(row.value, "data", left(data, "message"))
-        return row.place.failed(text(data, "message"), status=number(data, "statusCode"), rest=rest)
+        problem, status = take_text(data, "message"), take_number(data, "statusCode")
+        return row.place.failed(problem, status=status, rest=row.rest())
 
     def _end(self) -> tuple[str, str]:
         """How it ended, and what says so."""
