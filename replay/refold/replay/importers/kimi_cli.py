@@ -14,10 +14,22 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
-from refold.replay.importers.content import call_of, calls_of, worded, words
+from refold.replay.importers.content import take_call, take_calls
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, json_text, table, text
 from refold.replay.importers.items import Item, Place, Returned, RunBegan
+from refold.replay.importers.leftovers import (
+    rest,
+    take,
+    take_each,
+    take_flag,
+    take_if,
+    take_number,
+    take_part,
+    take_text,
+    take_time,
+    take_words,
+)
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, lines
 from refold.replay.importers.source import Source, fits
@@ -31,6 +43,9 @@ _TOKENS = UsageNames(
     beside=True,
 )
 _MARKS = ("_system_prompt", "_checkpoint", "_usage")
+_ROLES = ("user", "system", "assistant", "tool")
+_TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
+"""Kinds of rows that their items say by what they are."""
 _INTERRUPTED = "interrupted, by a person or by an error: the source does not say"
 _REMARKS = {
     "ApprovalRequest": "approval",
@@ -83,21 +98,21 @@ class _Step(Draft):
     def add(self, row: Row, kind: str, said: JSON) -> None:
         """Take one more row in."""
         match kind:
+            case "ContentPart" if text(said, "type") == "think":
+                self.thoughts.append(_take_thought(said))
             case "ContentPart":
-                self.thoughts += [text(said, "think")] if text(said, "type") == "think" else []
-                self.texts += [] if text(said, "type") == "think" else [words([said])]
-                self.grow(row, without(said, "type", "text", "think"))
+                self.texts.append(take_part(said))
             case "ToolCall":
-                self.calls += [call_of(said)]
-                self.grow(row, without(said, "type", "id", "function"))
+                self.calls.append(take_call(said))
             case "ToolCallPart" if self.calls:
                 last = self.calls[-1]
-                self.calls[-1] = replace(last, arguments=last.arguments + text(said, "arguments_part"))
-                self.grow(row, without(said, "arguments_part"))
+                self.calls[-1] = replace(last, arguments=last.arguments + take_text(said, "arguments_part"))
             case _:
-                self.usage, self.response = _TOKENS.of(at(said, "token_usage")), text(said, "message_id")
-                self.grow(row, without(said, "token_usage", "message_id"))
+                self.usage = _TOKENS.take(said, "token_usage")
+                self.response = take_text(said, "message_id")
+                self.grow(row, _left_of(row))
                 return
+        self.grow(row, _left_of(row))
         self.said = row
 
     @property
@@ -147,30 +162,26 @@ class _Reading:
 
     def _said(self, row: Row) -> Iterator[Item | Noise]:
         """A row of a context."""
-        role, content = text(row.value, "role"), row.value.get("content")
-        said, rest = words(content, beside=("think",)), without(row.value, "role", *worded(row.value))
+        role = text(row.value, "role")
+        if role not in _ROLES:
+            yield row.noise(known=role in _MARKS)
+            return
+        said = take_words(row.value, "content", beside=frozenset({"think"}))
+        take(row.value, "role")
         match role:
-            case "user" | "system":
+            case "assistant":
+                thoughts = [_take_thought(part) for part in take_each(row.value, "content")]
+                calls = take_calls(row.value)
+                self._asked(calls)
+                thought = "\n".join(filter(None, thoughts))
+                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+                yield row.place.answered(answer, rest=rest(row.value))
+            case "tool":
+                yield self._result(row, take_text(row.value, "tool_call_id"), said)
+            case _:
                 self.end = "open", "last message is a prompt, no answer after it"
                 by = "harness" if role == "system" or said.startswith("<system") else "user"
-                yield row.place.said(said, by, role=Role(role), rest=rest)
-            case "assistant":
-                thought = "\n".join(
-                    text(part, "think") for part in rows(content) if text(part, "type") == "think"
-                )
-                calls = calls_of(row.value)
-                self._asked(calls)
-                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
-                yield row.place.answered(answer, rest=without(row.value, "role", "content", "tool_calls"))
-            case "tool":
-                yield self._result(
-                    row,
-                    text(row.value, "tool_call_id"),
-                    said,
-                    rest=without(row.value, "role", "content", "tool_call_id"),
-                )
-            case _:
-                yield row.noise(known=role in _MARKS)
+                yield row.place.said(said, by, role=Role(role), rest=rest(row.value))
 
     def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
         """A row of the wire."""
@@ -189,16 +200,13 @@ class _Reading:
             case "TurnBegin" | "SteerInput":
                 yield from self._ready()
                 self.end = "open", "last message is a prompt, no answer after it"
-                yield row.place.said(
-                    words(at(said, "user_input")), rest=without(said, *worded(said, "user_input"))
-                )
+                yield row.place.said(take_words(said, "user_input"), rest=_left_of(row))
             case "StepInterrupted":
                 yield from self._interrupted(row)
             case "StepRetry":
                 yield from self._ready()
-                yield row.place.failed(
-                    text(said, "error_type"), status=number(said, "status_code"), rest=json_text(said)
-                )
+                problem, status = take_text(said, "error_type"), take_number(said, "status_code")
+                yield row.place.failed(problem, status=status, rest=_left_of(row))
             case _:
                 if kind in ("StepBegin", "TurnEnd"):
                     yield from self._ready()
@@ -231,27 +239,24 @@ class _Reading:
             yield row.noise("interrupted")
         else:
             self.step = None
-            partial = step.message().text if step else ""
             where = replace(row.place, position=lines(step.first.line, row.line)) if step else row.place
-            yield where.failed(
-                _INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest if step else ""
-            )
-            yield from step.between if step else ()
+            partial, between = (step.message().text, step.between) if step else ("", ())
+            step = step or _Step(row)
+            step.left += [json_text({"think": thought}) for thought in step.thoughts]
+            step.grow(row, _left_of(row))
+            yield where.failed(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
+            yield from between
         self.end = "unknown", "last step was interrupted, by a person or by an error"
 
     def _returned(self, row: Row, said: JSON) -> Item:
-        value = at(said, "return_value")
-        failed = at(value, "is_error") is True
-        rest = without(value, "is_error", "output", "message")
-        return self._result(
-            row, text(said, "tool_call_id"), _shown(value, failed=failed), failed=failed, rest=rest
-        )
+        failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
+        return self._result(row, call, _take_shown(said, failed=failed), failed=failed)
 
-    def _result(self, row: Row, call: str, said: str, *, failed: bool = False, rest: str = "") -> Item:
+    def _result(self, row: Row, call: str, said: str, *, failed: bool = False) -> Item:
         if self.step is None:
             self._settled(call)
         error = ToolError.RAISED if failed else None
-        return row.place.returned(call, said, name=self.names.get(call, ""), error=error, rest=rest)
+        return row.place.returned(call, said, name=self.names.get(call, ""), error=error, rest=_left_of(row))
 
     def _asked(self, calls: Sequence[MessageCall]) -> None:
         self.names |= {call.id: call.name for call in calls}
@@ -267,8 +272,24 @@ class _Reading:
         return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
 
 
-def _shown(value: JSON, *, failed: bool) -> str:
+def _left_of(row: Row) -> str:
+    """JSON text of what is left of a row beside its time, and its kind where its item is what it says."""
+    message = row.value.get("message")
+    take_time(row.value, "timestamp")
+    take_if(message, "type", *_TOLD)
+    take_if(message, "payload", {})
+    return rest(row.value)
+
+
+def _take_thought(part: JSON) -> str:
+    if text(part, "type") != "think":
+        return ""
+    take_if(part, "type", "think")
+    return take_text(part, "think")
+
+
+def _take_shown(said: JSON, *, failed: bool) -> str:
     """What the model is shown of a result: the tool's remark on it in a tag, then the output."""
-    remark, output = text(value, "message"), words(at(value, "output"))
+    remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
     told = f"ERROR: {remark}" if failed else remark
     return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])

@@ -109,14 +109,15 @@ def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), li
     if not isinstance(content, list):
         take(value, *path)
         return content if isinstance(content, str) else "" if content is None else as_written(content)
-    said = [_take_part(part) for part in content if text(part, "type") not in beside]
+    said = [take_part(part) for part in content if text(part, "type") not in beside]
     content[:] = [part for part in content if part and not isinstance(part, str)]
     if not content:
         take(value, *path)
     return lines.join(said)
 
 
-def _take_part(part: JSON) -> str:
+def take_part(part: JSON) -> str:
+    """The text of a part of a content, or `[image]`, by the type that it has, or its first key: then it is left."""
     if isinstance(part, str):
         return part
     if not isinstance(at(part, "text"), str):

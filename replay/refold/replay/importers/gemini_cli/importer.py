@@ -11,7 +11,16 @@ from refold.replay.importers.fields import JSON, as_written, at, instant, json_t
 from refold.replay.importers.gemini_cli.ending import answered, end_of
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
 from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan
-from refold.replay.importers.leftovers import rest, take, take_each, take_if, take_text, take_time, take_words
+from refold.replay.importers.leftovers import (
+    rest,
+    take,
+    take_each,
+    take_if,
+    take_part,
+    take_text,
+    take_time,
+    take_words,
+)
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
@@ -194,8 +203,7 @@ def _take_result(call: JSON) -> Message:
 def _take_response(part: JSON, call: str, name: str) -> str:
     around = table(part, "functionResponse")
     if at(around, "response") is None:
-        named = f"[{next(iter(table(part)), 'part')}]"
-        return part if isinstance(part, str) else take_text(part, "text") or named
+        return take_part(part)
     said = take_text(around, "response", "output") or take_text(around, "response", "error")
     said = said or json_text(take(around, "response"))
     for told, what in (("id", call), ("name", name), ("response", {})):
