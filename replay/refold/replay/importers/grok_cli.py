@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import calls_of, worded, words
+from refold.replay.importers.content import take_calls
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, rows, text, without
+from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.items import Item, Place, RunBegan
+from refold.replay.importers.leftovers import take_each, take_if, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered
 from refold.replay.importers.source import Source, fits
@@ -62,10 +63,10 @@ class _Reading:
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
-        said = words(self.system.value.get("content")) if self.system else ""
+        said = take_words(self.system.value, "content") if self.system else ""
         yield RunBegan(
             "line 1" if self.system is None else self.system.position,
-            rest=without(self.system.value, "type", "content") if self.system else "",
+            rest=self.system.rest() if self.system else "",
             key="session",
             messages=(Message(role=Role.SYSTEM, text=said),) if self.system else (),
             model=self.model,
@@ -78,7 +79,7 @@ class _Reading:
             if isinstance(row, Noise):
                 yield from self._ready()
                 yield row
-            elif row != self.system:
+            elif self.system is None or (row.line, row.size) != (self.system.line, self.system.size):
                 yield from self._row(row)
         yield from self._ready()
         yield Place(f"line {line}").ended(self._end())
@@ -89,7 +90,7 @@ class _Reading:
                 self._thought(row)
             case "backend_tool_call":
                 self.draft = self.draft or Draft(row)
-                self.draft.grow(row, without(row.value, "type"))
+                self.draft.grow(row, row.rest())
                 self.hosted.append(row.value)
             case "assistant":
                 self._answer(row)
@@ -106,15 +107,18 @@ class _Reading:
 
     def _thought(self, row: Row) -> None:
         self.draft = self.draft or Draft(row)
-        self.draft.thoughts += [text(part, "text") for part in rows(row.value, "summary")]
-        self.draft.grow(row, without(row.value, "type", "summary"))
+        for part in take_each(row.value, "summary"):
+            self.draft.thoughts.append(take_text(part, "text"))
+            take_if(part, "type", "summary_text")
+        self.draft.grow(row, row.rest())
 
     def _answer(self, row: Row) -> None:
         self.draft = self.draft or Draft(row)
-        self.draft.thoughts.append(text(row.value, "reasoning", "text"))
-        self.draft.texts += [said] if (said := words(row.value.get("content"))) else []
-        self.draft.calls += calls_of(row.value)
-        self.draft.grow(row, without(row.value, "type", "content", "tool_calls", "model_id"))
+        self.draft.thoughts.append(take_text(row.value, "reasoning", "text"))
+        self.draft.texts += [said] if (said := take_words(row.value, "content")) else []
+        self.draft.calls += take_calls(row.value)
+        take_if(row.value, "model_id", self.model)
+        self.draft.grow(row, row.rest())
 
     def _ready(self) -> Iterator[Item | Noise]:
         draft, self.draft = self.draft, None
@@ -134,22 +138,18 @@ class _Reading:
         self.hosted = []
 
     def _result(self, row: Row) -> Item:
-        call, rest = text(row.value, "tool_call_id"), without(row.value, "type", "tool_call_id", "content")
+        call, said = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
         name = self.open.pop(call, "")
         self.end = "open", "last row is a result, no answer after it"
-        return row.place.returned(call, words(row.value.get("content")), name=name, rest=rest)
+        return row.place.returned(call, said, name=name, rest=row.rest())
 
     def _said(self, row: Row, role: str) -> Iterator[Item]:
         self.end = "open", "last row is a prompt, no answer after it"
-        if stopped := text(row.value, "prior_turn_interrupt"):
+        if stopped := take_text(row.value, "prior_turn_interrupt"):
             yield row.place.cancelled(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"
-        yield row.place.said(
-            words(row.value.get("content")),
-            by,
-            role=Role(role),
-            rest=without(row.value, "type", *worded(row.value)),
-        )
+        said = take_words(row.value, "content")
+        yield row.place.said(said, by, role=Role(role), rest=row.rest())
 
     def _end(self) -> tuple[str, str]:
         """How it ended, and what says so."""
