@@ -18,21 +18,8 @@ from msgspec.structs import replace
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
-from refold.replay.importers.content import words
 from refold.replay.importers.documents import ANY, beginning, document
-from refold.replay.importers.fields import (
-    JSON,
-    as_written,
-    at,
-    instant,
-    json_text,
-    left,
-    nano_usd,
-    number,
-    rows,
-    table,
-    text,
-)
+from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, number, rows, table, text
 from refold.replay.importers.items import (
     UNKNOWN_PART,
     Answered,
@@ -43,6 +30,16 @@ from refold.replay.importers.items import (
     RunBegan,
     Said,
     message_of,
+)
+from refold.replay.importers.leftovers import (
+    rest,
+    take,
+    take_cost,
+    take_each,
+    take_if,
+    take_part,
+    take_text,
+    take_words,
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
@@ -73,8 +70,7 @@ _BESIDE = (
 )
 _AS_TEXT = ("text/plain", "application/x-directory")
 _LABELS = ("version", "agent", "parentID")
-_TOLD = ("id", "sessionID", "role", "modelID", "finish", "tokens", "cost")
-_TOLD_OF_PART = {"step-finish": ("reason", "tokens", "cost"), "tool": ("callID", "tool", "state")}
+_DONE = ("completed", "error")
 
 
 class OpenCode:
@@ -101,7 +97,7 @@ class OpenCode:
         yield from run.items()
         # What could not be read is told before the end.
         yield from read.cut()
-        yield run.ended()
+        yield run.ended
 
 
 OPENCODE = OpenCode()
@@ -111,60 +107,63 @@ class _Run:
     """A session, and where its messages stand. `standing`: how many of them nobody took back."""
 
     def __init__(self, value: JSON) -> None:
-        self.info = at(value, "info")
+        self.value, self.info = value, at(value, "info")
         listed = isinstance(value, list)
         self.messages = rows(value) if listed else rows(value, "messages")
         self.place = "$" if listed else "$.messages"
         self.ids = [text(message, "info", "id") for message in self.messages]
+        first = next(iter(self.messages), None)
+        self.key = text(self.info, "id") or text(first, "info", "sessionID") or "session"
         taken = text(self.info, "revert", "messageID")
         self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
         # The message itself stays where only some parts of it were taken back.
         self.standing += bool(text(self.info, "revert", "partID"))
         self.talk: list[tuple[int, Message]] = []
+        self.ended = self._ended()
 
     def items(self) -> Iterator[Item]:
         """All of it but its end."""
-        rest = left(self.info, "id", *_LABELS)
         models = (text(message, "info", "modelID") for message in self.messages)
+        take_if(self.info, "id", self.key)
+        labels = {name: label for name in _LABELS if (label := take_text(self.info, name))}
+        head = {name: value for name, value in table(self.value).items() if value is not self.messages}
         yield RunBegan(
             "$.info" if self.info else "$",
             instant(at(self.info, "time", "created")),
-            json_text(rest) if rest else "",
-            key=text(self.info, "id")
-            or text(next(iter(self.messages), None), "info", "sessionID")
-            or "session",
+            rest(head),
+            key=self.key,
             model=next(filter(None, models), ""),
             agent="opencode",
-            labels={name: label for name in _LABELS if (label := text(self.info, name))},
+            labels=labels,
         )
         for index, message in enumerate(self.messages):
             where = Place(f"{self.place}[{index}]", instant(at(message, "info", "time", "created")))
             if index >= self.standing:
-                yield where.counting(counted(_message(message, where))).remarked("rewound", message)
+                whole, counts = json_text(message), counted(_message(message, where, self.key))
+                yield where.counting(counts).remarked("rewound", rest=whole)
             else:
-                for item in _message(message, where):
+                summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
+                for item in _message(message, where, self.key):
                     self.talk += (
                         [(index, message_of(item))] if isinstance(item, Said | Answered | Returned) else []
                     )
                     yield item
-                yield from self._compacted(message, where)
+                if summed_up:
+                    yield self._compacted(message, where)
 
-    def _compacted(self, message: JSON, where: Place) -> Iterator[Item]:
+    def _compacted(self, message: JSON, where: Place) -> Item:
         """What a summary leaves: the prompt that asked for it, itself, and before them what was to stay."""
-        info = at(message, "info")
-        if at(info, "summary") is not True or table(info, "error"):
-            return
-        asked = self._index(text(info, "parentID"))
+        asked = self._index(text(message, "info", "parentID"))
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
         tails = (self._index(text(part, "tail_start_id")) for part in parts)
         first = next((place for place in tails if place is not None), asked)
         self.talk = [(place, said) for place, said in self.talk if first is None or place >= first]
-        yield where.prompted(messages([said for _, said in self.talk]), "compaction")
+        return where.prompted(messages([said for _, said in self.talk]), "compaction")
 
     def _index(self, id_: str) -> int | None:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
 
-    def ended(self) -> Item:
+    def _ended(self) -> Item:
         """How it ended."""
         told = (at(message, "info", "time") for message in self.messages)
         said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
@@ -175,7 +174,7 @@ class _Run:
         last = self.messages[self.standing - 1] if self.messages[: self.standing] else None
         error, finish = text(last, "info", "error", "name"), text(last, "info", "finish")
         tools = [part for part in rows(last, "parts") if text(part, "type") == "tool"]
-        pending = sum(_output(part) is None for part in tools)
+        pending = sum(text(part, "state", "status") not in _DONE for part in tools)
         match text(last, "info", "role"):
             case "assistant" if error:
                 return "cancelled" if error == _ABORTED else "error", f"last answer: {error[:60]}"
@@ -195,7 +194,7 @@ class _Run:
                 return "open", "no message in it"
 
 
-def _message(message: JSON, where: Place) -> Iterator[Item]:
+def _message(message: JSON, where: Place, session: str) -> Iterator[Item]:
     parts = rows(message, "parts")
     strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
     if strange or not isinstance(at(message, "parts"), list):
@@ -204,27 +203,35 @@ def _message(message: JSON, where: Place) -> Iterator[Item]:
     match text(message, "info", "role"):
         case "user":
             typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
-            yield where.said(_words(message), "user" if typed else "harness", rest=_rest(message))
+            said = "\n".join([take_part(part) for part in parts if _is_shown(part)])
+            take(message, "info", "role")
+            rest_ = _left_of(message, session, text(message, "info", "id"))
+            yield where.said(said, "user" if typed else "harness", rest=rest_)
         case "assistant":
-            yield from _answer(message, where)
+            yield from _answer(message, where, session)
         case _:
             yield where.remarked("unmapped", message, known=False)
 
 
-def _answer(message: JSON, where: Place) -> Iterator[Item]:
+def _answer(message: JSON, where: Place, session: str) -> Iterator[Item]:
     info, steps = at(message, "info"), _steps(message)
     name, problem = text(info, "error", "name"), text(info, "error", "data", "message")
-    for step in steps:
-        yield _response(info, step, where, rest=_rest(message) if step is steps[0] else "")
-        yield from _results(step, where)
+    told = [item for step in steps for item in (_response(info, step, where), *_results(step, where))]
+    if told:
+        failed = None if name in ("", _ABORTED) else where.remarked("error", take(info, "error"))
+        id_ = take_text(info, "id")
+        take_text(info, "modelID")
+        take(info, "role")
+        yield replace(told[0], rest=_left_of(message, session, id_))
+        yield from told[1:]
+        if failed:
+            yield failed
     if name == _ABORTED:
-        yield where.cancelled(problem, rest="" if steps else json_text(message))
-    elif name and steps:
-        yield where.remarked("error", at(info, "error"))
-    elif name:
+        yield where.cancelled(problem, rest="" if told else json_text(message))
+    elif name and not told:
         status = number(info, "error", "data", "statusCode")
         yield where.failed(problem or name, status=status, rest=json_text(message))
-    elif not steps:
+    elif not told:
         yield where.remarked("unmapped", message)
 
 
@@ -246,17 +253,20 @@ def _finish(step: Step) -> JSON:
     return next((part for _, part in step if text(part, "type") == "step-finish"), None)
 
 
-def _response(info: JSON, step: Step, where: Place, *, rest: str) -> Item:
+def _response(info: JSON, step: Step, where: Place) -> Item:
     finish = _finish(step)
-    stop = text(finish, "reason") if finish else text(info, "finish")
-    return replace(where, at=_whole(step) or instant(at(info, "time", "completed")) or where.at).answered(
-        _said(step),
-        _usage(at(finish or info, "tokens"), counted=finish is not None),
-        stop="" if stop == "unknown" else stop,
-        cost=nano_usd(at(finish or info, "cost")) or None,  # 0 where it knows no price
+    said, why = (finish, "reason") if finish else (info, "finish")
+    place = replace(where, at=_whole(step) or instant(at(info, "time", "completed")) or where.at)
+    for name, same in (("tokens", "tokens"), ("cost", "cost"), ("finish", "reason")):
+        take_if(info, name, *([at(finish, same)] if finish else []))
+    take_if(finish, "type", "step-finish")
+    return place.answered(
+        _take_said(step),
+        _take_usage(said, counted=finish is not None),
+        stop="" if text(said, why) == "unknown" else take_text(said, why),
+        cost=take_cost(said, "cost") if at(said, "cost") else None,  # 0 where it knows no price
         model=text(info, "modelID"),
         response=text(info, "id"),
-        rest=rest,
     )
 
 
@@ -267,59 +277,64 @@ def _whole(step: Step) -> int | None:
     return max((time for time in (*ends, *calls) if time is not None), default=None)
 
 
-def _usage(tokens: JSON, *, counted: bool) -> Usage | None:
+def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
     """The usage of a response; None where it broke off before anybody counted."""
-    used = _TOKENS.of(tokens)
+    used = _TOKENS.of(at(said, "tokens"))
     if used is None or (not counted and used == Usage()):
         return None
+    _TOKENS.take(said, "tokens")
     return replace(used, output=used.output + used.reasoning)
 
 
-def _said(step: Step) -> Message:
-    texts, thoughts = (
-        "\n".join(text(part, "text") for _, part in step if text(part, "type") == kind) for kind in _SAYS[:2]
-    )
-    calls = tuple(
-        MessageCall(text(part, "callID"), text(part, "tool"), as_written(at(part, "state", "input")))
-        for _, part in step
-        if text(part, "type") == "tool"
-    )
-    return Message(role=Role.ASSISTANT, text=texts, reasoning=thoughts, calls=calls)
+def _take_said(step: Step) -> Message:
+    """What a response says, thinks and asks for; of its calls their arguments are taken."""
+    texts, thoughts, calls = list[str](), list[str](), list[MessageCall]()
+    for _, part in step:
+        match text(part, "type"):
+            case "text":
+                texts.append(take_part(part))
+            case "reasoning":
+                thoughts.append(take_text(part, "text"))
+                take(part, "type")
+            case "tool":
+                given = as_written(take(part, "state", "input"))
+                calls.append(MessageCall(text(part, "callID"), text(part, "tool"), given))
+            case _:
+                take_if(part, "type", "step-start")
+    said, thought = "\n".join(texts), "\n".join(thoughts)
+    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(calls))
 
 
 def _results(step: Step, where: Place) -> Iterator[Item]:
     for index, part in step:
         if text(part, "type") != "tool":
             continue
-        state, output, error = at(part, "state"), _output(part), _error(at(part, "state"))
+        take(part, "type")
+        call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
         begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
         place = Place(f"{where.position}.parts[{index}]", ended or where.at)
-        rest = json_text(left(state, "input", "output", "error"))
-        if output is None:
-            yield place.remarked("unanswered", rest=rest)
+        if text(state, "status") not in _DONE:
+            yield place.remarked("unanswered", rest=json_text(state))
             continue
+        error = _error(state)
+        take_if(state, "status", "completed")
         yield place.counting(Counted(results=1, errors=error is not None)).returned(
-            text(part, "callID"),
-            output,
-            name=text(part, "tool"),
+            call,
+            _take_output(state),
+            name=name,
             error=error,
             duration=max(0, ended - begun) if begun and ended else 0,
-            rest=rest,
+            rest=rest(state),
         )
 
 
-def _output(part: JSON) -> str | None:
-    """What the model is shown of a result, None where there is none."""
-    state = at(part, "state")
-    match text(state, "status"):
-        case "completed":
-            return words(at(state, "output"))
-        case "error" if at(state, "metadata", "interrupted") is True:
-            return text(state, "metadata", "output")
-        case "error":
-            return words(at(state, "error"))
-        case _:
-            return None
+def _take_output(state: JSON) -> str:
+    """What the model is shown of a result."""
+    if text(state, "status") != "error":
+        return take_words(state, "output")
+    if at(state, "metadata", "interrupted") is True:
+        return take_text(state, "metadata", "output")
+    return take_words(state, "error")
 
 
 def _error(state: JSON) -> ToolError | None:
@@ -329,12 +344,8 @@ def _error(state: JSON) -> ToolError | None:
     return ToolError.CANCELLED if stopped else ToolError.RAISED
 
 
-def _words(message: JSON) -> str:
-    """The text of a person's message as the model is shown it; what is no text stands as `[kind]`."""
-    return words([part for part in rows(message, "parts") if _is_shown(part)])
-
-
 def _is_shown(part: JSON) -> bool:
+    """Whether the model is shown a part of a person's message."""
     match text(part, "type"):
         case "text":
             return at(part, "ignored") is not True
@@ -344,16 +355,11 @@ def _is_shown(part: JSON) -> bool:
             return kind in ("compaction", "subtask")
 
 
-def _rest(message: JSON) -> str:
-    """JSON text of what no item says of a message."""
-    parts: list[JSON] = []
-    for part in rows(message, "parts"):
-        told = _TOLD_OF_PART.get(text(part, "type"), ("text",) if _says_all(part) else ())
-        if rest := left(part, "id", "sessionID", "messageID", "type", *told):
-            parts.append({"type": text(part, "type"), **rest})
-    rest = left(at(message, "info"), *_TOLD)
-    return json_text({**rest, "parts": parts} if parts else rest) if rest or parts else ""
-
-
-def _says_all(part: JSON) -> bool:
-    return text(part, "type") in _SAYS and at(part, "ignored") is not True
+def _left_of(message: JSON, session: str, id_: str) -> str:
+    """JSON text of what is left of a message beside the ids that its parts have of it and of its session."""
+    for part in take_each(message, "parts"):
+        take_if(part, "sessionID", session)
+        take_if(part, "messageID", id_)
+    take_if(at(message, "info"), "sessionID", session)
+    take_if(message, "info", {})
+    return rest(message)

@@ -14,8 +14,9 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import words
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
+from refold.replay.importers.leftovers import rest, take, take_if, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
@@ -79,34 +80,38 @@ WHO_WHEN = WhoWhen()
 
 def _run(value: Value) -> Iterator[Item]:
     listed, place = rows(value.value, "history"), f"{value.position}.history"
-    opening = (Message(role=Role.USER, text=_said(listed[0])),) if listed else ()
+    end, failed = _end(listed[-1] if listed else None), _index(value.value)
+    opening = (Message(role=Role.USER, text=take_words(listed[0], "content")),) if listed else ()
     level = table(value.value).get("level")
+    key = take_text(value.value, "question_ID") or "question"
+    found = {name: take(value.value, name) for name in _FOUND if name in table(value.value)}
+    head = {name: said for name, said in table(value.value).items() if said is not listed}
     yield RunBegan(
         f"{place}[0]" if listed else value.position,
-        rest=without(value.value, "history", "question_ID", *_FOUND),
-        key=text(value.value, "question_ID") or "question",
+        rest=rest(head),
+        key=key,
         messages=opening,
         agent="who-when",
         labels={"level": str(level)} if isinstance(level, str | int) else {},
         unsaid=("tool_messages", "tool_calls", "tool_results"),
         marks_errors=False,
     )
-    found = {name: said for name, said in table(value.value).items() if name in _FOUND}
-    failed = _index(value.value)
     for index, message in enumerate(listed):
         where = Place(f"{place}[{index}]")
         if index:
             yield _message(message, where)
             if _speaker(message) in _ACTING:
                 yield where.remarked(UNCALLED)
-        elif speaker := text(message, "name"):
-            yield where.remarked("unmapped", {"name": speaker})
+        else:
+            take_if(message, "role", "human", "user")
+            if left := rest(message):
+                yield where.remarked("unmapped", rest=left)
         if index == failed:
-            yield where.remarked("score:mistake", dict(found))
+            yield where.remarked("score:mistake", {**found})
     if found and not (failed is not None and failed < len(listed)):
-        yield value.place.remarked("score:mistake", dict(found))
+        yield value.place.remarked("score:mistake", {**found})
     last = Place(f"{place}[{len(listed) - 1}]") if listed else value.place
-    yield last.ended(_end(listed[-1] if listed else None))
+    yield last.ended(end)
 
 
 def _index(value: JSON) -> int | None:
@@ -123,25 +128,20 @@ def _speaker(message: JSON) -> str:
     return text(message, "name") or text(message, "role")
 
 
-def _said(message: JSON) -> str:
-    return words(at(message, "content"))
-
-
 def _message(message: JSON, where: Place) -> Item:
-    speaker = _speaker(message)
-    rest = json_text(left(message, "content"))
     if not isinstance(message, dict) or "content" not in message:
         return where.unread("no_message", "not a message", message)
+    speaker, said = _speaker(message), take_words(message, "content")
     if speaker == "human":
-        return where.said(_said(message), rest=rest)
+        return where.said(said, rest=rest(message))
     if speaker in _TERMINALS or speaker == _ENDING:
-        return where.said(_said(message), "harness", rest=rest)
-    return where.answered(Message(role=Role.ASSISTANT, text=_said(message)), rest=rest)
+        return where.said(said, "harness", rest=rest(message))
+    return where.answered(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
 
 
 def _end(last: JSON) -> tuple[str, str]:
     """How the chat ended, by its last message."""
-    said = _said(last)
+    said = words(table(last).get("content"))
     for pattern, end in _ENDS:
         if found := pattern.search(said):
             return end, f"last message: {said[found.start() : found.start() + 40].splitlines()[0]}"
