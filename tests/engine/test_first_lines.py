@@ -61,7 +61,7 @@ def test_tools_that_say_what_they_are_need_no_warning() -> None:
 @pytest.mark.parametrize("thing", ["look", 3, None, {"name": "look"}], ids=repr)
 def test_what_is_no_function_is_no_tool(thing: Any) -> None:
     """The error names the place and what stood there."""
-    with pytest.raises(WrongUse, match=r"tools\[1\]: expected a tool or a function, got a "):
+    with pytest.raises(WrongUse, match=r"tools\[1\]: expected a tool or a function, got "):
         Agent(ScriptedModel([]), tools=[guess, thing])
 
 

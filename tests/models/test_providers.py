@@ -54,6 +54,16 @@ async def test_a_failure_is_told_at_once(ollama: Server) -> None:
     await model.aclose()
 
 
+async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever mistyped an address reads which one was asked."""
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
+    model = PydanticAIModel("ollama:qwen3")
+    with pytest.raises(ModelError, match=r"asked was http://127\.0\.0\.1:9") as failed:
+        await items(model, ModelRequest(messages=HELLO))
+    assert FailureClass.NETWORK is failed.value.failure
+    await model.aclose()
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -63,14 +73,23 @@ async def test_a_failure_is_told_at_once(ollama: Server) -> None:
         ),
         (
             "deepseek:deepseek-chat",
-            "model 'deepseek:deepseek-chat': Set the `DEEPSEEK_API_KEY` environment variable",
+            "model 'deepseek:deepseek-chat': set the environment variable DEEPSEEK_API_KEY, as in: export DEEPSEEK_API_KEY=...",
+        ),
+        (
+            "ollama:qwen3",
+            "model 'ollama:qwen3': set the environment variable OLLAMA_BASE_URL, as in: export OLLAMA_BASE_URL=http://localhost:11434/v1",
+        ),
+        (
+            "deepsek:deepseek-chat",
+            "Unknown provider: deepsek; did you mean 'deepseek'?; an OpenAI-compatible",
         ),
         ("bedrock:claude", "model 'bedrock:claude': Please install the `boto3` package"),
     ],
 )
 def test_what_is_missing_is_said(name: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the library's own words: a name that it does not know, a key, a package."""
-    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    """A name that the library does not know, the variable with a key or an address, a package."""
+    for variable in ("DEEPSEEK_API_KEY", "OLLAMA_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
     with pytest.raises(WrongUse, match=re.escape(says)):
         resolve_model(name)
 

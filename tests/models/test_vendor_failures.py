@@ -293,7 +293,7 @@ async def test_closing_hangs_up(server: Server) -> None:
 # What the libraries raise, without a server
 
 NOW = 1_700_000_000 * SECOND  # Tue, 14 Nov 2023 22:13:20 GMT
-AROUND = Circumstances(opened=False, partial="", key="SOME_KEY", secret="", now=NOW)
+AROUND = Circumstances(opened=False, partial="", key="SOME_KEY", secret="", address="", now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -314,9 +314,9 @@ class Thing:
             Thing.method, {}, r"tool method, parameter self: .*tool\(thing.method\)", id="unbound method"
         ),
         pytest.param(
-            Thing, {}, "tool Thing: expected a function or a bound method, got a type", id="a class"
+            Thing, {}, "tool: expected a function or a bound method, got the class Thing", id="a class"
         ),
-        pytest.param(lambda: "", {}, "tool '<lambda>': a name has .*name=", id="no name"),
+        pytest.param(lambda: "", {}, "tool '<lambda>': a name has .* with def", id="no name"),
         pytest.param(print, {"name": "a b"}, "tool 'a b': a name has", id="a name with a space"),
         pytest.param(
             lambda: "", {"name": "f", "timeout": 0}, "timeout: expected seconds above 0", id="timeout 0"

@@ -111,7 +111,8 @@ def test_what_json_can_carry_may_be_returned(returns: Any) -> None:
 def test_what_json_cannot_carry_is_refused_where_the_tool_is_made(returns: Any) -> None:
     """Not when its first call has had its effect: the error names tool and type, and the way out."""
     with pytest.raises(
-        WrongUse, match=r"tool look: returns \w+, which JSON cannot carry: return text, .* or a dataclass"
+        WrongUse,
+        match=r"tool look: returns [\w.\[\]]+, which JSON cannot carry: return text, .* or a dataclass",
     ):
         tool(_returning(returns))
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from refold.engine import entropy
+from refold.engine import entropy, expected
 from refold.engine.children import AgentTool, circles, never_alone, origin_of, reachable, run_of, takes_task
 from refold.engine.clock import Clock, SystemClock
 from refold.engine.compatibility import (
@@ -32,15 +31,17 @@ from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime, versions
 from refold.engine.secrets import redactor_of, refuse_secret
-from refold.engine.stores import StoreSource
+from refold.engine.stores import StoreSource, source
 from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
     by_name,
+    earlier_of,
     labels_of,
+    model_of,
     recordable,
     run_id_of,
     seed_of,
-    setting_text,
+    settings_of,
     tools_of,
 )
 from refold.engine.world import Work, World
@@ -98,37 +99,38 @@ class Agent:
         clock: Callable[[], Clock] = SystemClock,
         lease: float = LEASE_SECONDS,
     ) -> None:
-        if not 0 < lease < math.inf:
-            raise WrongUse(f"lease: expected seconds above 0, got {lease!r}")
-        self.lease = lease
-        self.model = resolve_model(model) if isinstance(model, str) else model
+        self.lease = expected.seconds(lease, "lease")
+        self.model = resolve_model(model) if isinstance(model, str) else model_of(model)
         self.tools = by_name(tools_of(tools))
-        self.registry: Registry = {**installed_guards(), **(guards or {})}
+        self.registry: Registry = {
+            **installed_guards(),
+            **expected.mapping(guards, "guards", "{'my_guard': MyGuard}"),
+        }
         self.policy = (
             checked(policy, self.registry)
             if isinstance(policy, Policy)
-            else parse(policy or {}, self.registry)
+            else parse({} if policy is None else policy, self.registry)
         )
         self._given = policy is not None
-        self.system, self.name = system, recordable(name, "name")
-        self.store: StoreSource = MemoryStore() if store is None else store
-        self.settings = {
-            recordable(key, "settings"): setting_text(key, value) for key, value in (settings or {}).items()
-        }
+        self.system = None if system is None else expected.text(system, "system")
+        self.name = recordable(name, "name")
+        self.store: StoreSource = MemoryStore() if store is None else source(store)
+        self.settings = settings_of(settings)
         # Once, here: what the environment says later is not looked for.
         self.redactor = redactor_of()
         self._refuse_secrets()
-        self._clock = clock
+        self._clock = expected.function(clock, "clock")
         self._warned: set[Complaint] = set()
         fallback = self.policy.retry.fallback
+        given = expected.mapping(models, "models", "{'openai:gpt-5-mini': PydanticAIModel(...)}")
+        known = {name: model_of(each, f"models[{name!r}]") for name, each in given.items()}
         self.models = {
-            name: (models or {}).get(name) or resolve_model(name)
-            for name in (fallback.models if fallback else ())
+            name: known.get(name) or resolve_model(name) for name in (fallback.models if fallback else ())
         }
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
         refuse_without_tokenizer(self.policy.estimator)
-        self.add_handoffs(*handoffs)
+        self.add_handoffs(*expected.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
 
     def _refuse_secrets(self) -> None:
         """Refuse secrets in what is recorded as it is, for the model and the rules need it so."""
@@ -144,11 +146,12 @@ class Agent:
         Raises `WrongUse` for one without a name or under a name that is taken, `PolicyError` for one without a
         price where the policy limits cost.
         """
+        known = [_agent(each, f"handoffs[{place}]") for place, each in enumerate(agents)]
         offered = (
             agent.as_tool(
                 f"transfer_to_{agent.name}", f"Hand a task on to the agent {agent.name}, and get its answer."
             )
-            for agent in agents
+            for agent in known
         )
         before, self.tools = self.tools, by_name([*self.tools.values(), *offered])
         try:
@@ -204,7 +207,11 @@ class Agent:
         opened = self._opening(run_id_of(run_id), seed_of(seed))
         told = tuple(recordable(entry, "environment") for entry in environment)
         fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=told)
-        said = [*self._system(), *messages, Message(role=Role.USER, text=task)]
+        said = [
+            *self._system(),
+            *earlier_of(messages),
+            Message(role=Role.USER, text=expected.text(task, "task")),
+        ]
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
         # Refuses what cannot work, now rather than later.
@@ -380,6 +387,12 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _agent(given: object, place: str) -> Agent:
+    if not isinstance(given, Agent):
+        raise expected.wrong(place, "an agent", given)
+    return given
 
 
 def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:

@@ -4,10 +4,18 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from os import PathLike
 
+from refold.engine.expected import wrong
 from refold.store import SqliteStore
 from refold.store.protocol import Store
 
 StoreSource = Store | str | PathLike[str]
+
+
+def source(given: StoreSource) -> StoreSource:
+    """Where logs are to be, as it was given. Raises `WrongUse` for what is neither a store nor a path."""
+    if not isinstance(given, str | PathLike) and not callable(getattr(given, "append", None)):
+        raise wrong("store", "the path of a file, or a store", given)
+    return given
 
 
 @asynccontextmanager

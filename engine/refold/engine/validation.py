@@ -1,14 +1,18 @@
 """What an agent was given, in the form in which it is recorded with a run."""
 
+import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from refold.engine import entropy
+from refold.engine.expected import listed, mapping, text, wrong
+from refold.engine.models.protocol import Model
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
+from refold.reducers.messages import Message
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.store.checks import check_new_run
@@ -21,7 +25,13 @@ def recordable(value: object, place: str) -> str:
     return value
 
 
-def setting_text(key: str, value: Any) -> str:
+def settings_of(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """Sampling settings as they are recorded, by name. Raises `WrongUse` for what cannot be."""
+    given = mapping(settings, "settings", "{'temperature': 0.2}")
+    return {recordable(key, "settings"): _setting_text(key, value) for key, value in given.items()}
+
+
+def _setting_text(key: str, value: Any) -> str:
     """A sampling setting as it is recorded: JSON text."""
     try:
         said = json.dumps(value, allow_nan=False, ensure_ascii=False)
@@ -30,20 +40,40 @@ def setting_text(key: str, value: Any) -> str:
     return recordable(said, f"settings[{key!r}]")
 
 
-def seed_of(chosen: int | None) -> int:
+def seed_of(chosen: object) -> int:
     """The seed of a run. Raises `WrongUse` for one that was chosen and is none."""
     seed = entropy.seed() if chosen is None else chosen
-    if not 0 <= seed < 1 << 63:
-        raise WrongUse(f"seed: expected 0 to 2**63 - 1, got {seed}")
+    if not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+        raise wrong("seed", "a whole number, 0 to 2**63 - 1", seed)
     return seed
 
 
 def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Labels as they are recorded. Raises `WrongUse` for the one by which imported runs are known."""
-    if SOURCE_LABEL in (labels or {}):
+    given = mapping(labels, "labels", "{'team': 'billing'}")
+    if SOURCE_LABEL in given:
         raise WrongUse(f"labels: {SOURCE_LABEL!r} is what an import says of its run; take another name")
-    given = (labels or {}).items()
-    return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given}
+    return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given.items()}
+
+
+def model_of(given: object, place: str = "model") -> Model:
+    """A model, by what it can do. Raises `WrongUse` for anything else."""
+    expected = "a model, or its name as in 'openai:gpt-5-mini'"
+    if inspect.isclass(given):
+        raise wrong(place, expected, given, f"make one of it: {given.__name__}(...)")
+    if not callable(getattr(given, "stream", None)) or not hasattr(given, "name"):
+        script = isinstance(given, list | tuple)
+        raise wrong(place, expected, given, "a script is ScriptedModel([...])" if script else "")
+    return cast("Model", given)
+
+
+def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages from before a task. Raises `WrongUse` for what is none."""
+    example = "Message(role='user', text='...')"
+    for place, each in enumerate(listed(messages, "messages", f"[{example}]")):
+        if not isinstance(each, Message):
+            raise wrong(f"messages[{place}]", f"a message, as in {example}", each)
+    return messages
 
 
 def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
@@ -53,14 +83,14 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
     """
     made: list[Tool] = []
     unsaid: list[str] = []
-    for place, each in enumerate(given):
+    for place, each in enumerate(listed(given, "tools", "tools=[search, book]")):
         if isinstance(each, Tool):
             made.append(each)
         elif callable(each):
             made.append(tool(each))
             unsaid.append(made[-1].name)
         else:
-            raise WrongUse(f"tools[{place}]: expected a tool or a function, got a {type(each).__name__}")
+            raise wrong(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
     if unsaid:
         warnings.warn(
             f"tools without @tool: {', '.join(unsaid)}: a call of theirs is never repeated, and is in doubt after a crash "
@@ -69,6 +99,15 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
             stacklevel=3,
         )
     return made
+
+
+def _of_no_tool(given: object) -> str:
+    """What to write in place of something that is no tool."""
+    if callable(getattr(given, "as_tool", None)):
+        return "an agent is handed work by handoffs=[agent], or is a tool as agent.as_tool()"
+    if isinstance(given, str | int | float | list | dict | None):
+        return "give the function itself, neither its name nor what it returned"
+    return ""
 
 
 def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
@@ -85,5 +124,5 @@ def run_id_of(asked: str | None) -> str:
     """The id of a new run: what was asked for, else one of its own. Raises `WrongUse` if no command could name it."""
     if asked is None:
         return entropy.run_id()
-    check_new_run(asked)
+    check_new_run(text(asked, "run_id"))
     return asked

@@ -84,7 +84,8 @@ def _laid_out(
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
     """The plain data of the whole policy, what of it was given, and what the environment set."""
     if not isinstance(data, Mapping):
-        raise PolicyError("", f"a policy is a mapping, got {shown(data)}")
+        preset = f"; a preset is {{'preset': '{data}'}}" if isinstance(data, str) and data in PRESETS else ""
+        raise PolicyError("", f"a policy is a mapping, got {shown(data)}{preset}")
     given = dict(cast("Mapping[str, Any]", data))
     _sound(given, "")
     base = _base(given.pop("preset", None))

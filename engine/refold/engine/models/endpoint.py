@@ -53,10 +53,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def elsewhere(self) -> str:
         """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does not say."""
-        if not self.address or (self.domain and is_of(self.domain, self.address)):
-            return ""
+        return "" if self.domain and is_of(self.domain, self.address) else self.host
+
+    @property
+    def host(self) -> str:
+        """Scheme and host of the server that is asked; "" where the library does not say."""
         parts = urlsplit(self.address)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if self.address else ""
 
 
 def check_address(name: str, address: str, told: str, variable: str) -> None:

@@ -5,8 +5,10 @@ sampling settings are those that every vendor knows. Retries inside a client are
 show must not happen.
 """
 
+import difflib
 import inspect
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, get_args
 
 from refold.engine.models.endpoint import SETTINGS, Endpoint, check_address
 from refold.engine.models.vendors import load
@@ -15,6 +17,8 @@ from refold.reducers.errors import WrongUse
 if TYPE_CHECKING:
     import httpx2
 
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_EXAMPLES = {"ollama": "http://localhost:11434/v1"}
 OTHERS = "an OpenAI-compatible server of yours is openai:MODEL with its base URL"
 """The way out for whom no provider serves."""
 
@@ -30,9 +34,7 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     try:
         model = _inferred(name, client, taken)
     except Exception as error:  # of many libraries, each with its own for a missing key
-        said = " ".join(str(error).split())
-        known = "" if not said.startswith("Unknown") else f"; {OTHERS}"
-        raise WrongUse(f"model {name!r}: {said}{known}") from error
+        raise WrongUse(f"model {name!r}: {_said(error, prefix)}") from error
     if http_client is not None and not any(taken):
         raise WrongUse(f"model {name!r}: the provider {prefix} takes no http_client")
     address = str(model.base_url or "")
@@ -53,6 +55,26 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
         timeout=None if any(taken) else timeout,
         close=None if http_client is not None else client.aclose,
     )
+
+
+def _said(error: Exception, prefix: str) -> str:
+    """What to do where the library finds no model: it tells of classes of its own where a variable is missing."""
+    said = " ".join(str(error).split())
+    if said.startswith("Unknown"):
+        near = difflib.get_close_matches(prefix, _listed(), 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{said}{meant}; {OTHERS}"
+    variables = sorted(set(_VARIABLE.findall(said)))
+    if len(variables) != 1:
+        return said
+    example = _EXAMPLES.get(prefix, "...")
+    return f"set the environment variable {variables[0]}, as in: export {variables[0]}={example}"
+
+
+def _listed() -> set[str]:
+    """The providers of which the library lists models: not all that it has."""
+    listed = load("pydantic_ai.models:KnownModelName").__value__
+    return {"ollama", *(str(each).partition(":")[0] for each in get_args(listed))}
 
 
 def _new_client(timeout: float) -> "httpx2.AsyncClient":

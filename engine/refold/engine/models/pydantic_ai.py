@@ -151,6 +151,7 @@ class PydanticAIModel:
             partial=answer.text,
             key=self._endpoint.key,
             secret=self._endpoint.secret,
+            address=self._endpoint.host,
             now=time.time_ns(),
         )
         return translate(error, around)

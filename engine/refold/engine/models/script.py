@@ -7,6 +7,8 @@ from typing import Any
 import anyio.lowlevel
 import msgspec
 
+from refold.engine import expected
+from refold.engine.expected import listed, named, wrong
 from refold.engine.models.protocol import (
     CallDelta,
     Delta,
@@ -37,7 +39,7 @@ def say(
 ) -> Reply:
     """A line of a script: an answer without calls. Without `usage`, a quarter of the characters count."""
     return Reply(
-        text=text,
+        text=expected.text(text, "say"),
         reasoning=reasoning,
         stop=stop,
         usage=usage or Usage(output=-(-len(text) // 4)),
@@ -54,15 +56,24 @@ def call(tool: str, /, **arguments: Any) -> Reply:
 
 def calls(*made: tuple[str, dict[str, Any] | str], text: str = "", usage: Usage | None = None) -> Reply:
     """A line of a script: calls as (tool, arguments); arguments that are text stand byte for byte."""
-    listed = tuple(
-        ReplyCall(
-            provider_id=f"call_{place}",
-            name=tool,
-            arguments=arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
-        )
-        for place, (tool, arguments) in enumerate(made)
-    )
-    return msgspec.structs.replace(say(text, stop=StopReason.TOOL_USE, usage=usage), calls=listed)
+    written = tuple(_call(place, one) for place, one in enumerate(made))
+    return msgspec.structs.replace(say(text, stop=StopReason.TOOL_USE, usage=usage), calls=written)
+
+
+def _call(place: int, made: object) -> ReplyCall:
+    match made:
+        case (str(tool), str(arguments)):
+            pass
+        case (str(tool), dict()):
+            try:
+                arguments = json.dumps(made[1], ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                raise WrongUse(
+                    f"calls[{place}]: the arguments of {tool} are not what JSON can write: {error}"
+                ) from error
+        case _:
+            raise wrong(f"calls[{place}]", "a tool's name and its arguments, as in ('add', {'a': 1})", made)
+    return ReplyCall(provider_id=f"call_{place}", name=tool, arguments=arguments)
 
 
 def fail(
@@ -76,11 +87,15 @@ class ScriptedModel:
     """Answers with the lines of its script, in order; a line may be a function of the request.
 
     Keeps the requests it was given in `requests`; `context` is the tokens that it claims to hold. Raises
-    `ScriptError` when asked for a line too many, and from `done()` when lines are left.
+    `WrongUse` for what is no script, `ScriptError` when asked for a line too many, and from `done()` when lines are left.
     """
 
     def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
-        self._script = list(script)
+        example = "[call('add', a=1), say('done')]"
+        self._script = [
+            each if callable(each) else _spoken(each, f"script[{place}]")
+            for place, each in enumerate(listed(script, "script", example))
+        ]
         self.requests: list[ModelRequest] = []
         self.name = name
         self.priced = True
@@ -95,7 +110,7 @@ class ScriptedModel:
                 f"the script has {len(self._script)} lines and was asked for number {len(self.requests)}; add a line"
             )
         line = self._script[len(self.requests) - 1]
-        spoken = line(request) if callable(line) else line
+        spoken = line if not callable(line) else _spoken(line(request), f"{named(line)} of the script")
         if isinstance(spoken, ModelError):
             if spoken.partial_text:
                 yield TextDelta(spoken.partial_text)
@@ -112,6 +127,13 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
+
+
+def _spoken(line: object, place: str) -> Reply | ModelError:
+    if isinstance(line, Reply | ModelError):
+        return line
+    way_out = f"write say({line!r})" if isinstance(line, str) else ""
+    raise wrong(place, "an answer, made by say, call, calls or fail", line, way_out)
 
 
 def deltas(reply: Reply) -> list[Delta]:

@@ -54,14 +54,15 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """What the exception itself does not know about the request that failed.
 
     `opened` says whether anything of the answer had arrived, `partial` is its text so far, `key` where
-    the key comes from, in words, `secret` the key, "" if there is none, and `now` the
-    wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read.
+    the key comes from, in words, `secret` the key, "" if there is none, `address` the server that was asked, "" where that is
+    not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read.
     """
 
     opened: bool
     partial: str
     key: str
     secret: str
+    address: str
     now: int
 
 
@@ -72,6 +73,8 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     failure = _class(error, status, text, opened=around.opened)
     if failure is FailureClass.AUTH:
         text = f"{text}; check the key in {around.key}"
+    if failure is FailureClass.NETWORK and around.address and around.address not in text:
+        text = f"{text}; asked was {around.address}"
     return ModelError(
         failure,
         text,

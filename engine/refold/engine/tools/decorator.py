@@ -2,12 +2,13 @@
 
 import hashlib
 import inspect
-import math
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from refold.engine.expected import function as expected_function
+from refold.engine.expected import seconds, wrong
 from refold.engine.tools.digest import source_digest
 from refold.engine.tools.docstring import parse
 from refold.engine.tools.protocol import CallContext, Tool
@@ -65,6 +66,10 @@ def tool(
     may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function that cannot
     be a tool.
     """
+    if unknown := sorted(options.keys() - Options.__annotations__):
+        raise WrongUse(
+            f"tool: there is no option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}"
+        )
     if function is None:
         return lambda made: _made(made, **options)
     return _made(function, **options)
@@ -80,10 +85,11 @@ def _made(
     reconcile: Callable[..., object] | None = None,
 ) -> FunctionTool[P, R]:
     called = _name(function, name)
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise WrongUse(
-            f"tool {called}: timeout: expected seconds above 0, or None for the run's own, got {timeout!r}"
-        )
+    if timeout is not None:
+        seconds(timeout, f"tool {called}: timeout", ", or None for the run's own")
+    for key, given in (("redact", redact), ("reconcile", reconcile)):
+        if given is not None:
+            expected_function(given, f"tool {called}: {key}")
     documentation = parse(inspect.getdoc(function))
     takes = accepts(function, called, documentation.arguments)
     refuse_result(function, called)
@@ -103,17 +109,35 @@ def _made(
     )
 
 
-def _name(function: Callable[..., object], name: str | None) -> str:
-    called = getattr(function, "__name__", type(function).__name__) if name is None else name
+def _name(function: Callable[..., object], name: object) -> str:
     if not inspect.isroutine(function):
-        raise WrongUse(
-            f"tool {called}: expected a function or a bound method, got a {type(function).__name__}"
-        )
+        raise wrong("tool", "a function or a bound method", function, _way_out(function))
+    called = function.__name__ if name is None else name
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise WrongUse(f"tool {called}: is a generator; a tool returns its whole output once")
-    if not _NAME.fullmatch(called):
-        raise WrongUse(f"tool {called!r}: a name has 1 to 64 letters, digits, - and _: give one by name=")
+        raise WrongUse(
+            f"tool {called}: is a generator, and a tool returns its whole output once: collect what it yields, and return that"
+        )
+    if not isinstance(called, str) or not _NAME.fullmatch(called):
+        way_out = (
+            "a lambda has none: write a function with def" if called == "<lambda>" else "give one by name="
+        )
+        raise WrongUse(f"tool {called!r}: a name has 1 to 64 letters, digits, - and _; {way_out}")
     return called
+
+
+def _way_out(given: object) -> str:
+    """What to write in place of something that is no function."""
+    if isinstance(given, str):
+        return f"a name is given as @tool(name={given!r})"
+    if isinstance(given, Tool):
+        return "it is a tool already"
+    if inspect.isclass(given):
+        return (
+            f"give a function that makes and uses one, or a method of one: tool({given.__name__}(...).method)"
+        )
+    if isinstance(given, partial):
+        return "write a function with def that calls it"
+    return ""
 
 
 def _replay(name: str, replay: str) -> Replay:

@@ -3,10 +3,12 @@
 They are known by what they can do, not by an import: a program without pydantic does not load it.
 """
 
-from typing import Any, TypeGuard, cast
+from typing import Any, Literal, TypeGuard, cast
 
 import msgspec
 
+KNOWN = "text, numbers, lists and mappings of them, or a dataclass, a TypedDict, a Struct or a pydantic model"
+"""What JSON can carry."""
 _ABLE = ("model_validate_json", "model_json_schema", "model_dump")
 
 
@@ -34,11 +36,20 @@ def encode(value: object) -> Any:
     return model.model_dump(mode="json")
 
 
-def schema(kind: type, template: str) -> dict[str, Any]:
-    """Its JSON Schema, with `$defs` for what it names; `template` makes references, with `{model}` in it."""
+def schema(
+    kind: type, template: str, mode: Literal["validation", "serialization"] = "validation"
+) -> dict[str, Any]:
+    """Its JSON Schema, with `$defs` for what it names; `template` makes references, with `{model}` in it.
+
+    `mode`: of what it is made of, or of what it is written as. Raises `TypeError` for one with parts that JSON cannot carry.
+    """
     if not is_model(kind):
-        raise NotImplementedError(f"JSON cannot carry {kind.__name__}")
-    return cast("dict[str, Any]", kind.model_json_schema(ref_template=template))
+        raise TypeError(f"{kind.__name__} is none that JSON knows; take {KNOWN}")
+    try:
+        return cast("dict[str, Any]", kind.model_json_schema(ref_template=template, mode=mode))
+    except RuntimeError as error:  # a mistake in how the model was written, as pydantic has it
+        said = str(error).strip().partition("\n")[0]
+        raise TypeError(f"the model {kind.__name__} has no JSON Schema: {said}") from error
 
 
 def _in_one_line(error: ValueError) -> str:

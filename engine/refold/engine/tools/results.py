@@ -1,12 +1,13 @@
 """What tools return: which types can become text, and the text."""
 
-import types
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from refold.engine.tools import pydantic_types
+from refold.engine.tools.annotations import alternatives, parts_of, unwritable_keys
 from refold.engine.tools.signature import hints_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
@@ -17,14 +18,11 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
 
     What is annotated with nothing, or `object`, is known only when it is there.
     """
-    returns = hints_of(function, tool).get("return")
-    for kind in _leaves(returns):
-        if not _carried(kind):
-            name = getattr(kind, "__qualname__", str(kind))
-            raise WrongUse(
-                f"tool {tool}: returns {name}, which JSON cannot carry: return text, numbers, lists and mappings of them, "
-                "or a dataclass, a TypedDict, a Struct or a pydantic model"
-            )
+    for kind in parts_of(hints_of(function, tool).get("return")):
+        problem = _problem(kind)
+        if problem:
+            name = kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+            raise WrongUse(f"tool {tool}: returns {name}, which JSON cannot carry: {problem}")
 
 
 def as_text(result: object) -> str:
@@ -53,28 +51,28 @@ def _json(result: object) -> str:
         return msgspec.json.encode(_cleaned(plain)).decode()
 
 
-def _leaves(annotation: Any) -> list[Any]:
-    """The types of which an annotation is made. What a plain wrapper of an async function returns is what it awaits."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin in (Awaitable, Coroutine):
-        return _leaves(parts[-1])
-    if origin is Annotated:
-        return _leaves(parts[0])
-    if origin in (Union, types.UnionType):  # each of its own: encoding needs not tell them apart
-        return [leaf for part in parts for leaf in _leaves(part)]
-    if origin in (list, tuple, set, frozenset, dict):
-        return [leaf for part in parts if part is not Ellipsis for leaf in _leaves(part)]
-    return [annotation]
-
-
-def _carried(kind: Any) -> bool:
-    if kind is None or kind is object or isinstance(kind, TypeVar) or pydantic_types.is_model(kind):
-        return True
+def _problem(kind: Any) -> str:
+    """Why JSON cannot carry a type, and what to return in its place; "" where it can."""
+    origin = get_origin(kind)
+    if origin is dict:
+        return "a key is text or a number there; return a list of pairs" if unwritable_keys(kind) else ""
+    if origin in (set, frozenset):
+        kinds = {float if each in (bool, int) else each for each in alternatives(get_args(kind)[0])}
+        ordered = len(kinds) < 2 and not any(dataclasses.is_dataclass(each) for each in kinds)
+        return "" if ordered else "it has no order of what is in it; return a list"
+    if kind is None or kind is object or isinstance(kind, TypeVar):
+        return ""
     try:
-        msgspec.json.schema(kind, schema_hook=lambda made: pydantic_types.schema(made, "{model}"))
-    except (TypeError, NotImplementedError):
-        return False
-    return True
+        if pydantic_types.is_model(kind):
+            pydantic_types.schema(kind, "{model}", "serialization")
+        else:
+            msgspec.json.schema(
+                kind, schema_hook=lambda made: pydantic_types.schema(made, "{model}", "serialization")
+            )
+    except (TypeError, NotImplementedError) as error:
+        said = f"{error}; " if isinstance(error.__cause__, RuntimeError) else ""
+        return f"{said}return {pydantic_types.KNOWN}"
+    return ""
 
 
 def _cleaned(value: object) -> object:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 import msgspec
 
 from refold.engine.tools import pydantic_types
+from refold.engine.tools.annotations import parts_of, unwritable_keys
 from refold.engine.tools.protocol import BadArguments, CallContext
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
@@ -124,6 +125,10 @@ def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struc
     for name, annotation, _ in fields:
         if name.startswith("__"):
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
+        if any(map(unwritable_keys, parts_of(annotation))):
+            raise WrongUse(
+                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key is text or a number there; take a list of pairs"
+            )
         try:
             _components(annotation)
             _decoder(annotation)
