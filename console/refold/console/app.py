@@ -1,7 +1,8 @@
 """The command line: what can be typed, and where it is done.
 
 A command is a function of its own module, `NAME_command`: its parameters are the arguments and options, its docstring
-is the help. The module is imported once its command is typed.
+is the help. The module is imported once its command is typed, and what
+commands share with it: `refold --help` loads nothing else.
 """
 
 import inspect
@@ -11,15 +12,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
-import anyio
 import msgspec
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from refold.console.forms import Form
 from refold.console.options import Output, StorePath
-from refold.console.places import store_place
-from refold.console.screen import Form, Screen
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -117,6 +116,11 @@ def _typed(function: Callable[..., Any]) -> Callable[..., int]:
         shown.append(_option("output", Output, None))
 
     def call(context: typer.Context, **typed: Any) -> int:
+        import anyio
+
+        from refold.console.places import store_place
+        from refold.console.screen import Screen
+
         form, store = typed.pop("output", None) or context.obj["output"], typed.pop("store", None)
         given = {"screen": Screen(form or Form.TEXT)} | (
             {"place": store_place(store)} if "place" in own else {}
@@ -162,7 +166,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
     if wanted:
         from importlib.metadata import version
 
-        Screen().say(f"refold {version('refold')}")
+        typer.echo(f"refold {version('refold')}")
         raise typer.Exit
 
 

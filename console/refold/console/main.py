@@ -1,4 +1,7 @@
-"""`refold`, from the words that were typed to the exit code. No error of ours ever shows a traceback, unless asked."""
+"""`refold`, from the words that were typed to the exit code. No error of ours ever shows a traceback, unless asked.
+
+What only an error needs is imported once there is one: most of what is typed is answered before.
+"""
 
 import contextlib
 import importlib.util
@@ -8,12 +11,15 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 from refold.console import damage
-from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed, WrongUse
-from refold.reducers.text import clean
+
+if TYPE_CHECKING:
+    from refold.reducers.errors import RefoldError
 
 INTERRUPTED = 130
+WRONG_USE = 2
 NEEDED = ("typer", "rich", "platformdirs")
 DIGITS = 10_000
 """A number that a log may hold has up to 4,300 digits (msgspec reads no longer), a sum of such some more."""
@@ -36,7 +42,7 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
         _complain(
             f"the command line needs {', '.join(missing)}, not installed here: pip install 'refold[cli]'"
         )
-        return WrongUse.exit_code
+        return WRONG_USE
     damage.forget()
     try:
         _readable(words)
@@ -45,18 +51,25 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
         return _told_damage(words) or code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except RefoldError as error:
+    except Exception as error:
+        return _failed(error, words)
+
+
+def _failed(error: Exception, words: Sequence[str]) -> int:
+    from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
+
+    if isinstance(error, RefoldError):
         _explain(error, words)
         return _told_damage(words) or error.exit_code
-    except OSError as error:
+    if isinstance(error, OSError):
         _complain(str(error), words=words)
         return WorldFailed.exit_code
-    except Exception as error:  # our bug: say so, and judge nothing
-        _trace()
-        _complain(
-            f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
-        )
-        return CannotJudge.exit_code
+    # Our bug: say so, and judge nothing.
+    _trace()
+    _complain(
+        f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
+    )
+    return CannotJudge.exit_code
 
 
 def entry() -> None:
@@ -86,6 +99,11 @@ def _numbers_written() -> Generator[None]:
 
 
 def _readable(words: Sequence[str]) -> None:
+    if all(map(str.isascii, words)):
+        return
+    from refold.reducers.errors import WrongUse
+    from refold.reducers.text import clean
+
     for before, word in zip(["", *words], words, strict=False):
         option, equals, value = word.partition("=") if word.startswith("--") else (before, "", word)
         if clean(word) != word:
@@ -114,14 +132,14 @@ def _dispatched(words: list[str]) -> int:
     except Exception as error:
         # The parser's own complaint: typer's class for it has moved from one release to the next.
         show = getattr(error, "show", None)
-        if isinstance(error, RefoldError) or show is None:
+        if show is None:
             raise
         show()
-        return WrongUse.exit_code
+        return WRONG_USE
     return code if isinstance(code, int) else 0
 
 
-def _explain(error: RefoldError, words: Sequence[str]) -> None:
+def _explain(error: "RefoldError", words: Sequence[str]) -> None:
     from refold.console.addresses import NoSuchRun
     from refold.console.claims import Elsewhere
     from refold.console.interrupts import StoppedHalfway

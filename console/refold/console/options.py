@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from refold.console import places
-from refold.console.screen import Form
+from refold.console.forms import Form
 
 
 def option(name: str, help: str, **more: Any) -> Any:  # noqa: A002 - as typer calls it
@@ -51,7 +50,15 @@ def new_file(help: str, **more: Any) -> Any:  # noqa: A002
 
 
 def _path(text: str) -> Path:
-    return places.expanded(Path(text))
+    from refold.console.places import expanded
+
+    return expanded(Path(text))
+
+
+def _login() -> str:
+    from refold.console.places import login
+
+    return login()
 
 
 Output = Annotated[
@@ -77,7 +84,7 @@ Settings = Annotated[
 Note = Annotated[str, option("--note", "Why: recorded with the answer, not shown to the model.")]
 By = Annotated[
     str,
-    typer.Option("--by", help="Who says so.", default_factory=places.login, show_default="your login name"),
+    typer.Option("--by", help="Who says so.", default_factory=_login, show_default="your login name"),
 ]
 Force = Annotated[bool, option("--force", "Write over a file that is there.")]
 

@@ -8,7 +8,6 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum, unique
 from typing import Any, TextIO
 
 import msgspec
@@ -17,18 +16,11 @@ from rich.console import Console
 from rich.text import Text
 
 from refold.console import hostile
+from refold.console.forms import Form
 from refold.reducers.errors import WorldFailed
 
 _NARROWEST = 8  # cells: less of a text tells nothing
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
-@unique
-class Form(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class OutputClosed(WorldFailed):
