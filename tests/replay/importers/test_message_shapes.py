@@ -1,5 +1,7 @@
 """One reader for the field's shapes of messages, and how results find their calls."""
 
+from copy import deepcopy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from refold.replay.importers.call_ids import (
 )
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON
-from refold.replay.importers.message_shapes import read
+from refold.replay.importers.message_shapes import take_messages
 
 SYSTEM = Message(role=Role.SYSTEM, text="be brief")
 ASK = Message(role=Role.USER, text="hi")
@@ -24,7 +26,7 @@ RESULT = Message(role=Role.TOOL, text="found", call="c1")
 def test_an_escape_that_json_has_not_costs_no_message() -> None:
     """Messages in JSON text are read where a recorder escaped what needs none; text that is no JSON stays text."""
     text = r'[{"role": "tool", "tool_call_id": "c1", "content": "a\*b"}]'
-    assert [Message(role=Role.TOOL, text=r"a\*b", call="c1")] == list(read(text).messages)
+    assert [Message(role=Role.TOOL, text=r"a\*b", call="c1")] == list(take_messages(text).messages)
     assert r"[a\*b" == unwrapped(r"[a\*b")
 
 
@@ -137,8 +139,9 @@ def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
 )  # fmt: skip
 def test_shapes(value: JSON, expected: tuple[Message, ...]) -> None:
     """Each framework's way of writing a message gives the same message."""
-    assert expected == read(value).messages
-    assert () == read(value).left
+    read = take_messages(value)
+    assert expected == read.messages
+    assert () == read.unknown
 
 
 @pytest.mark.parametrize(
@@ -154,15 +157,66 @@ def test_shapes(value: JSON, expected: tuple[Message, ...]) -> None:
 )
 def test_no_message(value: JSON) -> None:
     """What is no message becomes none, and is handed back."""
-    assert () == read(value).messages
-    assert len(read(value).left) == 1
+    read = take_messages(deepcopy(value))
+    assert () == read.messages
+    assert len(read.unknown) == 1
+    assert value == read.left
 
 
 def test_an_image_leaves_its_place() -> None:
     """A part that is no text stands in its message as a word, and whole beside it."""
-    given = read([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}])
-    assert "[image_url]" == given.messages[0].text
-    assert len(given.left) == 1
+    image: JSON = {"type": "image_url", "image_url": {"url": "data:"}}
+    read = take_messages([{"role": "user", "content": [{"type": "text", "text": "look"}, image]}])
+    assert "look\n[image_url]" == read.messages[0].text
+    assert [{"content": [image]}] == read.left
+    assert (image,) == read.unknown
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        pytest.param([{"role": "user", "content": "hi"}], None, id="nothing, where all was read"),
+        pytest.param('[{"role": "user", "content": "hi", "n": 1}]', [{"n": 1}], id="of JSON text: decoded"),
+        pytest.param(
+            [{"type": "function_call", "call_id": "c1", "id": "fc_9", "name": "look", "arguments": "{}"}],
+            [{"id": "fc_9"}],
+            id="Responses: the item's id, beside the call's",
+        ),
+        pytest.param(
+            [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}],
+            [{"content": [{"signature": "s"}]}],
+            id="Anthropic: a thought's signature, in its part",
+        ),
+        pytest.param(
+            [{"type": "ai", "content": "", "tool_calls": [{"name": "look", "args": {"q": 1}, "id": "c1"}],
+              "additional_kwargs": {"tool_calls": [{"id": "c1", "index": 0, "function": {"name": "look", "arguments": '{"q": 1}'}}]}}],
+            [{"additional_kwargs": {"tool_calls": [{"index": 0}]}}],
+            id="LangChain: a copy of a call is the call",
+        ),
+        pytest.param(
+            {"model": "m", "messages": [{"role": "user", "content": "hi", "refusal": None}]},
+            {"model": "m"},
+            id="what stands around messages; what holds nothing is nothing",
+        ),
+        pytest.param([{"role": "critic", "content": "hi"}], [{"role": "critic"}], id="a role that is none"),
+        pytest.param(
+            [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": "no"}]}],
+            [{"content": [{"is_error": True}]}],
+            id="that a result is an error",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_left(value: JSON, left: JSON) -> None:
+    """What no message says stays where it stood, and nothing else."""
+    assert left == take_messages(value).left
+
+
+def test_what_is_left_of_repeated_messages_is_told_once() -> None:
+    """Of what is left of a prompt's messages, only what is new stays."""
+    told = set[str]()
+    first: list[JSON] = [{"role": "user", "content": "hi", "id": 1}]
+    assert [{"id": 1}] == take_messages(deepcopy(first), told=told).left
+    assert [{"id": 2}] == take_messages([*first, {"role": "user", "content": "ho", "id": 2}], told=told).left
 
 
 def test_repeated_ids_pair_by_adjacency() -> None:
@@ -201,6 +255,6 @@ JSONS = st.recursive(
 @given(JSONS)
 def test_reading_is_total(value: JSON) -> None:
     """Any JSON is read without an exception, and its messages always pair."""
-    given = read(value).messages
+    given = take_messages(value).messages
     assert len(messages(given)) == len(given) - len(unpaired(given))
     unwrapped(value)

@@ -6,8 +6,7 @@ from support.transcripts import FILES, WRITTEN, imported
 from support.unknown_keys import lost
 
 _LOSING = (
-    "gemini_cli", "inspect", "langfuse", "openhands", "otel",
-    "tau_bench", "droid", "grok_cli", "kimi_cli", "opencode", "qwen_code", "who_when",
+    "gemini_cli", "inspect", "openhands",     "grok_cli", "kimi_cli", "opencode", "qwen_code", "who_when",
 )  # fmt: skip
 """Formats whose importers list what they know."""
 

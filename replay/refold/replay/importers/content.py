@@ -9,7 +9,7 @@ import msgspec
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
-from refold.replay.importers.leftovers import take, take_each, take_if, take_text
+from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text
 from refold.replay.importers.source import decoded
 
 _CALLING = re.compile(r"(?i)tool|function|call")
@@ -64,6 +64,17 @@ def plain(value: JSON) -> str:
     return "\n".join(parts) if parts and all(parts) else json_text(value)
 
 
+def take_plain(value: JSON, *path: str) -> str:
+    """The same of what stands there, taken; what text parts hold beside their text is left."""
+    content, said = at(value, *path), plain(at(value, *path))
+    if not (rows(content) and all(text(part, "text") or text(part, "content") for part in rows(content))):
+        take(value, *path)
+    for part in take_each(value, *path):
+        take_first(part, "text", "content")
+        take_if(part, "type", "text")
+    return said
+
+
 def unwrapped(value: JSON) -> JSON:
     """A value that was encoded as JSON text, once or more often, decoded; other text as it is."""
     for _ in range(3):
@@ -74,6 +85,13 @@ def unwrapped(value: JSON) -> JSON:
         except (ValueError, RecursionError):
             return value
     return value
+
+
+def unwrap(value: JSON, *path: str) -> None:
+    """Put what JSON text encodes in the place where it stands."""
+    holder, written = at(value, *path[:-1]), at(value, *path)
+    if isinstance(holder, dict) and isinstance(written, str):
+        holder[path[-1]] = unwrapped(written)
 
 
 def _decoded(value: str) -> JSON:
@@ -131,8 +149,8 @@ def take_call(part: JSON) -> MessageCall:
     inner = table(part, around) if around else table(part)
     given = take(inner, next((key for key in _ARGUMENTS if key in inner), ""))
     call = MessageCall(
-        _take_first(part, _IDS) or take_text(inner, "id"),
-        _take_first(inner, _NAMES) or _take_first(part, _NAMES),
+        take_first(part, *_IDS) or take_text(inner, "id"),
+        take_first(inner, *_NAMES) or take_first(part, *_NAMES),
         arguments(given),
     )
     take_if(part, "type", *CALLS)
@@ -140,9 +158,9 @@ def take_call(part: JSON) -> MessageCall:
     return call
 
 
-def _take_first(value: JSON, names: Sequence[str]) -> str:
-    found = next((name for name in names if text(value, name)), "")
-    return take_text(value, found) if found else ""
+def meaning(call: MessageCall) -> tuple[str, str, str]:
+    """A call without the spelling of its arguments: recorders write an object in one place and its text in another."""
+    return call.id, call.name, json_text(unwrapped(call.arguments))
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
@@ -151,8 +169,9 @@ def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ..
 
 
 def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
-    """The tools that were offered, taken out of the list of definitions there: each once, OpenAI's nesting or flat."""
+    """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once, OpenAI's nesting or flat."""
     found: dict[str, Manifest] = {}
+    unwrap(value, *path)
     for row in take_each(value, *path):
         around = "function" if table(row, "function") else ""
         inner = table(row, around) if around else row

@@ -10,28 +10,25 @@ Counted: messages by their role, those with results as such.
 from collections.abc import Iterator
 from copy import copy
 
+from msgspec.structs import replace
+
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
-from refold.replay.importers.content import words
-from refold.replay.importers.fields import JSON, at, left, rows, text, without
+from refold.replay.importers.fields import JSON, at, rows, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
-from refold.replay.importers.message_shapes import read
+from refold.replay.importers.leftovers import take_each, take_flag, take_if, take_text, take_words
+from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, rest_of, unread_parts
+from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
+from refold.replay.importers.traces import answer_of
 from refold.replay.importers.trees import branches, path_to
 
 _KINDS = ("todo_state", "session_settings", "agent_turn_outcome", "session_end")
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document")
-_TOLD = {
-    "text": ("text",),
-    "thinking": ("thinking",),
-    "tool_use": ("id", "name", "input"),
-    "tool_result": ("tool_use_id", "content", "is_error"),
-}
 _LABELS = ("title", "cwd", "version")
 _LOOKED = 20
 
@@ -91,17 +88,17 @@ class _Reading:
         yield RunBegan(
             place.position,
             place.at,
-            without(head, "type", "id", *_LABELS),
-            key=text(head, "id") or "session",
+            key=take_text(head, "id") or "session",
             model=self.model,
             agent="droid",
-            labels={name: label for name in _LABELS if (label := text(head, name))},
+            labels={name: label for name in _LABELS if (label := take_text(head, name))},
+            rest=self.head.rest() if self.head else "",
         )
         for row in self.rows:
             line = row.line
             if isinstance(row, Noise):
                 yield row
-            elif row != self.head:
+            elif self.head is None or (row.line, row.size) != (self.head.line, self.head.size):
                 yield from self._row(row)
         yield Place(f"line {line}").ended(self._end(), self.times.edges())
 
@@ -115,7 +112,8 @@ class _Reading:
         elif id_ and id_ in self.seen:
             yield row.noise("repeated")
         elif id_ in self.left:
-            yield row.noise("rewound", counts=self._counted(row))
+            noise = row.noise("rewound")  # encoded before anything is taken from it
+            yield replace(noise, counts=self._counted(row))
         else:
             self.seen.add(id_)
             yield from self._message(row, id_, row.value.get("message"))
@@ -130,48 +128,44 @@ class _Reading:
     def _message(self, row: Row, id_: str, message: JSON) -> Iterator[Item | Noise]:
         kinds = (text(block, "type") for block in rows(message, "content"))
         yield from unread_parts(row, message, ("content",), kinds, _BLOCKS)
-        kept = left(message, "role", "content", "model")
-        blocks: list[JSON] = [block for block in map(_left_of, rows(message, "content")) if block]
-        if blocks:
-            kept["content"] = blocks
-        rest = rest_of(row.value, "message", kept)
         match text(message, "role"):
             case "assistant":
-                found = read(message, Role.ASSISTANT).messages
-                answer = next(
-                    (each for each in found if each.role is Role.ASSISTANT), Message(role=Role.ASSISTANT)
-                )
-                self.open = {call.id: call.name for call in answer.calls}
-                self.end = "finished", "last answer has no call"
-                self.talk.append((id_, answer))
-                yield row.place.answered(answer, model=text(message, "model"), rest=rest)
+                yield self._answer(row, id_, message)
             case "user":
-                yield from self._results(row, id_, message, rest)
-                yield from self._said(row, id_, message, rest)
+                yield from self._user(row, id_, message)
             case _:
                 yield row.noise(known=False)
 
-    def _results(self, row: Row, id_: str, message: JSON, rest: str) -> Iterator[Item]:
-        for block in rows(message, "content"):
-            if text(block, "type") != "tool_result":
-                continue
-            call, said = text(block, "tool_use_id"), words(at(block, "content"))
+    def _answer(self, row: Row, id_: str, message: JSON) -> Item:
+        read, model = take_messages(message, role=Role.ASSISTANT), take_text(message, "model")
+        answer = answer_of(read)
+        self.open = {call.id: call.name for call in answer.calls}
+        self.end = "finished", "last answer has no call"
+        self.talk.append((id_, answer))
+        return row.place.answered(answer, stop=read.stop, model=model, rest=row.rest())
+
+    def _user(self, row: Row, id_: str, message: JSON) -> Iterator[Item]:
+        """The results in a message of the person's side, then what was said with them."""
+        blocks = [block for block in rows(message, "content") if text(block, "type") != "tool_result"]
+        tagged = all(text(block, "text").startswith("<system-") for block in blocks) and bool(blocks)
+        listed = bool(rows(message, "content"))
+        results = [
+            _take_result(block)
+            for block in take_each(message, "content")
+            if text(block, "type") == "tool_result"
+        ]
+        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        take_if(message, "role", "user")
+        rest = row.rest()
+        for call, output, error in results:
             name = self.open.pop(call, "")
             self.end = "open", "last message has results, no answer after it"
-            self.talk.append((id_, Message(role=Role.TOOL, text=said, call=call, name=name)))
-            error = ToolError.RAISED if at(block, "is_error") is True else None
-            yield row.place.returned(call, said, name=name, error=error, rest=rest)
-
-    def _said(self, row: Row, id_: str, message: JSON, rest: str) -> Iterator[Item]:
-        content = at(message, "content")
-        said = words(content, beside=("tool_result",))
-        blocks = [block for block in rows(content) if text(block, "type") != "tool_result"]
-        if not said and rows(content):
-            return
-        self.end = "open", "last message is a prompt, no answer after it"
-        self.talk.append((id_, Message(role=Role.USER, text=said)))
-        tagged = all(text(block, "text").startswith("<system-") for block in blocks) and bool(blocks)
-        yield row.place.said(said, "harness" if tagged else "user", rest=rest)
+            self.talk.append((id_, Message(role=Role.TOOL, text=output, call=call, name=name)))
+            yield row.place.returned(call, output, name=name, error=error, rest=rest)
+        if said or not listed:
+            self.end = "open", "last message is a prompt, no answer after it"
+            self.talk.append((id_, Message(role=Role.USER, text=said)))
+            yield row.place.said(said, "harness" if tagged else "user", rest=rest)
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Later requests show the summary, and what was said behind the message that it names."""
@@ -187,8 +181,8 @@ class _Reading:
         return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
 
 
-def _left_of(block: JSON) -> dict[str, JSON]:
-    """What no item says of a block: a thought's signature, an image whole."""
-    kind = text(block, "type")
-    kept = left(block, "type", *_TOLD[kind]) if kind in _TOLD else left(block, "type")
-    return {"type": kind, **kept} if kept else {}
+def _take_result(block: JSON) -> tuple[str, str, ToolError | None]:
+    """The call that a result is of, what it showed the model, and whether it failed."""
+    error = ToolError.RAISED if take_flag(block, "is_error") else None
+    take_if(block, "type", "tool_result")
+    return take_text(block, "tool_use_id"), take_words(block, "content"), error

@@ -7,27 +7,28 @@ at level ERROR. No common rule tells calls, and no end is recorded: only a level
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.content import call_of, manifests, plain, unwrapped
+from refold.replay.importers.content import call_of, manifests, plain, unwrap, unwrapped
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import (
     JSON,
     at,
     instant,
     json_text,
-    left,
     nano_usd,
     number,
     rows,
     table,
     text,
-    without,
 )
-from refold.replay.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, Unread
-from refold.replay.importers.message_shapes import Read, instructed, read
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
+from refold.replay.importers.leftovers import rest, take_rows, take_text, take_time
+from refold.replay.importers.message_shapes import Read, instructed, take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or, prefixed
 from refold.replay.importers.source import BadTranscript, Source
@@ -52,6 +53,7 @@ _TOKENS = UsageNames(
     reasoning=("output_reasoning", "output_reasoning_tokens", "completion_details.reasoning"),
 )
 
+_SYSTEM = "gen_ai.system_instructions"
 _UNSAID = (
     "user_messages", "tool_messages", "tool_calls", "tool_results", "cache_read_tokens", "cache_write_tokens"
 )  # fmt: skip
@@ -76,7 +78,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     @property
     def attributes(self) -> dict[str, JSON]:
         """The span's attributes, where the trace came by OpenTelemetry."""
-        return table(unwrapped(at(self.row, "metadata")), "attributes")
+        return table(self.row, "metadata", "attributes")
 
     def moment(self, name: str) -> int | None:
         """One of its times, in nanoseconds since the Unix epoch."""
@@ -106,7 +108,7 @@ class Langfuse:
                 yield value
             elif "observations" in table(value.value) or "trace" in table(value.value):
                 place = f"{value.position}.observations"
-                listed = rows(value.value, "observations")
+                listed = take_rows(value.value, "observations")
                 observed = [Observation(f"{place}[{index}]", row) for index, row in enumerate(listed)]
                 yield from _Run(observed, value, keys).items()
             elif "type" in table(value.value) and "startTime" in table(value.value):
@@ -128,8 +130,9 @@ class _Run:
 
     def __init__(self, listed: Sequence[Observation], value: Value, keys: set[str]) -> None:
         self.position = value.position
-        self.trace = table(value.value, "trace") or left(value.value, "observations")
-        key = text(self.trace, "id") or "trace"
+        self.around = table(value.value)
+        self.trace = table(self.around, "trace") or self.around
+        key = take_text(self.trace, "id") or "trace"
         self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
         keys.add(self.key)
         seen: set[str] = set()
@@ -142,34 +145,41 @@ class _Run:
                 self.odd.append(Place(one.position).unread(code, "not told", one.row))
                 continue
             seen.add(name)
+            unwrap(one.row, "metadata")
             self.all.append(one)
         self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
         self._by_id = {text(one.row, "id"): one for one in self.all}
+        self.copies = self._copies()
+        self.left = set[str]()
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
     def _prompt(self, one: Observation) -> Read:
         """The prompt of a request. OpenTelemetry has the instructions in an attribute, its own or that of an agent above."""
-        given, around, seen = read(at(one.row, "input")), one, set[str]()
-        while not (system := around.attributes.get("gen_ai.system_instructions")):
+        given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
+        while not (system := around.attributes.get(_SYSTEM)):
             above = text(around.row, "parentObservationId")
             if above in seen or above not in self._by_id:
                 return given
             seen.add(above)
             around = self._by_id[above]
-        shown = instructed(system, given.messages) if given.messages else ()
-        return msgspec.structs.replace(given, messages=shown)
+        # An agent's are those of each of its requests: they stay with it.
+        shown = instructed({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
+        return replace(given, messages=shown)
 
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""
         trace = Trace([self._step(one) for one in self.all])
         agent = next((one for one in self.all if one.kind == "AGENT"), None)
-        labels = {"session": text(self.trace, "sessionId"), "user": text(self.trace, "userId")}
-        labels |= {name: text(self.trace, name) for name in ("name", "environment", "release", "version")}
+        labels = {"session": take_text(self.trace, "sessionId"), "user": take_text(self.trace, "userId")}
+        labels |= {
+            name: take_text(self.trace, name) for name in ("name", "environment", "release", "version")
+        }
+        beside = [*self._beside()]
         yield RunBegan(
             position=f"{self.position}.trace",
-            at=instant(self.trace.get("timestamp")),
-            rest=without(self.trace, "id", "observations", "scores", "timestamp"),
+            at=take_time(self.trace, "timestamp"),
+            rest=rest(self.around),
             key=self.key,
             messages=trace.opening(),
             model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
@@ -180,65 +190,77 @@ class _Run:
             counts=UNCOUNTED,
         )
         yield from self.odd
-        yield from self._beside()
+        yield from beside
         yield from trace.items()
         yield Place(self.position).ended(self._end(), self._times())
 
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
         """The tools that a request offered, by the first of four places that has any."""
-        unread = list(self.prompts[id(one)].left)
-        asked = unread or at(unwrapped(at(one.row, "input")), "tools")
+        unread = list(self.prompts[id(one)].unknown)
+        asked = unread or at(one.row, "input", "tools")
         named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
         return next((tools for value in named if (tools := manifests(value))), ())
 
     def _beside(self) -> Iterator[Item]:
         """Scores, and the trace's own copy of its observations, which says nothing new."""
         place = f"{self.position}.trace"
-        for index, score in enumerate(rows(self.trace, "scores")):
+        for index, score in enumerate(take_rows(self.trace, "scores")):
             where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
             yield where.remarked(prefixed("score", text(score, "name") or "score"), score)
-        ids = {text(one.row, "id") for one in self.all}
-        if copied := rows(self.trace, "observations"):
-            new = [row for row in copied if text(row, "id") not in ids]
-            rest: JSON = {"ids": [text(row, "id") or json_text(row) for row in copied], "more": new}
-            yield Place(f"{place}.observations").remarked("repeated", rest)
+        if self.copies:
+            yield Place(f"{place}.observations").remarked("repeated", self.copies)
+
+    def _copies(self) -> dict[str, JSON]:
+        """The trace's own copy of its observations, as far as those do not say the same."""
+        copied, new = take_rows(self.trace, "observations"), list[JSON]()
+        for row in copied:
+            told = self._by_id.get(text(row, "id"))
+            said = {name: unwrapped(at(told.row if told else None, name)) for name in table(row)}
+            more: dict[str, JSON] = {
+                name: value
+                for name, value in table(row).items()
+                if unwrapped(value) not in (said[name], None, {}, [])
+            }
+            if more or not table(row):
+                new.append({"id": text(row, "id"), **more} if more else row)
+        return {"ids": [text(row, "id") for row in copied], "more": new} if copied else {}
 
     def _step(self, one: Observation) -> Step:
         start = Place(one.position, one.moment("startTime"))
         done, took = time_of(start.at, one.moment("endTime"))
         place, problem = Place(one.position, done), text(one.row, "statusMessage")
         if one.kind == "GENERATION":
-            prompt, answer = self.prompts[id(one)].messages, self._answer(one, place, took)
-            rest = json_text(one.row)
-            failure = place.counting(answer.counts).failed(problem, rest=rest) if one.failed else None
-            unread = read(at(one.row, "output"), Role.ASSISTANT).left
-            return Step(place=start, prompt=prompt, answer=answer, failure=failure, left=unread)
+            return self._request(one, start, place, took)
         if one.kind == "TOOL":
             own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
             call, error = text(own, "gen_ai.tool.call.id"), ToolError.RAISED if one.failed else None
-            rest = json_text(one.row)
             place = place.counting(Counted(errors=int(one.failed)))
-            tool = place.returned(call, output, name=name, error=error, duration=took, rest=rest)
+            tool = place.returned(
+                call, output, name=name, error=error, duration=took, rest=json_text(one.row)
+            )
             return Step(tool=tool, problem=problem)
         return Step(remark=start.remarked(known_or(one.kind.lower() or "observation", _KINDS), one.row))
 
-    def _answer(self, one: Observation, place: Place, took: int) -> Answered:
-        prompt, output = self.prompts[id(one)], read(at(one.row, "output"), Role.ASSISTANT)
-        said = tuple(message for message in output.messages if message.role is Role.ASSISTANT)
-        answer = answer_of(Read(said))
-        read_whole = {"input": prompt.messages and not prompt.left, "output": said and not output.left}
-        used = _TOKENS.of(at(one.row, "usageDetails"))
-        return place.counting(Counted(assistant=1, usage=used)).answered(
-            answer if answer.calls else msgspec.structs.replace(answer, calls=_listed_calls(one)),
-            used,
+    def _request(self, one: Observation, start: Place, place: Place, took: int) -> Step:
+        counts = Counted(assistant=1, usage=_TOKENS.of(at(one.row, "usageDetails")))
+        place, whole = place.counting(counts), rest(one.row) if one.failed else ""
+        failure = place.failed(text(one.row, "statusMessage"), rest=whole) if one.failed else None
+        output = take_messages(one.row, "output", role=Role.ASSISTANT)
+        answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
+        beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
+        told = place.answered(
+            answer if answer.calls else replace(answer, calls=_listed_calls(one)),
+            counts.usage,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
             stop=output.stop,
             cost=nano_usd(table(one.row, "costDetails").get("total", at(one.row, "totalCost"))),
             model=text(one.row, "model"),
             duration=took,
-            rest=without(one.row, *(name for name, whole in read_whole.items() if whole)),
+            rest=rest({**table(one.row), "beside": beside}),
         )
+        prompt = self.prompts[id(one)].messages
+        return Step(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
 
     def _end(self) -> tuple[str, str]:
         failed = next((one for one in self.all if one.failed), None)

@@ -42,6 +42,12 @@ def take_text(value: JSON, *path: str) -> str:
     return found
 
 
+def take_first(value: JSON, *names: str) -> str:
+    """The text under the first of these keys that has one, "" where none has; what the others have stays."""
+    found = next((name for name in names if text(value, name)), "")
+    return take_text(value, found) if found else ""
+
+
 def take_number(value: JSON, *path: str) -> int | None:
     """The whole number there that is not negative, None where there is none."""
     found = number(value, *path)
@@ -124,6 +130,12 @@ def take_part(part: JSON) -> str:
         return f"[{text(part, 'type') or next(iter(table(part)), 'part')}]"
     take_if(part, "type", "text", "input_text", "output_text")
     return take_text(part, "text")
+
+
+def drop_empty(row: dict[str, JSON]) -> None:
+    """Take what holds nothing: it says nothing."""
+    for name in [name for name, value in row.items() if value in (None, [], {})]:
+        del row[name]
 
 
 def rest(value: JSON) -> str:

@@ -2,18 +2,29 @@
 
 OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain are told apart part by
 part, never by a name of the framework: the shapes mix in practice (a gateway logs Anthropic blocks in OpenAI messages). A
-message of theirs may be several of ours, since each result is one; what no rule reads is kept in `left`, as it stood.
+message of theirs may be several of ours, since each result is one. What was read is taken, and the rest stays where it stood.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import call_of, calls_of, plain, unwrapped
-from refold.replay.importers.fields import JSON, rows, table, text
+from refold.replay.importers.content import CALLS, call_of, meaning, take_call, take_plain, unwrapped
+from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
+from refold.replay.importers.leftovers import (
+    drop_empty,
+    take,
+    take_each,
+    take_first,
+    take_flag,
+    take_if,
+    take_text,
+)
 
 ROLES: Mapping[str, Role] = MappingProxyType(
     {
@@ -29,37 +40,59 @@ ROLES: Mapping[str, Role] = MappingProxyType(
     }
 )
 
-_CALLS = ("tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
 _RESULTS = ("tool_call_response", "tool_result", "tool-result", "function_call_output", "tool_response")
 _THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
+_TEXTS = ("text", "input_text", "output_text", "summary_text")
 _LISTS = ("messages", "contents", "input", "output", "choices")
+_RESPONSES = ("functionResponse", "function_response")
+_CLASSES = ("human", "ai", "system", "tool")
+_STOPS = ("finish_reason", "finishReason", "stop_reason")
 _DEPTH = 6
 
 
 class Read(msgspec.Struct, frozen=True):
-    """The messages of a value, in order, why the answer in it stopped, and what of it no rule could read."""
+    """The messages of a value, in order, and why the answer in it stopped.
+
+    `left` is what is left of the value, None for nothing. `unknown` are the parts and objects in it that no rule reads.
+    """
 
     messages: tuple[Message, ...] = ()
     stop: str = ""
-    left: tuple[JSON, ...] = ()
+    left: JSON = None
+    unknown: tuple[JSON, ...] = ()
 
 
-def read(value: JSON, role: Role = Role.USER) -> Read:
-    """The messages of any value; a bare text is one of `role`. Total: what is no message comes back as `left`."""
-    reader = _Reader(role)
-    reader.value(unwrapped(value))
-    return Read(tuple(reader.messages), reader.stop, tuple(reader.left))
+def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
+    """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands there then.
 
-
-def instructed(instructions: JSON, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages of a request whose system instructions stand beside them.
-
-    Recorders that put the system prompt into the messages often say it beside them, too.
+    Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is in `told`
+    already is taken, too.
     """
-    if instructions is None or (messages and messages[0].role is Role.SYSTEM):
-        return messages
-    given = read(instructions, Role.SYSTEM).messages
-    return (*(msgspec.structs.replace(piece, role=Role.SYSTEM) for piece in given), *messages)
+    reader = _Reader(role, told)
+    left = reader.value(unwrapped(at(value, *path)))
+    if path:
+        _put(at(value, *path[:-1]), path[-1], left)
+    return Read(tuple(reader.messages), reader.stop, left, tuple(reader.unknown))
+
+
+def _put(row: JSON, name: str, left: JSON) -> None:
+    """Leave this under a key, nothing for None."""
+    if isinstance(row, dict):
+        row[name] = left
+        take_if(row, name, None)
+
+
+def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages of a request whose system instructions stand beside them, under a key; they are taken from there.
+
+    Recorders that put the system prompt into the messages often say it beside them, too: what is not the same is left.
+    """
+    read = take_messages(deepcopy(at(around, name)), role=Role.SYSTEM)
+    first = messages[0] if messages and messages[0].role is Role.SYSTEM else None
+    if first is None or first.text == "\n".join(piece.text for piece in read.messages):
+        _put(around, name, read.left)
+    given = () if first else read.messages
+    return (*(replace(piece, role=Role.SYSTEM) for piece in given), *messages)
 
 
 class _Draft:
@@ -75,7 +108,7 @@ class _Draft:
     def messages(self, *, result: Message | None) -> Iterator[Message]:
         said = "\n".join(self.texts)
         if result is not None:
-            yield msgspec.structs.replace(result, text=said)
+            yield replace(result, text=said)
         elif said or self.reasoning or self.calls or not self.results:
             role = Role.ASSISTANT if self.calls else self.role
             reasoning = "\n".join(self.reasoning)
@@ -86,124 +119,151 @@ class _Draft:
 class _Reader:
     """A walk over a value of messages. Depth is bounded: nobody nests conversations."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, told: set[str] | None) -> None:
         self.role = role
+        self.told = told
         self.messages: list[Message] = []
-        self.left: list[JSON] = []
+        self.unknown: list[JSON] = []
         self.stop = ""
 
-    def value(self, value: JSON, depth: int = 0) -> None:
+    def value(self, value: JSON, depth: int = 0) -> JSON:
+        """Read a value. What is left of it comes back, None for nothing."""
         match value:
             case str():
                 self.messages.append(Message(role=self.role, text=value))
+                return None
             case list() if depth < _DEPTH:
-                for row in value:
-                    self.value(unwrapped(row) if isinstance(row, str) else row, depth + 1)
+                read = (
+                    self.value(unwrapped(row) if isinstance(row, str) else row, depth + 1) for row in value
+                )
+                value[:] = [left for left in read if left is not None]
+                return value or None
             case dict() if depth < _DEPTH:
-                self._object(value, depth)
+                return self._object(value, depth)
             case None:
-                pass
+                return None
             case _:
-                self.left.append(value)
+                return self._unknown(value)
 
-    def _object(self, row: dict[str, JSON], depth: int) -> None:
-        self.stop = _stop(row) or self.stop
-        if isinstance(row.get("kwargs"), dict) and isinstance(row.get("id"), list):
+    def _unknown(self, value: JSON) -> JSON:
+        self.unknown.append(value)
+        return value
+
+    def _object(self, row: dict[str, JSON], depth: int) -> JSON:
+        stopped = next((name for name in _STOPS if text(row, name)), "")
+        if stopped and not self.stop:
+            self.stop = take_text(row, stopped) if self.role is Role.ASSISTANT else text(row, stopped)
+        kwargs, path = row.get("kwargs"), row.get("id")
+        if isinstance(kwargs, dict) and isinstance(path, list):
             # LangChain's own serialisation: the class as a path, the message as its arguments.
-            name = text(row, "id", -1).lower()
-            kind = next((kind for kind in ("human", "ai", "system", "tool") if name.startswith(kind)), "")
-            self._object({"type": kind, **table(row, "kwargs")}, depth + 1)
+            name = text(path, -1).lower()
+            kwargs.setdefault("type", next((kind for kind in _CLASSES if name.startswith(kind)), ""))
+            left = self._object(kwargs, depth + 1)
+            take_if(kwargs, "type", "")
+            _put(row, "kwargs", left or None)
         elif _definition(row):
-            self.left.append(row)
+            self._unknown(row)
         elif _is_part(row):
-            self._message(
-                {"role": "assistant" if text(row, "type") not in _RESULTS else "tool", "content": [row]}
-            )
+            role = "assistant" if text(row, "type") not in _RESULTS else "tool"
+            self._message({"role": role, "content": [row]})
         elif "role" in row or text(row, "type") in ROLES or isinstance(row.get("parts"), list):
             self._message(row)
         else:
-            self._wrapper(row, depth)
+            return self._wrapper(row, depth)
+        return self._once(row)
 
-    def _wrapper(self, row: dict[str, JSON], depth: int) -> None:
+    def _once(self, row: dict[str, JSON]) -> JSON:
+        """What is left of a message: None for nothing, and for what was left of one before it."""
+        if row and self.told is not None:
+            left = json_text(row)
+            if left in self.told:
+                return None
+            self.told.add(left)
+        return row or None
+
+    def _wrapper(self, row: dict[str, JSON], depth: int) -> JSON:
         """An object around messages: a request with its instructions, a response with its output."""
         inner = next((name for name in _LISTS if isinstance(row.get(name), list)), None)
-        for instructions in (
-            row.get("system"),
-            row.get("system_instruction"),
-            table(row, "config").get("system_instruction"),
-        ):
-            if instructions:
-                self.messages.append(Message(role=Role.SYSTEM, text=_instructions(instructions)))
+        for path in (("system",), ("system_instruction",), ("config", "system_instruction")):
+            if at(row, *path):
+                self.messages.append(Message(role=Role.SYSTEM, text=_take_instructions(row, *path)))
         if inner is None and isinstance(row.get("instructions"), str) and "input" in row:
-            self.messages.append(Message(role=Role.SYSTEM, text=text(row, "instructions")))
+            self.messages.append(Message(role=Role.SYSTEM, text=take_text(row, "instructions")))
         if inner is not None:
-            self.value(row[inner], depth + 1)
+            _put(row, inner, self.value(row[inner], depth + 1))
         elif isinstance(message := unwrapped(row.get("message")), dict):
-            self.value(message, depth + 1)
+            _put(row, "message", self.value(message, depth + 1))
         elif isinstance(row.get("content"), dict):
-            self.value(row["content"], depth + 1)
+            _put(row, "content", self.value(row["content"], depth + 1))
         elif isinstance(row.get("prompt"), str):
-            self.messages.append(Message(role=Role.USER, text=text(row, "prompt")))
+            self.messages.append(Message(role=Role.USER, text=take_text(row, "prompt")))
         else:
-            self.left.append(row)
+            self._unknown(row)
+        return row or None
 
     def _message(self, row: dict[str, JSON]) -> None:
-        role = ROLES.get(text(row, "role").lower() or text(row, "type").lower(), self.role)
-        role = Role.TOOL if self._is_result(row) else role
+        named = text(row, "role")
+        role = ROLES.get(named.lower() or text(row, "type").lower(), self.role)
+        role = Role.TOOL if self._is_result(named) else role
         draft = _Draft(role)
-        reasoning = text(row, "reasoning_content") or text(row, "reasoning")
+        reasoning = take_first(row, "reasoning_content", "reasoning")
         draft.reasoning += [reasoning] if reasoning else []
-        content = row.get("parts") if isinstance(row.get("parts"), list) else row.get("content")
-        content = _written_calls(content) if role is Role.ASSISTANT else content
+        name = "parts" if isinstance(row.get("parts"), list) else "content"
+        content = _written_calls(row.get(name)) if role is Role.ASSISTANT else row.get(name)
         result = role is Role.TOOL and not _holds_results(content)
-        for part in content if isinstance(content, list) else [content]:
-            self._part(part, draft)
-        if refusal := text(row, "refusal"):
+        _put(row, name, self._parts(content, draft))
+        if refusal := take_text(row, "refusal"):
             draft.texts.append(refusal)
-        if not draft.calls:
-            draft.calls += _called(row)
+        draft.calls += _take_called(row, draft.calls)
+        piece = None
         if result:
-            call = text(row, "tool_call_id") or text(row, "call_id")
-            tool = text(row, "name") or ("" if text(row, "role").lower() in ROLES else text(row, "role"))
+            call = take_first(row, "tool_call_id", "call_id")
+            tool = take_text(row, "name") or ("" if named.lower() in ROLES else take_text(row, "role"))
             piece = Message(role=Role.TOOL, call=call, name=tool or None)
-            self.messages += draft.messages(result=piece)
-        else:
-            self.messages += draft.messages(result=None)
+        self.messages += draft.messages(result=piece)
+        kind = text(row, "type").lower()
+        if named.lower() in ROLES:
+            take(row, "role")
+        if kind == "message" or ROLES.get(kind) is role:
+            take(row, "type")
+        drop_empty(row)
 
-    def _is_result(self, row: dict[str, JSON]) -> bool:
+    def _is_result(self, name: str) -> bool:
         """Whether the role of a message is the name of a tool that was called before it: then it is what came back."""
-        name = text(row, "role")
         called = (call.name for message in self.messages for call in message.calls)
         return bool(name) and name.lower() not in ROLES and name in called
 
-    def _part(self, part: JSON, draft: _Draft) -> None:
-        kind = text(part, "type")
+    def _parts(self, content: JSON, draft: _Draft) -> JSON:
+        if not isinstance(content, list):
+            return self._part(content, draft)
+        content[:] = [left for part in content if (left := self._part(part, draft))]
+        return content or None
+
+    def _part(self, part: JSON, draft: _Draft) -> JSON:
+        """Read a part of a message. What is left of it comes back, None for nothing."""
+        kind, row = text(part, "type"), table(part)
         if isinstance(part, str):
             draft.texts.append(part)
-        elif part is None:
-            return
-        elif _definition(part):
-            self.left.append(part)
-        elif kind in _THOUGHTS or table(part).get("thought") is True:
-            draft.reasoning.append(_thought(part))
-        elif (
-            kind in _CALLS
-            or "functionCall" in table(part)
-            or isinstance(table(part).get("function_call"), dict)
-        ):
-            draft.calls.append(call_of(part))
-        elif kind in _RESULTS or "functionResponse" in table(part) or "function_response" in table(part):
-            draft.results.append(_result(part))
-        elif isinstance(said := table(part).get("text", table(part).get("content")), str):
-            draft.texts.append(said)
+            return None
+        if part is None:
+            return None
+        if _definition(part):
+            return self._unknown(part)
+        if kind in _THOUGHTS or row.get("thought") is True:
+            draft.reasoning.append(_take_thought(row))
+        elif kind in CALLS or "functionCall" in row or isinstance(row.get("function_call"), dict):
+            draft.calls.append(take_call(row))
+        elif kind in _RESULTS or any(name in row for name in _RESPONSES):
+            draft.results.append(_take_result(row))
+        elif isinstance(row.get(name := "text" if "text" in row else "content"), str):
+            draft.texts.append(take_text(row, name))
+            take_if(row, "type", *_TEXTS)
         else:
             # An image, a file: the model saw it, and its place in the message is worth a word.
             draft.texts.append(f"[{kind or 'part'}]")
-            self.left.append(part)
-
-
-def _stop(row: dict[str, JSON]) -> str:
-    return text(row, "finish_reason") or text(row, "finishReason") or text(row, "stop_reason")
+            return self._unknown(part)
+        drop_empty(row)
+        return row or None
 
 
 def _definition(row: JSON) -> bool:
@@ -214,55 +274,79 @@ def _definition(row: JSON) -> bool:
 
 def _is_part(row: dict[str, JSON]) -> bool:
     """Whether it is an item of the Responses API, or a part that stands alone."""
-    return "role" not in row and text(row, "type") in (*_CALLS, *_RESULTS, *_THOUGHTS, "text", "output_text")
+    return "role" not in row and text(row, "type") in (*CALLS, *_RESULTS, *_THOUGHTS, "text", "output_text")
 
 
 def _written_calls(content: JSON) -> JSON:
     """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the content itself."""
     listed = unwrapped(content) if isinstance(content, str) else None
     parts = rows(listed)
-    known = (*_CALLS, *_THOUGHTS, "text")
-    if any(text(part, "type") in _CALLS for part in parts) and all(text(p, "type") in known for p in parts):
+    known = (*CALLS, *_THOUGHTS, "text")
+    if any(text(part, "type") in CALLS for part in parts) and all(text(p, "type") in known for p in parts):
         return listed
     return content
 
 
 def _holds_results(content: JSON) -> bool:
     return any(
-        text(part, "type") in _RESULTS
-        or "functionResponse" in table(part)
-        or "function_response" in table(part)
+        text(part, "type") in _RESULTS or any(name in table(part) for name in _RESPONSES)
         for part in rows(content)
     )
 
 
-def _thought(part: JSON) -> str:
-    said = text(part, "thinking") or text(part, "text") or text(part, "content")
-    return said or "\n".join(text(piece, "text") for piece in rows(part, "summary"))
+def _take_thought(part: dict[str, JSON]) -> str:
+    said = take_first(part, "thinking", "text", "content")
+    said = said or "\n".join([_take_text(piece) for piece in take_each(part, "summary")])
+    take_flag(part, "thought")
+    if said:
+        take_if(part, "type", *_THOUGHTS)
+    return said
 
 
-def _instructions(value: JSON) -> str:
-    parts = rows(value, "parts")
-    return "\n".join(text(part, "text") for part in parts) if parts else plain(value)
+def _take_text(part: JSON) -> str:
+    take_if(part, "type", *_TEXTS)
+    return take_text(part, "text")
 
 
-def _called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
-    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`."""
-    inner = table(row, "function_call")
-    found = calls_of(row) or calls_of(row.get("additional_kwargs"))
-    return found or ((call_of({"function_call": inner}),) if inner else ())
+def _take_instructions(row: dict[str, JSON], *path: str) -> str:
+    if not rows(row, *path, "parts"):
+        return take_plain(row, *path)
+    said = "\n".join([_take_text(part) for part in take_each(row, *path, "parts")])
+    take_if(at(row, *path[:-1]), path[-1], {})
+    return said
 
 
-def _result(part: JSON) -> Message:
-    inner = table(part, "functionResponse") or table(part, "function_response") or table(part)
-    ids = (text(inner, key) for key in ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "id"))
-    names = ("response", "result", "output", "content")
-    output = next((inner[key] for key in names if key in inner), None)
-    if isinstance(output, dict) and set(output) == {"type", "value"}:
-        output = output["value"]  # the AI SDK's tagged output
-    return Message(
-        role=Role.TOOL,
-        text=plain(output),
-        call=next(filter(None, ids), ""),
-        name=text(inner, "name") or text(inner, "toolName") or None,
-    )
+def _take_called(row: dict[str, JSON], asked: Sequence[MessageCall]) -> tuple[MessageCall, ...]:
+    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`.
+
+    They are calls of their own where none was `asked` for before; what only repeats those is taken, too.
+    """
+    found: list[MessageCall] = []
+    for around in (row, row.get("additional_kwargs")):
+        known = {meaning(call) for call in (*asked, *found)}
+        for call in take_each(around, "tool_calls"):
+            if isinstance(call, dict) and not known:
+                found.append(take_call(call))
+            elif isinstance(call, dict) and meaning(call_of(call)) in known:
+                take_call(call)
+    if not asked and not found and table(row, "function_call"):
+        found.append(take_call({"function_call": row["function_call"]}))
+    return tuple(found)
+
+
+def _take_result(part: dict[str, JSON]) -> Message:
+    around = next((name for name in _RESPONSES if table(part, name)), "")
+    inner = table(part, around) if around else part
+    call = take_first(inner, "tool_use_id", "tool_call_id", "call_id", "toolCallId", "id")
+    name = next((name for name in ("response", "result", "output", "content") if name in inner), "")
+    output = inner.get(name)
+    if isinstance(output, dict) and set(output) == {"type", "value"}:  # the AI SDK's tagged output
+        said = take_plain(output, "value")
+        take_if(output, "type", "text", "json")
+        take_if(inner, name, {})
+    else:
+        said = take_plain(inner, name)
+    tool = take_first(inner, "name", "toolName")
+    take_if(part, around, {})
+    take_if(part, "type", *_RESULTS)
+    return Message(role=Role.TOOL, text=said, call=call, name=tool or None)

@@ -11,9 +11,10 @@ import msgspec
 from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import arguments
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
-from refold.replay.importers.message_shapes import read
+from refold.replay.importers.leftovers import rest, take_if, take_rows, take_text
+from refold.replay.importers.message_shapes import Read, take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.source import BadTranscript, Source
@@ -113,9 +114,13 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
     for value in values(source, (), ("data",)):
         if isinstance(value, Unread):
             yield value.position, value
-        elif "object" not in table(value.value) and (inner := rows(value.value, "data") or rows(value.value)):
-            place = f"{value.position}.data" if "data" in table(value.value) else value.position
+        elif "object" not in table(value.value) and (
+            inner := take_rows(value.value, "data") or rows(value.value)
+        ):
+            place = f"{value.position}.data" if table(value.value) is value.value else value.position
             yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
+            if isinstance(value.value, dict) and (around := rest(value.value)):
+                yield value.position, value.place.unread("no_span", "beside the rows", rest=around)
         else:
             yield value.position.removesuffix(" $"), value.value
 
@@ -127,15 +132,18 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
     begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
     spans = sorted((span for span in every if span not in begun), key=_start)
     told = any(span.kind in _ANSWERS for span in spans)
-    trace = Trace([_step(span, told=told) for span in spans])
+    left = set[str]()
+    trace = Trace([_step(span, left, told=told) for span in spans])
     agent = next((span for span in spans if span.kind == "agent"), None)
     first = heads[0] if heads else Span(spans[0].position, None)
-    labels = {"workflow": text(first.row, "workflow_name"), "group": text(first.row, "group_id")}
+    labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
+    take_if(first.row, "object", "trace")
+    take_if(first.row, "id", key)
     tools = (tool for tool in rows(agent.data if agent else None, "tools") if isinstance(tool, str))
     yield RunBegan(
         first.position,
         spans[0].moment("started_at") if spans else None,
-        without(first.row, "object", "id", "workflow_name", "group_id"),
+        rest(first.row),
         key=key,
         messages=trace.opening(),
         model=next((name for span in spans if (name := text(span.data, "model"))), ""),
@@ -159,14 +167,14 @@ def _start(span: Span) -> int:
     return span.moment("started_at") or span.moment("ended_at") or 0
 
 
-def _step(span: Span, *, told: bool) -> Step:
-    """A span as a step; `told`: spans of their own have the answers, so turns are none."""
+def _step(span: Span, left: set[str], *, told: bool) -> Step:
+    """A span as a step; `told`: spans of their own have the answers, so turns are none. `left`: of the prompts before."""
     start = Place(span.position, span.moment("started_at"))
     done, took = time_of(start.at, span.moment("ended_at"))
     place, data = Place(span.position, done), span.data
     if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(data, "data", "usage")):
-        said = read(data.get("output"), Role.ASSISTANT)
-        inner: JSON = left(data, *(() if said.left else ("input", "output")))
+        asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
+        said = take_messages(data, "output", role=Role.ASSISTANT)
         used = _TOKENS.of(span.used or None)
         answer = place.counting(Counted(assistant=1, usage=used) if told else UNCOUNTED).answered(
             answer_of(said),
@@ -174,18 +182,24 @@ def _step(span: Span, *, told: bool) -> Step:
             model=text(data, "model"),
             response=text(data, "response_id"),
             duration=took,
-            rest=json_text({**table(span.row), "span_data": inner}),
+            stop=said.stop,
+            rest=rest(span.row),
         )
-        prompt = read(data.get("input")).messages if span.kind in _ANSWERS else ()
-        return Step(place=start, prompt=prompt, answer=answer, captured=bool(said.messages), left=said.left)
+        return Step(
+            place=start,
+            prompt=asked.messages,
+            answer=answer,
+            captured=bool(said.messages),
+            unknown=said.unknown,
+        )
     if span.kind == "function":
         output = "" if data.get("output") is None else arguments(data.get("output"))
-        error, rest = ToolError.RAISED if span.error else None, json_text(span.row)
+        error = ToolError.RAISED if span.error else None
         ended = bool(text(span.row, "ended_at"))
         counts = Counted(calls=1, results=int(ended), errors=int(error is not None))
         name = text(data, "name")
         place = place.counting(counts)
-        tool = place.returned("", output, name=name, error=error, duration=took, rest=rest)
+        tool = place.returned("", output, name=name, error=error, duration=took, rest=json_text(span.row))
         return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
     remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row)
     return Step(remark=remark, turn=span.kind == "turn")

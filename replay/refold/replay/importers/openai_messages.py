@@ -11,16 +11,17 @@ import msgspec
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages
-from refold.replay.importers.content import calling, manifests
+from refold.replay.importers.content import calling, take_tools
 from refold.replay.importers.documents import ANY, beginning
-from refold.replay.importers.fields import JSON, at, json_text, left, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, left, rows, table
 from refold.replay.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
-from refold.replay.importers.message_shapes import read
+from refold.replay.importers.leftovers import rest, take_rows, take_text
+from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
 
-_USED = ("role", "content", "tool_calls", "tool_call_id", "name")
+_READ = ("role", "content", "tool_call_id", "name")
 _LIST = re.compile(rb'\s*\[\s*\{\s*"(?:role|content)"\s*:')
 _OBJECT = re.compile(
     rb'\s*\{\s*(?:"[^"\\]*+"\s*:\s*(?:"[^"\\]*+"|null|true|false|-?\d++)\s*,\s*)*"(?:messages|tools)"\s*:\s*\['
@@ -40,19 +41,13 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
-    """The messages of a list that stands at `position`."""
+    """The messages of a list that stands at `position`, taken out of it."""
     found: list[Row] = []
     for index, row in enumerate(listed):
-        said = read(row)
-        extra: dict[str, JSON] = {
-            name: value for name, value in left(row, *_USED).items() if value is not None
-        }
-        extra |= {"unread": [*said.left]} if said.left else {}
-        lost = calling(extra)
-        if at(row, "tool_calls") and not any(message.calls for message in said.messages):
-            lost = "tool_calls"
-        rest = json_text(extra) if extra else ""
-        found.append(Row(Place(f"{position}[{index}]"), said.messages, rest, lost))
+        said = take_messages(row)
+        known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
+        lost = calling([left(said.left, *known), *said.unknown])
+        found.append(Row(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
     return found
 
 
@@ -118,13 +113,13 @@ class OpenAIMessages:
                 yield value
             elif "role" in table(value.value):
                 bare.append(value.value)
-            elif listed := rows(value.value, "messages") or rows(value.value):
-                yield from _run(value, listed, count)
+            elif rows(value.value, "messages") or rows(value.value):
+                yield from _run(value, count)
                 count += 1
             else:
                 yield value.place.unread("no_messages", "no list of messages", value.value)
         if bare:
-            yield from _run(Value("$", {}), bare, count)
+            yield from _run(Value("$", bare), count)
         if not bare and not count:
             raise BadTranscript(source.name, "", "no list of messages in it")
 
@@ -137,16 +132,17 @@ def _is_request(value: JSON) -> bool:
     return {"role", "content"} <= table(value, "messages", 0).keys() and "info" not in table(value)
 
 
-def _run(value: Value, listed: Sequence[JSON], count: int) -> Iterator[Item]:
-    place = f"{value.position}.messages" if "messages" in table(value.value) else value.position
-    found = read_rows(listed, place)
+def _run(value: Value, count: int) -> Iterator[Item]:
+    around: JSON = table(value.value)
+    place = f"{value.position}.messages" if around else value.position
+    found = read_rows(take_rows(around, "messages") or rows(value.value), place)
     head = RunBegan(
         position=place,
-        key=text(value.value, "id") or str(count),
-        model=text(value.value, "model"),
-        tools=manifests(at(value.value, "tools")),
+        key=take_text(around, "id") or str(count),
+        model=take_text(around, "model"),
+        tools=take_tools(around, "tools"),
         marks_errors=False,
-        rest=without(value.value, "messages", "model", "tools"),
+        rest=rest(around),
     )
     yield from conversation(found, head)
     last = next((row.said[-1] for row in reversed(found) if row.said), None)

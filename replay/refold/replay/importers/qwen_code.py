@@ -12,14 +12,14 @@ thoughts are among the candidates' tokens but where the total says that they sta
 from collections.abc import Iterator
 from copy import copy
 
-import msgspec
+from msgspec.structs import replace
 
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text, without
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
-from refold.replay.importers.message_shapes import read
+from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
@@ -122,7 +122,8 @@ class _Reading:
         self.seen.add(id_)
         self.times.see(row.value.get("timestamp"), row.at)
         if id_ in self.left:
-            yield row.noise("rewound", counts=self._counted(row))
+            noise = row.noise("rewound")  # encoded before anything is taken from it
+            yield replace(noise, counts=self._counted(row))
         elif _is_side(row.value) and not self.alone:
             yield row.noise("subagent")
         else:
@@ -144,7 +145,7 @@ class _Reading:
             case "user":
                 subtype = text(row.value, "subtype")
                 by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
-                said = "\n".join(each.text for each in read(message).messages)
+                said = "\n".join(each.text for each in take_messages(message).messages)
                 yield row.place.said(said, by, rest=without(row.value, *_TOLD))
             case "assistant":
                 yield from self._answer(row, message)
@@ -181,7 +182,9 @@ class _Reading:
         rest = without(row.value, *_TOLD)
         if text(row.value, "subtype") == "chat_compression":
             shown = [
-                said for content in rows(payload, "compressedHistory") for said in read(content).messages
+                said
+                for content in rows(payload, "compressedHistory")
+                for said in take_messages(content).messages
             ]
             return row.place.prompted(
                 messages(shown), "compaction", rest=json_text(left(payload, "compressedHistory"))
@@ -217,14 +220,14 @@ def _is_side(row: JSON) -> bool:
 
 
 def _answer(message: JSON) -> Message:
-    found = read(message, Role.ASSISTANT).messages
+    found = take_messages(message, role=Role.ASSISTANT).messages
     return next((said for said in found if said.role is Role.ASSISTANT), Message(role=Role.ASSISTANT))
 
 
 def _usage(row: JSON) -> Usage | None:
     used, total = _TOKENS.of(at(row, "usageMetadata")), number(row, "usageMetadata", "totalTokenCount")
     beside = used is not None and total == used.input + used.output + used.reasoning
-    return msgspec.structs.replace(used, output=used.output + used.reasoning) if used and beside else used
+    return replace(used, output=used.output + used.reasoning) if used and beside else used
 
 
 def _output(result: JSON) -> str:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, json_text, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, json_text, number, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
+from refold.replay.importers.leftovers import rest, take, take_rows, take_text
 from refold.replay.importers.openai_messages import Row, conversation, read_rows
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
@@ -54,9 +55,9 @@ class TauBench:
         for value in values(source, (), ("traj",), (ANY, "traj")):
             if isinstance(value, Unread):
                 yield value
-            elif isinstance(display := table(value.value).get("messages_display"), str):
+            elif isinstance(at(value.value, "messages_display"), str):
                 keys.add(key := str(len(keys)))
-                yield from _displayed(value, display, key)
+                yield from _displayed(value, key)
             elif "traj" in table(value.value):
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
@@ -76,15 +77,15 @@ def _key(value: JSON, taken: set[str]) -> str:
 
 
 def _run(value: Value, key: str) -> Iterator[Item]:
-    listed = read_rows(rows(value.value, "traj"), f"{value.position}.traj")
+    listed = read_rows(take_rows(value.value, "traj"), f"{value.position}.traj")
     numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
     labels = {name: str(given) for name, given in numbers.items() if given is not None}
     head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels, marks_errors=False)
     yield from conversation(listed, head)
-    reward = {"reward": table(value.value).get("reward")}
+    reward = {"reward": take(value.value, "reward")}
     yield Place(f"{value.position}.reward").remarked("score:reward", reward)
     # The task holds the simulated person's instructions: no message, but what the run is judged by.
-    yield value.place.remarked("unmapped", rest=without(value.value, "traj", "reward"))
+    yield value.place.remarked("unmapped", rest=rest(value.value))
     last = listed[-1].place if listed else value.place
     yield last.ended(_end([each for row in listed for each in row.said], value.value))
 
@@ -108,16 +109,16 @@ def _named(said: Sequence[Message]) -> str:
     return said[-1].name or (asked[-1].name if asked else "")
 
 
-def _displayed(value: Value, display: str, key: str) -> Iterator[Item]:
+def _displayed(value: Value, key: str) -> Iterator[Item]:
     """Display text: a line that begins with `role: ` begins a message. Calls are known by their results only."""
-    parts = _DISPLAYED.split(display)
+    parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
     said = [
         _shown(role, words.removesuffix("\n")) for role, words in zip(parts[1::2], parts[2::2], strict=True)
     ]
     inferred = 0
-    for at, message in enumerate(said):
+    for index, message in enumerate(said):
         if message.role is Role.TOOL:
-            answer = next((back for back in range(at, -1, -1) if said[back].role is not Role.TOOL), at)
+            answer = next((back for back in range(index, -1, -1) if said[back].role is not Role.TOOL), index)
             if said[answer].role is Role.ASSISTANT:
                 inferred += 1
                 call = MessageCall("", UNNAMED, json_text({NOT_RECORDED: inferred}))
@@ -128,10 +129,9 @@ def _displayed(value: Value, display: str, key: str) -> Iterator[Item]:
     if inferred:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
         odd.append(place.unread("calls_inferred", problem))
-    rest = without(value.value, "messages_display")
     head = RunBegan(
         place.position,
-        rest=rest,
+        rest=rest(value.value),
         key=key,
         agent="tau-bench",
         unsaid=("tool_calls",),

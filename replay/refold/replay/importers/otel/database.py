@@ -10,8 +10,9 @@ from typing import cast
 
 import msgspec
 
-from refold.replay.importers.fields import JSON, instant, json_text, text
+from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.items import Place, Remarked, Unread
+from refold.replay.importers.leftovers import drop_empty, take, take_text, take_time
 from refold.replay.importers.otel.spans import Attributes, Span, SpanEvent
 from refold.replay.importers.source import BadTranscript, Source
 from refold.store.foreign import BadDatabase, ForeignTable, tables
@@ -33,10 +34,6 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "tool_type": "gen_ai.tool.type",
     }
 )
-_FIELDS = frozenset({
-    "span_id", "trace_id", "parent_span_id", "name", "start_time_ms", "end_time_ms", "status_code",
-    "status_message"
-})  # fmt: skip
 _TABLES = frozenset({"spans", "span_attributes", "span_events"})
 _MOST_SHOWN = 100
 
@@ -59,7 +56,7 @@ def spans(source: Source) -> Iterator[Span | Unread | Remarked]:
     for key, left in sorted(attributes.items()):
         yield Place(f"span_attributes span_id={key}").unread("no_span", "no such span", {**left})
     for key, late in sorted(events.items()):
-        told: JSON = [{"name": event.name, **event.attributes} for event in late]
+        told: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
         yield Place(f"span_events span_id={key}").unread("no_span", "no such span", told)
     yield from _others(found)
 
@@ -72,25 +69,24 @@ def _span(
 ) -> Span:
     key = text(row, "span_id")
     own = attributes.pop(key, {})
-    columns = {name: row[column] for column, name in COLUMNS.items() if row.get(column) not in (None, "")}
-    rest: dict[str, JSON] = {
-        name: value
-        for name, value in row.items()
-        if value is not None and name not in _FIELDS and name not in COLUMNS
-    }
+    for column, name in COLUMNS.items():
+        value = row.get(column)
+        if value not in (None, "") and own.setdefault(name, value) == value:
+            take(row, column)
+    drop_empty(row)
     return Span(
         position=f"spans row {number} span_id={key}",
-        id=key,
-        trace=text(row, "trace_id"),
-        parent=text(row, "parent_span_id"),
-        name=text(row, "name"),
-        start=instant(row.get("start_time_ms")),
-        end=instant(row.get("end_time_ms")),
+        id=take_text(row, "span_id"),
+        trace=take_text(row, "trace_id"),
+        parent=take_text(row, "parent_span_id"),
+        name=take_text(row, "name"),
+        start=take_time(row, "start_time_ms"),
+        end=take_time(row, "end_time_ms"),
         failed=row.get("status_code") == 2,
-        message=text(row, "status_message"),
-        attributes={**columns, **own},
+        message=take_text(row, "status_message"),
+        attributes=own,
         events=tuple(events.pop(key, ())),
-        rest=json_text(rest) if rest else "",
+        left=row,
     )
 
 
@@ -104,9 +100,9 @@ def _attributes(rows: Iterable[Mapping[str, JSON]]) -> dict[str, Attributes]:
 def _events(rows: Iterable[Mapping[str, JSON]]) -> dict[str, list[SpanEvent]]:
     found: dict[str, list[SpanEvent]] = defaultdict(list)
     for row in rows:
-        given = _decoded(row.get("attributes"))
-        event = SpanEvent(str(row.get("name")), instant(row.get("timestamp_ms")), given)
-        found[str(row.get("span_id"))].append(event)
+        left: dict[str, JSON] = {**row}
+        name, key, when = str(take(left, "name")), str(take(left, "span_id")), take_time(left, "timestamp_ms")
+        found[key].append(SpanEvent(name, when, {**_decoded(take(left, "attributes")), **left}))
     return found
 
 

@@ -1,5 +1,8 @@
 """What a run of spans says of itself as a whole, and how it ended."""
 
+from collections.abc import Mapping
+
+from refold.replay.importers.message_shapes import Read
 from refold.replay.importers.otel import names as otel_names
 from refold.replay.importers.otel.forest import Tree
 from refold.replay.importers.otel.names import operation
@@ -19,8 +22,11 @@ def unsaid(tree: Tree) -> tuple[str, ...]:
     return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
-def ended(tree: Tree) -> tuple[str, str]:
-    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that happened."""
+def ended(tree: Tree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that happened.
+
+    `answers` by the identities of their spans.
+    """
     if tree.agent is not None:
         if tree.agent.end is None:
             return "open", "the agent's span has no end"
@@ -33,7 +39,7 @@ def ended(tree: Tree) -> tuple[str, str]:
         return "open", "no agent's span; the last span is a tool's or has no end"
     if last.failed:
         return "error", "no agent's span; the last chat failed"
-    given = otel_names.answer(last)
+    given = answers.get(id(last))
     if given and any(message.calls for message in given.messages):
         return "open", "no agent's span; the last answer asks for tools"
     return "finished", "no agent's span; the last chat asks for no tool"

@@ -4,13 +4,15 @@ Counted: runs are the agents' spans, responses and tokens the chat spans' (an ag
 spans, failed ones by their status. Contents are there only where somebody turned their capture on.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
+from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import ToolError
-from refold.replay.importers.content import manifests, unwrapped
-from refold.replay.importers.fields import JSON, json_text, left, table, text
+from refold.replay.importers.content import take_tools
+from refold.replay.importers.fields import JSON, json_text, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RequestFailed, RunBegan
+from refold.replay.importers.leftovers import take_if
 from refold.replay.importers.message_shapes import Read
 from refold.replay.importers.otel import database as otel_database
 from refold.replay.importers.otel import names as otel_names
@@ -20,7 +22,7 @@ from refold.replay.importers.otel.forest import Member, Tree, trees
 from refold.replay.importers.otel.names import operation
 from refold.replay.importers.otel.spans import Span
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.source import BadTranscript, Source, decoded
+from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.traces import Step, Trace, answer_of, time_of
 from refold.replay.importers.usages import summed
 from refold.store.foreign import MAGIC
@@ -86,9 +88,17 @@ class _Run:
         self.tree = tree
         own = [member.span for member in tree.members if not member.helper]
         self.chats = [span for span in own if operation(span) == "chat"]
-        self.prompts = {id(span): otel_names.prompt(span) for span in self.chats}
-        known = (span.attributes for span in (*self.chats, *([tree.agent] if tree.agent else [])))
-        self.tools = next((own[otel_names.TOOLS] for own in known if otel_names.TOOLS in own), None)
+        self.told = set[str]()
+        self.prompts = {id(span): otel_names.take_prompt(span, self.told) for span in self.chats}
+        self.answers: dict[int, Read | None] = {}
+        self.tools = self._take_tools([*self.chats, *([tree.agent] if tree.agent else [])])
+
+    def _take_tools(self, offering: Sequence[Span]) -> tuple[Manifest, ...]:
+        """The tools of the first that names any; where others name the same, that is taken, too."""
+        named = [span.attributes for span in offering if otel_names.TOOLS in span.attributes]
+        for own in named[1:]:
+            take_if(own, otel_names.TOOLS, named[0][otel_names.TOOLS])
+        return take_tools(named[0], otel_names.TOOLS) if named else ()
 
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""
@@ -101,12 +111,12 @@ class _Run:
         yield RunBegan(
             head.position,
             head.start,
-            self._left(agent) if agent else "",
+            json_text(_left(agent)) if agent else "",
             key=self.tree.key,
-            messages=trace.opening(otel_names.prompt(agent) if agent else ()),
+            messages=trace.opening(otel_names.take_prompt(agent, self.told) if agent else ()),
             model=text(otel_names.first(own, otel_names.MODEL)),
             agent=text(head.attributes, "gen_ai.agent.name"),
-            tools=manifests(self.tools),
+            tools=self.tools,
             settings={name: json_text(value) for name, value in settings.items() if value is not None},
             labels={name: value for name, value in labels.items() if value},
             unsaid=unsaid(self.tree),
@@ -114,7 +124,7 @@ class _Run:
         )
         yield from trace.items()
         last = agent or self.tree.members[-1].span
-        yield Place(last.position, last.end).ended(ended(self.tree), times_of(self.tree))
+        yield Place(last.position, last.end).ended(ended(self.tree, self.answers), times_of(self.tree))
 
     def _step(self, member: Member) -> Step:
         span, kind = member.span, operation(member.span)
@@ -134,7 +144,8 @@ class _Run:
                 return Step(remark=start.remarked(what, _span(span)))
 
     def _chat(self, span: Span, start: Place) -> Step:
-        said, own = otel_names.answer(span), span.attributes
+        own, failure = span.attributes, _failure(span) if span.failed else None
+        said = self.answers[id(span)] = otel_names.take_answer(span)
         done, took = time_of(span.start, span.end)
         answer = Place(span.position, done, start.counts).answered(
             answer_of(said),
@@ -147,7 +158,7 @@ class _Run:
             model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
             response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
             duration=took,
-            rest=self._left(span, said),
+            rest=json_text(_left(span)),
         )
         return Step(
             place=start,
@@ -155,27 +166,17 @@ class _Run:
             before=otel_names.before(span),
             answer=answer,
             captured=said is not None,
-            left=said.left if said else (),
-            failure=self._failure(span) if span.failed else None,
+            unknown=said.unknown if said else (),
+            failure=failure,
         )
 
-    def _failure(self, span: Span) -> RequestFailed:
-        raised = next((event.attributes for event in span.events if event.name == "exception"), None)
-        said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
-        failure = classify(None, f"{text(raised, 'exception.type')} {said}")
-        place = Place(span.position, span.end, _counted(span))
-        return place.failed(said, failure, rest=self._left(span))
 
-    def _left(self, span: Span, said: Read | None = None) -> str:
-        """What no item says. Contents that were read are told already; those that were not stay."""
-        used = list[str]()
-        if self.prompts.get(id(span)):
-            used += [otel_names.SYSTEM, *_listed(span, otel_names.PROMPTS)]
-        if said is not None and said.messages and not said.left:
-            used += _listed(span, otel_names.ANSWERS)
-        if span.attributes.get(otel_names.TOOLS) == self.tools:
-            used.append(otel_names.TOOLS)
-        return json_text(_span(span, *used))
+def _failure(span: Span) -> RequestFailed:
+    raised = next((event.attributes for event in span.events if event.name == "exception"), None)
+    said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
+    failure = classify(None, f"{text(raised, 'exception.type')} {said}")
+    place = Place(span.position, span.end, _counted(span))
+    return place.failed(said, failure, rest=json_text(_left(span)))
 
 
 def _counted(span: Span) -> Counted | None:
@@ -200,24 +201,23 @@ def _tool(span: Span, start: Place) -> Step:
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
         error=ToolError.RAISED if span.failed else None,
         duration=took,
-        rest=json_text(_span(span, *otel_names.CALL_ID, *otel_names.CALL_NAME)),
+        rest=json_text(_left(span)),
     )
     alone = start.remarked("tool", _span(span))
     return Step(tool=tool, arguments=given or "{}", problem=span.message, alone=alone)
 
 
-def _listed(span: Span, names: Iterable[str]) -> Iterator[str]:
-    """The attributes among these that are messages and no more; a request or a response around them says more."""
-    return (name for name in names if isinstance(unwrapped(span.attributes.get(name)), list))
+def _span(span: Span) -> dict[str, JSON]:
+    """A span whole, its times in nanoseconds since the Unix epoch."""
+    return {**_left(span), "start": span.start, "end": span.end}
 
 
-def _span(span: Span, *used: str) -> dict[str, JSON]:
-    """A span without these attributes."""
+def _left(span: Span) -> dict[str, JSON]:
+    """A span beside its times, without what was taken of it."""
     whole: dict[str, JSON] = {"name": span.name, "id": span.id, "trace": span.trace, "parent": span.parent}
-    whole["message"] = span.message
-    whole["attributes"] = left(span.attributes, *used)
+    whole["message"], whole["failed"] = span.message, span.failed
+    whole["attributes"], whole["row"] = span.attributes, span.left
     whole["events"] = [
         {"name": event.name, "at": event.at, "attributes": event.attributes} for event in span.events
     ]
-    whole |= table(decoded(span.rest.encode())) if span.rest else {}
     return {name: value for name, value in whole.items() if value}

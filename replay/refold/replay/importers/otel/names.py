@@ -15,7 +15,7 @@ from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import arguments, calls_of, plain, unwrapped
 from refold.replay.importers.fields import JSON, at, nano_usd, number, rows, table, text
-from refold.replay.importers.message_shapes import Read, instructed, read
+from refold.replay.importers.message_shapes import Read, instructed, take_messages
 from refold.replay.importers.otel.spans import Attributes, Span
 from refold.replay.importers.usages import UsageNames
 
@@ -109,9 +109,14 @@ def is_outer(span: Span, inner: Span) -> bool:
     return len(known) == len(times) and known == sorted(known)
 
 
+def first_of(attributes: Attributes, names: Iterable[str]) -> str:
+    """The first of these names that has a value, "" where none has."""
+    return next((name for name in names if attributes.get(name) is not None), "")
+
+
 def first(attributes: Attributes, names: Iterable[str]) -> JSON:
     """The value of the first of these names that is there."""
-    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+    return attributes.get(first_of(attributes, names))
 
 
 def counted(span: Span) -> dict[str, JSON]:
@@ -135,27 +140,26 @@ def usage(span: Span) -> Usage | None:
     return TOKENS.of({"gen_ai.usage.cache_read.input_tokens": own.get("ai.usage.cachedInputTokens"), **own})
 
 
-def prompt(span: Span) -> tuple[Message, ...]:
+def take_prompt(span: Span, told: set[str]) -> tuple[Message, ...]:
     """The messages of the request, system instructions first; none where they were not captured."""
     own = span.attributes
-    value = first(own, PROMPTS)
-    listed = read(value).messages if value is not None else _numbered(own, "prompt") or _said(span)
-    return instructed(own.get(SYSTEM), listed)
+    name = first_of(own, PROMPTS)
+    listed = take_messages(own, name, told=told).messages if name else _numbered(own, "prompt") or _said(span)
+    return instructed(own, SYSTEM, listed)
 
 
-def answer(span: Span) -> Read | None:
+def take_answer(span: Span) -> Read | None:
     """The answer and why it stopped; None where it was not captured."""
     own = span.attributes
-    value = first(own, ANSWERS)
-    if value is not None:
-        return read(value, Role.ASSISTANT)
+    if name := first_of(own, ANSWERS):
+        return take_messages(own, name, role=Role.ASSISTANT)
     if any(name.startswith("ai.response.") for name in own):
         return _of_ai_sdk(own)
     listed = _numbered(own, "completion")
     if listed:
         return Read(listed, stop(own))
     chosen = [event for event in _events(span) if event[0] == "gen_ai.choice"]
-    return read([table(event[1]) for event in chosen], Role.ASSISTANT) if chosen else None
+    return take_messages([table(event[1]) for event in chosen], role=Role.ASSISTANT) if chosen else None
 
 
 def stop(own: Attributes) -> str:
@@ -190,7 +194,7 @@ def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
         ]
         role = "assistant" if which == "completion" else "user"
         listed.append({"role": role, **made[index], **({"tool_calls": asked} if asked else {})})
-    return read(listed).messages if listed else ()
+    return take_messages(listed).messages if listed else ()
 
 
 def _said(span: Span) -> tuple[Message, ...]:
@@ -199,7 +203,7 @@ def _said(span: Span) -> tuple[Message, ...]:
     for name, body in _events(span):
         if kind := _EVENT.match(name):
             listed.append({"role": kind[1], **table(body)})
-    return read(listed).messages if listed else ()
+    return take_messages(listed).messages if listed else ()
 
 
 def _events(span: Span) -> list[tuple[str, JSON]]:

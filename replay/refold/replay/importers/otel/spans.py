@@ -11,8 +11,18 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table, text, without
+from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table, text
 from refold.replay.importers.items import Place, Unread
+from refold.replay.importers.leftovers import (
+    drop_empty,
+    rest,
+    take,
+    take_each,
+    take_first,
+    take_if,
+    take_rows,
+    take_text,
+)
 from refold.replay.importers.source import Source
 from refold.replay.importers.values import values
 
@@ -28,7 +38,7 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One span. `start`, `end` in nanoseconds since the Unix epoch; `rest` is JSON text of what has no field here."""
+    """One span. `start`, `end` in nanoseconds since the Unix epoch; `left` is what of its row has no field here."""
 
     position: str
     id: str
@@ -41,7 +51,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str
     attributes: Attributes
     events: tuple[SpanEvent, ...]
-    rest: str = ""
+    left: dict[str, JSON]
 
 
 def spans(source: Source) -> Iterator[Span | Unread]:
@@ -71,8 +81,9 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
     elif lists := {name: listed for name, listed in table(value).items() if _lists_spans(listed)}:
         for name, listed in lists.items():  # grouped, under a name for each group
             yield from found(listed, f"{position}.{name}")
-        if rest := without(value, *lists):
-            yield Place(position).unread("no_span", "beside the lists of spans", rest=rest)
+        yield from _beside(
+            {name: listed for name, listed in table(value).items() if name not in lists}, position
+        )
     else:
         yield Place(position).unread("no_span", "neither a span nor a list of them", value)
 
@@ -84,65 +95,84 @@ def _lists_spans(value: JSON) -> bool:
     return bool(listed) and all(ids & table(row).keys() and "name" in table(row) for row in listed)
 
 
+def _beside(value: JSON, position: str) -> Iterator[Unread]:
+    if left := rest(value):
+        yield Place(position).unread("no_span", "beside the lists of spans", rest=left)
+
+
 def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
-    for i, resource in enumerate(rows(value, "resourceSpans")):
-        for j, scope in enumerate(rows(resource, "scopeSpans")):
-            said: dict[str, JSON] = {"resource": at(resource, "resource"), "scope": at(scope, "scope")}
-            for k, row in enumerate(rows(scope, "spans")):
+    for i, resource in enumerate(take_each(value, "resourceSpans")):
+        about = take(resource, "resource")
+        for j, scope in enumerate(take_each(resource, "scopeSpans")):
+            said: dict[str, JSON] = {"resource": about, "scope": take(scope, "scope")}
+            for k, row in enumerate(take_rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
                 if isinstance(row, dict):
                     yield span({**said, **row}, place)
                 else:
                     yield Place(place).unread("no_span", "no object", row)
+    yield from _beside(value, position)
 
 
 def span(row: dict[str, JSON], position: str) -> Span:
-    """One span of any of the JSON shapes."""
-    context = table(row, "context") or table(row, "spanContext")
-    parent = text(row, "parent_id") or text(row, "parentSpanId") or text(row, "parentSpanContext", "spanId")
-    status = row.get("status")
-    return Span(
+    """One span of any of the JSON shapes, taken out of its row."""
+    around = next((name for name in ("context", "spanContext") if table(row, name)), "context")
+    parent = take_first(row, "parent_id", "parentSpanId") or take_text(row, "parentSpanContext", "spanId")
+    made = Span(
         position=position,
-        id=_id(text(context, "span_id") or text(context, "spanId") or text(row, "spanId") or text(row, "id")),
-        trace=_id(text(context, "trace_id") or text(context, "traceId") or text(row, "traceId")),
-        parent=_id(parent or text(row, "parentId")),
-        name=text(row, "name"),
-        start=_time(row, "start_time", "startTime", "startTimeUnixNano"),
-        end=_time(row, "end_time", "endTime", "endTimeUnixNano"),
-        failed=_failed(status),
-        message=text(status, "description") or text(status, "message"),
-        attributes=attributes(row.get("attributes")),
-        events=tuple(_event(event) for event in rows(row, "events")),
-        rest=without(row, *_USED),
+        id=_id(_take_first(row, around, "span_id", "spanId") or take_first(row, "spanId", "id")),
+        trace=_id(_take_first(row, around, "trace_id", "traceId") or take_text(row, "traceId")),
+        parent=_id(parent or take_text(row, "parentId")),
+        name=take_text(row, "name"),
+        start=_take_time(row, "start_time", "startTime", "startTimeUnixNano"),
+        end=_take_time(row, "end_time", "endTime", "endTimeUnixNano"),
+        failed=_failed(row.get("status")),
+        message=take_text(row, "status", "description") or take_text(row, "status", "message"),
+        attributes=_take_attributes(row),
+        events=tuple([_take_event(event) for event in take_each(row, "events")]),
+        left=row,
     )
+    drop_empty(row)
+    return made
 
 
-_USED = (
-    "context", "spanContext", "spanId", "traceId", "id", "parent_id", "parentSpanId", "parentId", "name", "start_time",
-    "startTime", "startTimeUnixNano", "end_time", "endTime", "endTimeUnixNano", "status", "attributes", "events",
-)  # fmt: skip
+def _take_first(row: dict[str, JSON], around: str, *names: str) -> str:
+    found = next((name for name in names if text(row, around, name)), "")
+    return take_text(row, around, found)
 
 
-def attributes(value: JSON) -> Attributes:
+def _take_attributes(row: JSON) -> Attributes:
     """Attributes as a table, OTLP's list of keys and typed values too."""
-    if isinstance(value, list):
-        return {text(pair, "key"): _any(at(pair, "value")) for pair in value}
-    return table(value)
+    if isinstance(at(row, "attributes"), list):
+        return _take_pairs(row, "attributes")
+    found = table(row, "attributes")
+    take_if(row, "attributes", found)
+    return found
 
 
-def _any(value: JSON) -> JSON:
+def _take_pairs(value: JSON, *path: str) -> Attributes:
+    return {take_text(pair, "key"): _take_value(pair) for pair in take_each(value, *path)}
+
+
+def _take_value(pair: JSON) -> JSON:
+    said = _take_any(at(pair, "value"))
+    take_if(pair, "value", {})
+    return said
+
+
+def _take_any(typed: JSON) -> JSON:
     """A value of OTLP's `AnyValue`; 64-bit integers are texts there."""
-    for kind, inner in table(value).items():
-        match kind, inner:
-            case "intValue", str() if inner.lstrip("-").isdigit():
-                return int(inner)
-            case "arrayValue", dict():
-                return [_any(one) for one in rows(inner, "values")]
-            case "kvlistValue", dict():
-                return {text(pair, "key"): _any(at(pair, "value")) for pair in rows(inner, "values")}
-            case _:
-                return inner
-    return None
+    kind = next((name for name in table(typed) if name.endswith("Value")), "")
+    match kind, at(typed, kind):
+        case "arrayValue", dict():
+            return [_take_any(one) for one in take_each(typed, kind, "values")]
+        case "kvlistValue", dict():
+            return _take_pairs(typed, kind, "values")
+        case "intValue", str() as digits if digits.lstrip("-").isdigit():
+            take(typed, kind)
+            return int(digits)
+        case _:
+            return take(typed, kind) if kind else None
 
 
 def _id(text: str) -> str:
@@ -154,8 +184,12 @@ def _failed(status: JSON) -> bool:
     return code == 2 or (isinstance(code, str) and code.upper().endswith("ERROR"))
 
 
-def _time(row: dict[str, JSON], *names: str) -> int | None:
-    return moment(next((row[name] for name in names if name in row), None))
+def _take_time(row: JSON, *names: str) -> int | None:
+    name = next((name for name in names if name in table(row)), "")
+    found = moment(at(row, name))
+    if found is not None:
+        take(row, name)
+    return found
 
 
 def moment(value: JSON) -> int | None:
@@ -181,8 +215,6 @@ def stamp(nanoseconds: int) -> str:
     return when.isoformat(timespec=part).replace("+00:00", "Z")
 
 
-def _event(event: JSON) -> SpanEvent:
-    row = table(event)
-    return SpanEvent(
-        text(row, "name"), _time(row, "timestamp", "time", "timeUnixNano"), attributes(row.get("attributes"))
-    )
+def _take_event(event: JSON) -> SpanEvent:
+    when = _take_time(event, "timestamp", "time", "timeUnixNano")
+    return SpanEvent(take_text(event, "name"), when, _take_attributes(event))
