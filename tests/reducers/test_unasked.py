@@ -14,7 +14,7 @@ from support.scenario import SALT, Scenario
 
 ENDS = [
     "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
-    "state_changed from=RUNNING to=WAITING_FOR_INPUT trigger=ask code=source_ends",
+    "state_changed from=RUNNING to=WAITING_FOR_INPUT trigger=ask code=unasked",
 ]
 
 

@@ -8,7 +8,7 @@ from refold.reducers.folds import fold
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.views import view
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.audit import Audit
 from refold.replay.importers.derivation.derivation import Derivation
 from refold.replay.importers.derivation.log import Derived, Origin
@@ -44,8 +44,14 @@ def answered(text: str = "", *calls: str, at: int | None = None) -> Answered:
     return Answered(position=f"answer {text}", at=at, text=text, calls=asked)
 
 
-def returned(id: str, output: str, name: str = "", at: int | None = None) -> Returned:  # noqa: A002
-    return Returned(position=f"result {output}", at=at, id=id, output=output, name=name)
+def returned(
+    id: str,  # noqa: A002
+    output: str,
+    name: str = "",
+    at: int | None = None,
+    error: ToolError | None = None,
+) -> Returned:
+    return Returned(position=f"result {output}", at=at, id=id, output=output, name=name, error=error)
 
 
 def prompted(*messages: Message, why: str = "prompt") -> Prompted:

@@ -244,7 +244,7 @@ def _tell_state(screen: Screen, state: RunState) -> None:
             if asked
             else None,
             "call": [
-                f"{call.id} {call.name}: {call.error or ('done' if call.result else 'open')}"
+                f"{call.id} {call.name}: {call.error or ('ended' if call.result else 'open')}"
                 for call in (batch.calls if batch else ())
             ],
             "waits": f"until {figures.clock(backoff.until)}, for attempt {backoff.attempt}"

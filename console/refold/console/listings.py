@@ -266,7 +266,7 @@ def _call(call: CallRow) -> str:
 
 
 def _result(call: CallRow) -> str:
-    if call.result in ("open", "refused", "doubted", "happened", "unknown"):
+    if call.result in ("open", "refused", "doubted", "happened", "unknown", known.NOT_RECORDED):
         return call.result
     return f"{call.result} {figures.size(call.size)}{' cut' if call.cut else ''}"
 

@@ -157,7 +157,8 @@ def _tools(screen: Screen, total: Stats) -> None:
     rows = [
         [
             hostile.line(name, _NAME) or "(unknown)",
-            figures.count(tool.returned),
+            figures.count(tool.returned)
+            + (f", {figures.count(tool.not_recorded)} not recorded" if tool.not_recorded else ""),
             _errors(tool),
             figures.count(tool.refused),
             *_latency(tool.latency),

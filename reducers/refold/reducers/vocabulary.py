@@ -16,7 +16,8 @@ class Unknown(StrEnum):
     `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
     had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
     not said how large the model's context is. `errors`: of a run that calls which failed are not told from others, of a
-    result whether its call did. `stop`: why an answer ended, for its word for it is none that anybody here knows.
+    result whether its call did. `stop`: why an answer ended, for its word for it is none that anybody here knows. `result`:
+    that the source has none, so how the call ended, and what it gave.
     """
 
     TIME = "time"
@@ -26,6 +27,7 @@ class Unknown(StrEnum):
     CONTEXT = "context"
     ERRORS = "errors"
     STOP = "stop"
+    RESULT = "result"
 
 
 @unique

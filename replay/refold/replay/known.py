@@ -11,6 +11,8 @@ from refold.reducers.vocabulary import Unknown
 
 UNMARKED = "unmarked"
 """The word for a result of which nobody knows whether its call failed."""
+NOT_RECORDED = "not_recorded"
+"""The word for a call of which the source has no result at all."""
 
 
 def counted(usage: Usage) -> bool:
@@ -34,13 +36,20 @@ def took(nanoseconds: int) -> int | None:
     return nanoseconds or None
 
 
+def recorded(result: ToolReturned) -> bool:
+    """Whether the source of a run says how a call ended, or what it gave."""
+    return Unknown.RESULT not in result.unknown
+
+
 def failed(result: ToolReturned) -> bool | None:
-    """Whether a call failed; None where it is not marked as failed, by a source that marks no failure."""
+    """Whether a call failed; None where it is not marked as failed, by a source that marks no failure, or has no result."""
     if result.error is not None:
         return True
-    return None if Unknown.ERRORS in result.unknown else False
+    return None if Unknown.ERRORS in result.unknown or not recorded(result) else False
 
 
 def outcome(result: ToolReturned) -> str:
-    """How a call ended, in a word: the class of its error, `ok` or `unmarked`."""
+    """How a call ended, in a word: the class of its error, `ok`, `unmarked` or `not_recorded`."""
+    if not recorded(result):
+        return NOT_RECORDED
     return str(result.error or (UNMARKED if failed(result) is None else "ok"))

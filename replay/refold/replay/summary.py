@@ -114,7 +114,7 @@ class Summing(Follower[Summary]):
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
         told["uncounted"] += lacks_tokens(event)
-        told["unmarked"] += isinstance(event, ToolReturned) and known.failed(event) is None
+        told["unmarked"] += isinstance(event, ToolReturned) and known.outcome(event) == known.UNMARKED
         for other in self._others:
             other.take(step)
 

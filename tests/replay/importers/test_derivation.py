@@ -21,7 +21,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW
 from refold.reducers.views import remembered, view
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.vocabulary import FailureClass, Role, Unknown
 from refold.replay.importers.derivation.derivation import Fit
 from refold.replay.importers.items import (
     Answered,
@@ -120,14 +120,47 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
             [
                 *STARTED,
                 *CALLS,
-                "tool_returned",
-                "context_observed",
-                "tool_returned",
+                *["tool_returned", "tool_returned", "state_changed", "state_changed", "diagnosed"],
+                "input_received",
                 *ASKED_AGAIN,
-                "diagnosed",
                 *WAITS,
             ],
-            id="a call without a result is cancelled once the conversation goes on",
+            id="a call without a result is missed once a person goes on, before what they said",
+        ),
+        pytest.param(
+            [
+                answered("a", "1:x"),
+                returned("1", "o"),
+                said("note", by="harness"),
+                said("so?"),
+                answered("b"),
+            ],
+            [
+                *STARTED,
+                *CALLS,
+                *["tool_returned", "state_changed", "state_changed"],
+                *["context_observed", "input_received"],
+                *ASKED_AGAIN,
+                *WAITS,
+            ],
+            id="a result that stands before what a person said is told before it",
+        ),
+        pytest.param(
+            [answered("a", "1:x", "2:y"), returned("1", "o"), STOPPED, answered("b")],
+            [
+                *STARTED,
+                *CALLS,
+                *["tool_returned", "tool_returned", "state_changed", "state_changed"],
+                "context_observed",
+                *ASKED_AGAIN,
+                *WAITS,
+            ],
+            id="what a person stopped is cancelled there, and the model asked again behind it",
+        ),
+        pytest.param(
+            [answered("a", "1:x", "2:y"), returned("1", "o"), answered("b")],
+            [*STARTED, *CALLS, "tool_returned", "tool_returned", *ASKED_AGAIN, "diagnosed", *WAITS],
+            id="where nobody came between, the model is asked behind what is missing",
         ),
         pytest.param(
             [answered("a", "1:x", "2:y"), returned("1", "o")],
@@ -159,12 +192,12 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
         ),
         pytest.param(
             [answered("a", "1:x"), returned("1", "o"), STOPPED],
-            [*STARTED, *CALLS, "cancel_requested", "tool_returned", "state_changed"],
+            [*STARTED, *CALLS, "tool_returned", *["state_changed"] * 2, "cancel_requested", "state_changed"],
             id="stopped at the end: the run is cancelled, and nothing more is asked",
         ),
         pytest.param(
             [answered("a", "1:x"), STOPPED],
-            [*STARTED, *CALLS, "cancel_requested", "tool_returned", "state_changed", "diagnosed"],
+            [*STARTED, *CALLS, "cancel_requested", "tool_returned", "state_changed"],
             id="stopped with a call under way",
         ),
         pytest.param(
@@ -225,7 +258,11 @@ def test_pairing(results: list[tuple[str, str]], pairs: list[str], codes: list[s
     deriving, written = derived(
         [began(), said("task"), answered("a", "1:x", "2:y"), *told, answered("b"), END]
     )
-    facts = [each for each in events(written) if isinstance(each, ToolReturned) and each.error is None]
+    facts = [
+        each
+        for each in events(written)
+        if isinstance(each, ToolReturned) and Unknown.RESULT not in each.unknown
+    ]
     assert pairs == [fact.call for fact in facts]
     assert sorted(codes) == sorted(problem.code for problem in deriving.problems)
 
@@ -394,15 +431,6 @@ def test_a_cancelled_run_is_cancelled() -> None:
     """A source that ends with a person's stop is derived to be CANCELLED."""
     deriving, _ = derived([began(), said("t"), answered("a"), STOPPED, END])
     assert AgentState.CANCELLED is deriving.state.agent_state
-
-
-def test_a_lost_result_says_so() -> None:
-    """A call that nobody answered ends cancelled and empty, with a diagnosis that names it."""
-    _, written = derived([began(), said("t"), answered("a", "1:x"), said("go on"), answered("b"), END])
-    fact = next(each for each in events(written) if isinstance(each, ToolReturned))
-    assert (ToolError.CANCELLED, 0) == (fact.error, fact.size.chars)
-    found = [each for each in events(written) if isinstance(each, Diagnosed)]
-    assert ["result_missing"] == [each.code for each in found]
 
 
 TEXTS = st.sampled_from(["a", "b", "c", "\ud800", ""])

@@ -8,7 +8,7 @@ import anyio.lowlevel
 from refold.engine.tools.protocol import CallContext, Reconciled, Tool
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Manifest, ToolReturned
-from refold.reducers.vocabulary import Replay, ToolError
+from refold.reducers.vocabulary import Replay, ToolError, Unknown
 
 
 class RecordedTools:
@@ -42,7 +42,11 @@ class RecordedTools:
     async def _answer(self, arguments: str, context: CallContext) -> ToolReturned:
         await anyio.lowlevel.checkpoint()
         fact = self._results.get(context.call)
-        if fact is None or (self._asked.get(context.call) or "{}") != arguments:
+        if (
+            fact is None
+            or Unknown.RESULT in fact.unknown
+            or (self._asked.get(context.call) or "{}") != arguments
+        ):
             raise MissingFact(self._run, f"no recorded result of call {context.call} with these arguments")
         if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
             await anyio.sleep_forever()  # it is cut off again, as it was then

@@ -153,7 +153,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
 
     Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it had failed.
     `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
-    in `run_started`.
+    in `run_started`. An imported run whose source has no result has `unknown` `result`: no `error`, no output, and neither is said.
     """
 
     call: str

@@ -117,12 +117,12 @@ def _how_answered(state: RunState, fact: Fact) -> tuple[str, str]:
     return "answered", "a person answered"
 
 
-def source_ends(flow: Flow) -> bool:
+def unasked(flow: Flow) -> bool:
     """Before anything is judged of a request that an imported run's source does not show: it was not made."""
     if not flow.state.unasked:
         return False
-    sentence = "the source ends here, and shows no request after this"
-    flow.say(move(flow.state, Trigger.ASK, "source_ends", sentence))
+    sentence = "the source shows no request after this"
+    flow.say(move(flow.state, Trigger.ASK, "unasked", sentence))
     return True
 
 
@@ -133,7 +133,7 @@ ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
         Phase.REQUEST: (
             asked_to_stop,
             answered,
-            source_ends,
+            unasked,
             TimeLimits(every=False),
             Limits("preflight", BEFORE + COUNTED),
             progress(before_history=True),

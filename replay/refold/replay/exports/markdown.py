@@ -201,7 +201,10 @@ class Ticket:
                 yield from self._fenced(event.content.message if event.content else None, seq)
             case ToolReturned():
                 went = f" failed ({event.error})" if event.error else " returned"
-                went += " (whether it failed is unknown)" if known.failed(event) is None else ""
+                unsaid = (
+                    "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
+                )
+                went += f" ({unsaid})" if known.failed(event) is None else ""
                 name = self._names.get(event.call, "")
                 yield f"\nCall {self.code(event.call)} {self.code(name) if name else ''}{went}:\n".replace(
                     "  ", " "

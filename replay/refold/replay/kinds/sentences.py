@@ -98,7 +98,9 @@ def failed(event: ModelFailed) -> str:
 
 
 def returned(event: ToolReturned) -> str:
-    """How a call ended: `c2 ok, 1.2 KiB, 0.01 s`."""
+    """How a call ended: `c2 ok, 1.2 KiB, 0.01 s`, or `c2 not_recorded`."""
+    if not known.recorded(event):
+        return f"{event.call} {known.outcome(event)}"
     size = f"{figures.size(event.output_bytes)}{' (cut)' if event.cut else ''}"
     return f"{event.call} {known.outcome(event)}, {size}, {figures.seconds(known.took(event.duration))}"
 

@@ -84,12 +84,14 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ToolStats(msgspec.Struct, kw_only=True):
     """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap.
 
-    Of `unmarked` results nobody knows whether they went wrong: their source marks no errors.
+    Of `unmarked` results nobody knows whether they went wrong: their source marks no errors. `not_recorded` calls have no
+    result in their source, and count as none.
     """
 
     returned: int = 0
     errors: Counts = {}
     unmarked: int = 0
+    not_recorded: int = 0
     refused: int = 0
     bytes: int = 0
     latency: Latency = msgspec.field(default_factory=Latency)
@@ -281,6 +283,9 @@ class Counter(Follower[Stats]):
 
     def _returned(self, event: ToolReturned) -> None:
         tool = self._tool(event.call)
+        if not known.recorded(event):
+            tool.not_recorded += 1
+            return
         tool.returned += 1
         tool.bytes += event.output_bytes
         if known.took(event.duration) is not None:

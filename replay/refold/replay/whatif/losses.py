@@ -3,17 +3,27 @@
 What there was more or less of has two ends (`ends`). Here stands what has none. What is in no fact may have been anything:
 no most of it can be derived, and only limits of what adds up are known to come no later for it. A word for why an answer
 stopped is one of several, and none of them is more than another. How long another agent waited before it tried again is the
-time of nothing that is in the record: it tells of the failure, and of what came next.
+time of nothing that is in the record: it tells of the failure, and of what came next. A result that the source does not
+have may have been of any length, and an error or none: what reads results is judged up to there.
 """
 
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from refold.reducers.events import Diagnosed, Event, Fact, ModelFailed, ModelResponded, SourceRecorded
+from refold.reducers.events import (
+    Diagnosed,
+    Event,
+    Fact,
+    ModelFailed,
+    ModelResponded,
+    SourceRecorded,
+    ToolReturned,
+)
 from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, name_of
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
+from refold.reducers.policy import Policy, text_of
+from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay.source_words import HOSTED, UNCALLED
 from refold.replay.whatif.doubt import Doubt, Effect
 from refold.replay.whatif.most import reads, unlimited
@@ -73,6 +83,8 @@ class Losses:
         if near.reached and isinstance(fact, ModelResponded) and self._minds_stop_of(fact):
             why = f"the record does not say what it means that an answer stopped by {fact.stop_raw[:40]!r}"
             self._say(seq, why, "rests")
+        if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
+            self._say(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
         # What stands between two answers is told in another order than it stood in.
         self._behind = self._behind or (parted and isinstance(fact, ModelResponded | ModelFailed))
         if self._lost and near.differs:
@@ -120,6 +132,18 @@ class Losses:
         ends = any(isinstance(watch.guard, PrematureEnd) for watch in self._near.derived.state.guards)
         return ends or one.truncation != other.truncation
 
+    def _minds_result_of(self, fact: ToolReturned) -> bool:
+        """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output was."""
+        if Unknown.RESULT not in fact.unknown:
+            return False
+        one, other = self._near.recorded.state.policy, self._near.derived.state.policy
+        watched = any(
+            watch.guard is not None and ToolReturned in watch.guard.observes
+            for watch in self._near.derived.state.guards
+        )
+        weighed = any(measure_of(limit) == "estimate" for limit in other.limits)
+        return watched or weighed or _of_results(one) != _of_results(other)
+
     def _adds_up(self) -> bool:
         """Whether the other policy only adds limits of what is never less for there having been more."""
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
@@ -141,6 +165,12 @@ class Losses:
             isinstance(limit, TimeLimit) and limit.credit.retry != "none" and name_of(limit) == hit.name
             for limit in state.policy.limits
         )
+
+
+def _of_results(policy: Policy) -> tuple[object, ...]:
+    """What a policy does with results beside its guards and limits."""
+    words = tuple(text_of(policy, error) for error in ToolError)
+    return policy.history, policy.overflow, policy.tool_output, policy.redact, policy.estimator, words
 
 
 def _grows(limit: Limit) -> bool:

@@ -22,7 +22,7 @@
       ${mode === "conversation" ? html`<${Saying} event=${event} />` : html`<${Line} event=${event} mode=${mode} />`}
       ${state === "broken" && html`<span class="badge bad">tampered</span>`}
       ${event.tag && html`<span class=${`badge ${event.tag}`}>${SIGNS[event.tag]}</span>`}
-      ${event.unmarked && html`<span class="badge">unmarked</span>`}
+      ${event.unmarked && html`<span class="badge">${event.row.reason}</span>`}
       ${event.erased && html`<span class="badge">erased</span>`}
     </a>`;
   }

@@ -31,7 +31,7 @@
     get erased() {
       return this.content === null && this.digest !== null;
     }
-    // Nobody knows whether its call failed: the source marks no errors.
+    // Nobody knows whether its call failed: the source marks no errors, or has no result of it.
     get unmarked() {
       return this.kind === "tool_returned" && !this.damage && this.row.error === undefined;
     }

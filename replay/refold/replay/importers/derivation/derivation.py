@@ -22,7 +22,7 @@ from refold.reducers.state import RunState
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 from refold.replay.importers.derivation import facts
-from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged
+from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged, is_persons
 from refold.replay.importers.derivation.log import (
     Derived,
     Interludes,
@@ -241,7 +241,7 @@ class Derivation:
 
 def _goes_by(item: Item) -> bool:
     """Whether an item says nothing of how the answer before it stopped: the harness, too, words a person's stop first."""
-    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and item.by != "user")
+    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_persons(item))
 
 
 def _stopped(items: list[Item]) -> Cancelled | None:
@@ -249,6 +249,6 @@ def _stopped(items: list[Item]) -> Cancelled | None:
     for item in reversed(items):
         if isinstance(item, Cancelled):
             return item
-        if isinstance(item, Returned | Prompted) or (isinstance(item, Said) and item.by == "user"):
+        if isinstance(item, Returned | Prompted) or is_persons(item):
             return None
     return None

@@ -95,7 +95,7 @@ def failure(log: Writer, item: RequestFailed) -> None:
 
 
 def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
-    """A call ended; `unasked`: nothing shows that the model was asked then."""
+    """A call ended; `unasked`: nothing shows that the model was asked then, as where a person comes next."""
     unmarked = item.error is None and Unknown.ERRORS in log.state.setup.unknown
     unknown = (Unknown.ERRORS,) if unmarked else ()
     seq = log.tell(
@@ -117,15 +117,28 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
         log.diagnose(pair.code, pair.problem, item, seq=seq)
 
 
-def no_result(log: Writer, call: str, item: Item | None) -> None:
-    """A call was never answered, though the conversation went on: at the instant of what came next."""
+def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> None:
+    """A call was never answered, though the conversation went on: at the instant of `item`, what came next.
+
+    A person's stop tells how it ended; of others nobody knows. `unasked` as in `result`.
+    """
+    stopped = isinstance(item, Cancelled)
+    error, unknown = (ToolError.CANCELLED, ()) if stopped else (None, (Unknown.RESULT,))
     seq = log.tell(
         lambda state, at, salt: composition.returned(
-            state, ToolReturned(at=at, call=call, error=ToolError.CANCELLED), "", "", None, salt
+            state,
+            ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
+            "",
+            "",
+            None,
+            salt,
         ),
         item,
         Message(role=Role.TOOL),
     )
+    if stopped:
+        log.record(_place(item), seq, "implied")
+        return
     problem = f"call {call} has no result in the source, and the conversation went on"
     log.diagnose("result_missing", problem, item, seq=seq)
 

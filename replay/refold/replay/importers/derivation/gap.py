@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -41,6 +43,18 @@ class Gap:
         self.before = sum(isinstance(item, Said) for item in items[:last])
         self.under_way = any(isinstance(item, Returned) for item in items[last:])
 
+    def parted(self, behind: int, *, missing: bool) -> int | None:
+        """The place at which a person came in, behind the item at this place: by a stop, or with something that they said.
+
+        Where results are `missing`, a stop is what tells of them, whenever it came.
+        """
+        behind += 1
+        stops = [
+            place for place, item in enumerate(self.items[behind:], behind) if isinstance(item, Cancelled)
+        ]
+        said = [place for place, item in enumerate(self.items[behind:], behind) if is_persons(item)]
+        return min(stops if missing and stops else [*stops, *said], default=None)
+
     @property
     def unasked(self) -> bool:
         """Whether the source ends here, and neither answer, failure nor interruption shows that the model was asked."""
@@ -49,37 +63,45 @@ class Gap:
     @property
     def wants(self) -> bool:
         """Whether the model was asked, or was going to be when the source ends."""
-        return self.asked is not None or any(each.by == "user" for each in self.said)
+        return self.asked is not None or any(map(is_persons, self.said))
+
+
+class Results(msgspec.Struct, frozen=True):
+    """What became of the open batch: for each result, by its place, the call that it answers; `missing` calls have none.
+
+    After the last result of a batch the model is asked: so that of `held` is told last, behind what joined meanwhile. But
+    where a person stopped it, or said something, the results that stood before are told before that, and nothing is
+    asked: `parted` is the place, by which the others are missed.
+    """
+
+    pairs: dict[int, Paired]
+    missing: tuple[str, ...] = ()
+    last: int | None = None
+    held: int | None = None
+    parted: int | None = None
 
 
 def bridged(log: Writer, gap: Gap) -> Plan:
     """Tell a gap. Afterwards the request that `gap.asked` answers is open; where the source ends, none is."""
-    batch = log.state.batch
-    waiting = [
-        Open(call.id, call.name, log.provider_ids.get(call.id, ""))
-        for call in (batch.calls if batch is not None else ())
-    ]
-    results = [(place, item) for place, item in enumerate(gap.items) if isinstance(item, Returned)]
-    answers = paired(waiting, [item for _, item in results])
-    pairs = {place: pair for (place, _), pair in zip(results, answers, strict=True)}
-    answered = {pair.call: place for place, pair in pairs.items() if pair.call}
-    missing = [call.id for call in waiting if call.id not in answered]
-    settles = gap.asked is not None or gap.cancel is not None
-    # Of a batch that gets all its results the last is told last: after it the model is asked.
-    held = None if batch is None or missing else max(answered.values())
-    _tell_beside(log, gap, pairs, held)
-    plan = _plan(log, gap, {call: gap.items[place] for call, place in answered.items()})
-    if settles:
-        for call in missing[:-1]:
-            facts.no_result(log, call, gap.asked or gap.cancel)
+    results = _results(log, gap)
+    _tell_beside(log, gap, results)
+    plan = _plan(log, gap, results)
+    by = gap.cancel or gap.asked
+    missing = () if by is None or results.parted is not None else results.missing
+    # What was under way when a person stopped the run for good is cut off by that.
+    before = 0 if gap.cancel is not None else max(0, len(missing) - 1)
+    if by is not None:
+        for call in missing[:before]:
+            facts.no_result(log, call, by)
     _tell_context(log, gap, plan)
     if gap.cancel is not None:
         facts.cancel(log, gap.cancel)
-    last = None if held is None else gap.items[held]
-    if held is not None and isinstance(last, Returned):
-        facts.result(log, last, pairs[held], unasked=gap.unasked)
-    if settles and missing:
-        facts.no_result(log, missing[-1], gap.asked or gap.cancel)
+    held = None if results.held is None else gap.items[results.held]
+    if results.held is not None and isinstance(held, Returned):
+        facts.result(log, held, results.pairs[results.held], unasked=gap.unasked)
+    if by is not None:
+        for call in missing[before:]:
+            facts.no_result(log, call, by)
     if gap.asked is not None:
         facts.waited(log, gap.asked)
     elif gap.cancel is not None and log.state.request is not None:
@@ -87,17 +109,40 @@ def bridged(log: Writer, gap: Gap) -> Plan:
     return plan
 
 
-def _tell_beside(log: Writer, gap: Gap, pairs: dict[int, Paired], held: int | None) -> None:
-    """The results but the last, and what is beside the conversation, in the source's order."""
+def _results(log: Writer, gap: Gap) -> Results:
+    batch = log.state.batch
+    waiting = [
+        Open(call.id, call.name, log.provider_ids.get(call.id, ""))
+        for call in (batch.calls if batch is not None else ())
+    ]
+    places = [place for place, item in enumerate(gap.items) if isinstance(item, Returned)]
+    returned = [item for item in gap.items if isinstance(item, Returned)]
+    pairs = dict(zip(places, paired(waiting, returned), strict=True))
+    if batch is None:
+        return Results(pairs)
+    answered = {pair.call: place for place, pair in pairs.items() if pair.call}
+    missing = tuple(call.id for call in waiting if call.id not in answered)
+    last = max(answered.values(), default=-1)
+    ends = gap.unasked and bool(missing)
+    parted = None if ends else gap.parted(last, missing=bool(missing))
+    early = bool(missing) or parted is not None or gap.cancel is not None
+    return Results(pairs, missing, None if missing else last, None if early else last, parted)
+
+
+def _tell_beside(log: Writer, gap: Gap, results: Results) -> None:
+    """The results but the one that is held, and what is beside the conversation, in the source's order."""
     for place, item in enumerate(gap.items):
+        if place == results.parted:
+            for call in results.missing:
+                facts.no_result(log, call, item, unasked=call == results.missing[-1])
         match item:
             case Returned():
-                pair = pairs[place]
+                pair = results.pairs[place]
                 if not pair.call:
                     log.diagnose(pair.code, pair.problem, item, text=item.output)
                     log.record(item)
-                elif place != held:
-                    facts.result(log, item, pair)
+                elif place != results.held:
+                    facts.result(log, item, pair, unasked=place == results.last)
             case Said():
                 pass
             case Prompted():
@@ -120,17 +165,23 @@ def beside(log: Writer, item: Item) -> None:
             log.record(item, what="out_of_place")
 
 
-def _plan(log: Writer, gap: Gap, answered: dict[str, Item]) -> Plan:
+def is_persons(item: Item) -> bool:
+    """Whether somebody said it who is a person."""
+    return isinstance(item, Said) and item.by == "user"
+
+
+def _plan(log: Writer, gap: Gap, results: Results) -> Plan:
     state = log.state
     keys = {
-        call: key_of(Message(role=Role.TOOL, text=item.output))
-        for call, item in answered.items()
-        if isinstance(item, Returned)
+        pair.call: key_of(Message(role=Role.TOOL, text=item.output))
+        for place, pair in results.pairs.items()
+        if isinstance(item := gap.items[place], Returned)
     }
     empty = key_of(Message(role=Role.TOOL))
-    results = {call.id: keys.get(call.id, empty) for call in (state.batch.calls if state.batch else ())}
+    open_calls = state.batch.calls if state.batch is not None else ()
+    shown = {call.id: keys.get(call.id, empty) for call in open_calls}
     return planned(
-        log.standing(results) if gap.prompt is not None else (),
+        log.standing(shown) if gap.prompt is not None else (),
         state.messages,
         gap.said,
         gap.prompt,
