@@ -70,7 +70,7 @@ def test_doubts(refold: Refold, store: Path, finished: str) -> None:
     head, *rows, last = ran.out.splitlines()
     assert head.startswith("run    call  tool  since")
     assert [(run, "c1", "pay") for run in runs] == [tuple(row.split()[:3]) for row in rows]
-    assert [f"refold resolve {run} c1 ENDING --store {store}" for run in runs] == [
+    assert [f"refold resolve {run} c1 {{happened,did-not,unknown}} --store {store}" for run in runs] == [
         row[row.index("refold") :] for row in rows
     ]
     assert re.fullmatch(r"2 unresolved in 2 runs, the oldest for [0-9.]+ s", last)
@@ -153,7 +153,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     ran = refold("resume", "pay-1", "--store", store)
     assert 1 == ran.code
     assert "waits for a person to say how c1 ended" in ran.err
-    assert "refold resolve pay-1 c1 ENDING" in ran.err
+    assert "refold resolve pay-1 c1 {happened,did-not,unknown}" in ran.err
     ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
     assert 2 == ran.code
     assert "says so, not a message" in ran.err
@@ -215,7 +215,7 @@ def test_what_was_told_is_not_resolved(refold: Refold, store: Path, told_run: st
     _, row, last = ran.out.splitlines()
     assert last.startswith("1 unresolved in 1 run, ")
     assert "recorded as unknown" in row
-    assert row.endswith(f"refold resolve {told_run} c1 ENDING --store {store}")
+    assert row.endswith(f"refold resolve {told_run} c1 {{happened,did-not,unknown}} --store {store}")
 
 
 @pytest.mark.parametrize("ending", ["happened", "did-not", "unknown"])

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
 from refold.console import addresses, claims, places
 from refold.console.detachment import say_and_leave, tell_left
+from refold.console.endings import ENDINGS, Ending
 from refold.console.evidence import changing
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace
@@ -39,23 +39,6 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     oldest: int
     calls: list[DoubtfulCall]
-
-
-class Ending(StrEnum):
-    """How a call ended whose end was not recorded, as it is typed; the log's own word is understood too."""
-
-    HAPPENED = "happened"
-    DID_NOT = "did-not"
-    UNKNOWN = "unknown"
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Ending | None":
-        return cls.DID_NOT if value == Doubt.DID_NOT else None
-
-    @property
-    def doubt(self) -> Doubt:
-        """As the log has it."""
-        return Doubt[self.name]
 
 
 class Tally:
@@ -167,7 +150,7 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, count: int) -> None:
 
 
 def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
-    way = f"refold resolve {call.run} {call.call} ENDING{place.option}"
+    way = f"refold resolve {call.run} {call.call} {ENDINGS}{place.option}"
     return [
         call.run, call.call, call.tool, figures.clock(call.since), stands(call), way if is_unresolved(call) else ""
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refold.console.endings import ENDINGS
 from refold.engine import RunResult
 from refold.reducers.doubts import unknown
 from refold.reducers.machine import AgentState
@@ -39,7 +40,7 @@ def next_words(state: RunState) -> list[str]:
         asked = " ".join(state.approval.event.calls)
         return [f"approve {run} {asked}", f"reject {run} {asked}", f"approvals {run}"]
     if calls := asked_about(state):
-        return [f"resolve {run} {call} ENDING" for call in calls]
+        return [f"resolve {run} {call} {ENDINGS}" for call in calls]
     if state.agent_state is AgentState.WAITING_FOR_INPUT:
         return [f"resume {run} --message TEXT", f"show {run}"]
     return ["worker", f"resume {run}", f"show {run}"]

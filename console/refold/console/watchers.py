@@ -24,10 +24,13 @@ from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.replay.kinds import sentences
+from refold.replay.kinds.arguments import calling
 from refold.replay.kinds.table import remark, sentence
 
 _INDENT = " " * 14
 _SHORT = 100
+_QUIET = 3  # seconds without a word of the model or a tool, from which on they are counted aloud
+_NO_CALL = CallDelta(-1)
 _CUT = ("task", "call", "result")  # what may be long and is in the log anyway: one line of the terminal
 _MARGIN = "  "  # before what the model says: our own lines begin with none, so it cannot pretend to be one
 
@@ -96,7 +99,8 @@ class LiveWatcher(Watcher):
         self._state: RunState | None = None
         self._turn = 0
         self._since = time.monotonic()
-        self._open, self._style, self._calling = "", "", ""
+        self._open, self._style, self._calling = "", "", _NO_CALL
+        self._heard = time.monotonic()
         self._live = Live(
             console=screen.rich, get_renderable=self._bottom, refresh_per_second=8, transient=True
         )
@@ -104,13 +108,15 @@ class LiveWatcher(Watcher):
 
     def take(self, update: Update, state: RunState) -> None:
         """See `Watcher.take`."""
+        self._heard = time.monotonic()
         match update:
             case Streamed(delta=TextDelta(text=text)):
                 self._stream(text, "")
             case Streamed(delta=ReasoningDelta(text=text)):
                 self._stream(text, "dim italic")
-            case Streamed(delta=CallDelta(name=name, arguments=arguments)):
-                self._calling = (f"{self._calling}{name} " if name else self._calling) + arguments
+            case Streamed(delta=CallDelta(index=index, name=name, arguments=arguments)):
+                before = self._calling if index == self._calling.index else CallDelta(index)
+                self._calling = CallDelta(index, before.name + name, before.arguments + arguments)
             case Recorded(event=event):
                 self._state, self._since = state, time.monotonic()
                 self._recorded(event)
@@ -156,7 +162,7 @@ class LiveWatcher(Watcher):
         return line
 
     def _flush(self) -> None:
-        self._calling = ""
+        self._calling = _NO_CALL
         if self._open:
             self._print(_MARGIN + self._open, self._style)
             self._open = ""
@@ -166,8 +172,9 @@ class LiveWatcher(Watcher):
 
     def _bottom(self) -> Group:
         parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
-        if self._calling:
-            parts.append(_one_line(f"calling {hostile.line(self._calling, 400)}", "dim"))
+        if self._calling.name:
+            told = calling(self._calling.name, self._calling.arguments, _SHORT)
+            parts.append(_one_line(f"calling {hostile.line(told)}", "dim"))
         return Group(*parts, _one_line(self._status(), "reverse"))
 
     def _status(self) -> str:
@@ -176,7 +183,9 @@ class LiveWatcher(Watcher):
             return " starting "
         running = 0 if state.ended else int((time.monotonic() - self._since) * 1e9)
         stopping = " (stopping)" if state.stopping else ""
-        return f" {state.agent_state}{stopping}  {'  '.join(figures.spent(state, running))} "
+        quiet = int(time.monotonic() - self._heard)
+        silent = f"  silent for {quiet} s" if quiet >= _QUIET and not state.ended else ""
+        return f" {state.agent_state}{stopping}  {'  '.join(figures.spent(state, running))}{silent} "
 
 
 def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:

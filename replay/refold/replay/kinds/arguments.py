@@ -5,6 +5,7 @@ the main argument is the first of these names that the arguments have; without o
 of them, as they were written. What is no JSON object is its own main argument. Nothing here is made harmless: whoever shows it does that.
 """
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -29,6 +30,10 @@ _WORDS = (
 )
 _NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
+_BEGUN = (
+    4000  # characters of arguments that are still written are looked at: again and again, while they grow
+)
+_HALF_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
 _LONG = 4  # times as much as is shown is looked at on either side: white space is made single
 
 ERASED = "(erased)"
@@ -38,6 +43,37 @@ ERASED = "(erased)"
 def main_argument(arguments: str) -> str:
     """The main argument of a call, whole; `arguments` is the JSON text that the model wrote. Pure; never raises."""
     return _main(arguments, nested=True)
+
+
+def begun_argument(arguments: str) -> str:
+    """The main argument of a call that is still written, as far as it is there; "" where nothing can be read yet."""
+    begun = arguments[:_BEGUN]
+    closed, comma = _closed(begun)
+    for text in (closed, _closed(begun[:comma])[0]):
+        if text and _given(text):
+            return _main(text, nested=True)
+    return ""
+
+
+def _closed(begun: str) -> tuple[str, int]:
+    """The beginning of a JSON object with all closed that is open in it, and the place of its own last comma."""
+    ends, comma, quoted, escaped = list[str](), 0, False, False
+    for place, character in enumerate(begun):
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            quoted = True
+        elif character in "{[":
+            ends.append("}" if character == "{" else "]")
+        elif character in "}]" and ends:
+            ends.pop()
+        elif character == "," and len(ends) == 1:
+            comma = place
+    if quoted:
+        half = _HALF_ESCAPED.search(begun)
+        begun = (begun[: half.start(1)] if half else begun) + '"'
+    return begun + "".join(reversed(ends)), comma
 
 
 def sole_argument(arguments: str) -> str:
@@ -74,6 +110,11 @@ def called(name: str, arguments: str | None, most: int) -> str:
     """A call in a line: the tool and its main argument. `arguments` None: they were erased."""
     said = ERASED if arguments is None else elided(main_argument(arguments), most)
     return f"{elided(name, 64)}  {said}".rstrip()
+
+
+def calling(name: str, begun: str, most: int) -> str:
+    """A call that is still written in a line: the tool, and its main argument as far as it is there."""
+    return f"{elided(name, 64)}  {elided(begun_argument(begun), most)}".rstrip()
 
 
 def _main(arguments: str, *, nested: bool) -> str:
