@@ -105,9 +105,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Line]], None
     """Makes every model that the command asks for one that says these lines."""
 
     def use(lines: Sequence[Line]) -> None:
-        def resolve(name: str, *, base_url: str | None = None) -> Model:
+        def resolve(name: str, **_: object) -> Model:
             return ScriptedModel(list(lines))
 
-        monkeypatch.setattr("refold.console.runs.resolve_model", resolve)
+        monkeypatch.setattr("refold.console.served.resolve_model", resolve)
 
     return use

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from refold.console import runs
+from refold.console import served
 from refold.console.main import main
 from refold.engine import CallContext, Model, ModelRequest, Reply, call, say, tool
 from refold.engine.models.protocol import Delta
@@ -49,7 +49,7 @@ async def work(context: CallContext) -> str:
     return "done"
 
 
-def resolve(name: str, *, base_url: str | None = None) -> Model:
+def resolve(name: str, **_: object) -> Model:
     """The only model there is."""
     return Laborious()
 
@@ -62,5 +62,5 @@ def effects() -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    vars(runs)["resolve_model"] = resolve
+    vars(served)["resolve_model"] = resolve
     sys.exit(main(sys.argv[1:]))

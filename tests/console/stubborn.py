@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
-from refold.console import runs
+from refold.console import served
 from refold.console.main import main
 from refold.engine import Model, ModelRequest, Reply, ScriptedModel, call, say, tool
 from refold.engine.models.protocol import Delta, TextDelta
@@ -42,7 +42,7 @@ def flood() -> str:
     return "much " * 3000
 
 
-def resolve(name: str, *, base_url: str | None = None) -> Model:
+def resolve(name: str, **_: object) -> Model:
     if MODE == "model":
         return Endless()
     if MODE == "tool":
@@ -52,5 +52,5 @@ def resolve(name: str, *, base_url: str | None = None) -> Model:
 
 if __name__ == "__main__":
     MODE = sys.argv[1]
-    vars(runs)["resolve_model"] = resolve
+    vars(served)["resolve_model"] = resolve
     sys.exit(main(sys.argv[2:]))

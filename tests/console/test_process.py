@@ -129,6 +129,7 @@ def test_a_vendor(store: Path) -> None:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         words = ["--model", "openai:x", "--base-url", f"{server.address}/v1", "--system", "Be brief."]
+        words += ["--price", "1/10", "--timeout", "60"]
         ran = refold("run", "Hello", *words, "--store", store)
     finally:
         server.shutdown()
@@ -136,6 +137,8 @@ def test_a_vendor(store: Path) -> None:
     assert 0 == ran.returncode, ran.stderr
     assert "said    Hi there\\x1b[2J." in ran.stdout
     assert "1,000 in (600 cached), 100 out" in ran.stdout
+    assert "$0.002" in ran.stdout
+    assert "price: --price 1/10" in refold("show", "@last", "--raw", "--store", store).stdout
     assert ["system", "user"] == [message["role"] for message in server.requests[0]["messages"]]
 
 

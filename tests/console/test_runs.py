@@ -248,3 +248,22 @@ def test_a_tool_that_has_changed(
     assert (2, "") == (ran.code, ran.out)
     assert "the tool act has another schema, replay class or agent now" in ran.err
     assert before == refold("show", "@last", "--raw", "--store", store).out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(["--price", "cheap"], "--price 'cheap': expected IN/OUT", id="no price"),
+        pytest.param(["--price", "1"], "--price '1': expected IN/OUT", id="half a price"),
+        pytest.param(
+            ["--price", "1/-1"], "price: expected dollars per million tokens", id="less than nothing"
+        ),
+        pytest.param(["--timeout", "0"], "timeout: expected seconds above 0, got 0.0", id="no time"),
+    ],
+)
+def test_terms_that_no_server_has(refold: Refold, store: Path, words: list[str], says: str) -> None:
+    """They are refused before anything is made."""
+    address = ["--model", "openai:mine", "--base-url", "http://127.0.0.1:9/v1"]
+    ran = refold("run", "Go", *address, *words, "--store", store)
+    assert (2, False) == (ran.code, store.exists())
+    assert says in ran.err

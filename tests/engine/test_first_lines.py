@@ -51,6 +51,20 @@ async def test_plain_functions_are_tools_that_are_not_repeated() -> None:
     assert ("COMPLETED", "It is there.") == (result.state, result.outcome.text)
 
 
+def test_a_function_is_warned_of_once() -> None:
+    """However many agents are made with it, on whatever lines."""
+
+    def feel() -> str:
+        """Feel."""
+        return ""
+
+    with pytest.warns(UserWarning, match="tools without @tool: feel: "):
+        Agent(ScriptedModel([]), tools=[feel])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Agent(ScriptedModel([]), tools=[guess, feel])
+
+
 def test_tools_that_say_what_they_are_need_no_warning() -> None:
     """No warning comes where there is nothing to say."""
     with warnings.catch_warnings():

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.replay.kinds.arguments import brief, called, elided, main_argument, sole_argument
+from refold.replay.kinds.arguments import (
+    begun_argument,
+    brief,
+    called,
+    calling,
+    elided,
+    main_argument,
+    sole_argument,
+)
 
 DEEP = "[" * 100_000
 
@@ -105,3 +113,35 @@ def test_every_call_has_a_line(arguments: str) -> None:
 def test_erased_arguments_are_said_to_be() -> None:
     """A call whose arguments were erased is still a call."""
     assert "Bash  (erased)" == called("Bash", None, 80)
+
+
+@pytest.mark.parametrize(
+    ("begun", "main"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param('{"comm', "", id="half a name"),
+        pytest.param('{"command": ', "", id="no value yet"),
+        pytest.param('{"command": "git pu', "git pu", id="half a command"),
+        pytest.param('{"command": "echo \\', "echo", id="half an escape"),
+        pytest.param('{"command": "echo \\\\', "echo \\", id="a whole one"),
+        pytest.param('{"command": "caf\\u00', "caf", id="half a character"),
+        pytest.param('{"description": "Push.", "comm', "Push.", id="what is whole, before half a name"),
+        pytest.param('{"description": "Push.", "command": "git', "git", id="the main argument, once it has begun"),
+        pytest.param('{"command": ["ls", "-l', "ls -l", id="a list"),
+        pytest.param('{"a": {"b": [1, "}', "", id="what is within"),
+        pytest.param("what is no object", "", id="no object"),
+        pytest.param('{"content": "' + "x" * 100_000, "x" * 3987, id="of a long one its beginning"),
+    ],
+)  # fmt: skip
+def test_a_call_that_is_still_written(begun: str, main: str) -> None:
+    """It is read as far as it is there, and is never shown as JSON that was cut."""
+    assert main == begun_argument(begun).rstrip()
+    assert f"Bash  {elided(main, 40)}".rstrip() == calling("Bash", begun, 40)
+
+
+@given(text=st.text(), cut=st.integers(0, 400))
+def test_what_has_begun_is_the_beginning(text: str, cut: int) -> None:
+    """Wherever the arguments are cut, what is read of them is what stands there in the end, up to there."""
+    whole = json.dumps({"command": text})
+    begun = begun_argument(whole[:cut])
+    assert text.startswith(begun) or begun == whole

@@ -14,6 +14,7 @@ from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.runs import Models, add_fallbacks, labels_of, offered_tools, stay
 from refold.console.screen import Screen, note
+from refold.console.served import served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model
 from refold.engine.compatibility import refuse_other_model
@@ -113,7 +114,7 @@ def _agent(state: RunState, models: Models, means: Means, name: str | None, file
 def _model(state: RunState, models: Models, means: Means, chosen: str | None) -> Model:
     name = chosen or state.setup.model
     try:
-        return models.get(name, places.base_url(means.base_url, name))
+        return models.get(name, served(means, name))
     except WrongUse as error:
         if chosen is not None:
             raise

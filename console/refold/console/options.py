@@ -104,6 +104,13 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     base_url: Annotated[
         str | None, option("--base-url", "Address of an OpenAI-compatible server; also REFOLD_BASE_URL.")
     ] = None
+    price: Annotated[
+        str | None, option("--price", "IN/OUT: what the model costs, dollars per million tokens; 0.5/1.5.")
+    ] = None
+    timeout: Annotated[
+        float | None,
+        option("--timeout", "Seconds for which the model's server may stay silent.", show_default="120"),
+    ] = None
 
 
 class MeansOrWorker(Means, frozen=True, kw_only=True):

@@ -17,9 +17,10 @@ from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, Who
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
+from refold.console.served import Served, served, typed
 from refold.console.toolbox import chosen_tools, rebuilt_tools
 from refold.console.watchers import watcher
-from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool, resolve_model
+from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.result import result_of
@@ -65,17 +66,17 @@ async def run_command(
     """
     labels, name = labels_of(label), places.model_name(model)
     environment = places.environment(model, means.base_url)
-    url = places.base_url(means.base_url, name)
+    at = served(means, name)
     follow(os.environ)
     said, chosen = chosen_policy(policy, installed_guards(), os.environ)
     tools = chosen_tools(means.tools, means.root)
-    asked = resolve_model(name, base_url=url)
+    asked = at.model(name)
     async with AsyncExitStack() as stack:
         _closing(stack, asked)
         # Refuses what cannot work before a file is made.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(places.writing(place))
-        run = agent.start(task, labels=labels, environment=(*environment, *chosen))
+        run = agent.start(task, labels=labels, environment=(*environment, *chosen, *typed(means)))
         return await (leave if means.detach else stay)(screen, place, run)
 
 
@@ -124,26 +125,28 @@ def _refuse_message(state: RunState) -> None:
         )
 
 
+_ANYWHERE = Served()
+
+
 class Models:
-    """Models by name and address, each made once and closed with `stack`: one that runs here is loaded only once."""
+    """Models by name and where they are served, each made once and closed with `stack`: one that runs here is loaded only once."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
-        self._made: dict[tuple[str, str | None], Model] = {}
+        self._made: dict[tuple[str, Served], Model] = {}
 
-    def get(self, name: str, base_url: str | None = None) -> Model:
+    def get(self, name: str, at: Served = _ANYWHERE) -> Model:
         """The model. Raises `WrongUse`, as for a missing key."""
-        if (name, base_url) not in self._made:
-            model = self._made[name, base_url] = resolve_model(name, base_url=base_url)
+        if (name, at) not in self._made:
+            model = self._made[name, at] = at.model(name)
             _closing(self._stack, model)
-        return self._made[name, base_url]
+        return self._made[name, at]
 
 
 async def taken_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: Means) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
     tools = offered_tools(state, means)
-    url = places.base_url(means.base_url, state.setup.model)
-    agent = agent_of(state, Models(stack), tools, url)
+    agent = agent_of(state, Models(stack), tools, served(means, state.setup.model))
     store = await stack.enter_async_context(places.writing(place))
     return agent.resume(state.setup.run, store=store)
 
@@ -153,9 +156,9 @@ def offered_tools(state: RunState, means: Means) -> list[Tool]:
     return rebuilt_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
 
 
-def agent_of(state: RunState, models: Models, tools: list[Tool], base_url: str | None) -> Agent:
+def agent_of(state: RunState, models: Models, tools: list[Tool], at: Served) -> Agent:
     """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
-    agent = Agent(model=models.get(state.setup.model, base_url), tools=tools, name=state.setup.agent)
+    agent = Agent(model=models.get(state.setup.model, at), tools=tools, name=state.setup.agent)
     # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
     add_fallbacks(agent, state.policy, models)
     return agent

@@ -1,6 +1,7 @@
 """A run as it goes: JSON lines for programs, plain lines for pipes, a moving status line for people."""
 
 import time
+from collections.abc import Callable
 
 from rich.console import Group
 from rich.live import Live
@@ -94,21 +95,21 @@ class PlainWatcher(Watcher):
 class LiveWatcher(Watcher):
     """Text as it streams, and below it, on the last line, the state and what was spent against the limits."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen, self._clock = screen, clock
         self._state: RunState | None = None
         self._turn = 0
-        self._since = time.monotonic()
+        self._since = self._clock()
         self._open, self._style, self._calling = "", "", _NO_CALL
-        self._heard = time.monotonic()
+        self._heard = self._clock()
         self._live = Live(
-            console=screen.rich, get_renderable=self._bottom, refresh_per_second=8, transient=True
+            console=screen.rich, get_renderable=self.bottom, refresh_per_second=8, transient=True
         )
         self._live.start()
 
     def take(self, update: Update, state: RunState) -> None:
         """See `Watcher.take`."""
-        self._heard = time.monotonic()
+        self._heard = self._clock()
         match update:
             case Streamed(delta=TextDelta(text=text)):
                 self._stream(text, "")
@@ -118,7 +119,7 @@ class LiveWatcher(Watcher):
                 before = self._calling if index == self._calling.index else CallDelta(index)
                 self._calling = CallDelta(index, before.name + name, before.arguments + arguments)
             case Recorded(event=event):
-                self._state, self._since = state, time.monotonic()
+                self._state, self._since = state, self._clock()
                 self._recorded(event)
             case Missed(count=count):
                 self._print(f"… {count} updates were dropped here; they are in the log", "dim")
@@ -170,7 +171,8 @@ class LiveWatcher(Watcher):
     def _print(self, text: str, style: str) -> None:
         self._screen.styled(text, style)
 
-    def _bottom(self) -> Group:
+    def bottom(self) -> Group:
+        """The last lines of the terminal: what has begun, and the status."""
         parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
         if self._calling.name:
             told = calling(self._calling.name, self._calling.arguments, _SHORT)
@@ -181,9 +183,9 @@ class LiveWatcher(Watcher):
         state = self._state
         if state is None:
             return " starting "
-        running = 0 if state.ended else int((time.monotonic() - self._since) * 1e9)
+        running = 0 if state.ended else int((self._clock() - self._since) * 1e9)
         stopping = " (stopping)" if state.stopping else ""
-        quiet = int(time.monotonic() - self._heard)
+        quiet = int(self._clock() - self._heard)
         silent = f"  silent for {quiet} s" if quiet >= _QUIET and not state.ended else ""
         return f" {state.agent_state}{stopping}  {'  '.join(figures.spent(state, running))}{silent} "
 

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import anyio
 import msgspec
 
-from refold.console import places
 from refold.console.evidence import changing
 from refold.console.interrupts import INTERRUPTED, while_heard
 from refold.console.log_lines import follow
@@ -19,6 +18,7 @@ from refold.console.options import Means, option
 from refold.console.places import StorePlace
 from refold.console.runs import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
+from refold.console.served import Served, served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Worker
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
@@ -134,9 +134,9 @@ async def worker_command(
 
 def _agent(state: RunState, models: Models, means: Means) -> Agent:
     setup = state.setup
-    # One worker drives runs of many models: its address is for those that had one.
-    url = places.base_url(means.base_url, setup.model) if setup.address else None
-    return agent_of(state, models, offered_tools(state, means), url)
+    # One worker drives runs of many models: its address, and what it costs there, is for those that had one.
+    at = served(means, setup.model) if setup.address else Served()
+    return agent_of(state, models, offered_tools(state, means), at)
 
 
 def _code(heard: signal.Signals) -> int:

@@ -25,7 +25,6 @@ from refold.engine.fork import MADE_UP, Fork
 from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
 from refold.engine.makers import Maker, maker
-from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
@@ -36,6 +35,7 @@ from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
     by_name,
     earlier_of,
+    fallbacks_of,
     labels_of,
     model_of,
     recordable,
@@ -71,14 +71,14 @@ _LOGGER = logging.getLogger("refold.policy")
 class Agent:
     """What runs are started with.
 
-    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `tools` are made with `@tool`; a plain
-    function is taken too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain
-    data. `store` is a store that you keep, or the path of a SQLite file; without one, runs are kept in memory for
-    as long as the agent lives. `settings` are sampling settings, recorded and handed to the model. `guards` are
-    classes of further guards that the policy may name. `handoffs` are agents to whom a task can be handed on: each
-    is offered as a tool `transfer_to_<name>`. `models` are those that the policy's `retry.fallback` names, where the
-    name alone does not say enough. `clock` makes a run's clock. `lease` is for how many seconds a run belongs to an
-    engine that gives no sign of life: after that, others take it over.
+    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `tools` are made with `@tool`; a plain function is
+    taken too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain data. `store` is
+    a store that you keep, or the path of a SQLite file; without one, runs are kept in memory for as long as the agent lives.
+    `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards that the policy may
+    name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool `transfer_to_<name>`. `models` are those
+    that the policy's `retry.fallback` names, where the name alone does not say enough. `price` is what the model of this name costs
+    you, in dollars per million tokens read and written. `clock` makes a run's clock. `lease` is for how many seconds a run belongs
+    to an engine that gives no sign of life: after that, others take it over.
 
     Raises `PolicyError` and `WrongUse` for what cannot work, before anything is started.
     """
@@ -96,11 +96,12 @@ class Agent:
         handoffs: Iterable["Agent"] = (),
         models: Mapping[str, Model] | None = None,
         name: str = "",
+        price: tuple[float, float] | None = None,
         clock: Callable[[], Clock] = SystemClock,
         lease: float = LEASE_SECONDS,
     ) -> None:
         self.lease = expected.seconds(lease, "lease")
-        self.model = resolve_model(model) if isinstance(model, str) else model_of(model)
+        self.model = model_of(model, price)
         self.tools = by_name(tools_of(tools))
         self.registry: Registry = {
             **installed_guards(),
@@ -121,12 +122,7 @@ class Agent:
         self._refuse_secrets()
         self._clock = expected.function(clock, "clock")
         self._warned: set[Complaint] = set()
-        fallback = self.policy.retry.fallback
-        given = expected.mapping(models, "models", "{'openai:gpt-5-mini': PydanticAIModel(...)}")
-        known = {name: model_of(each, f"models[{name!r}]") for name, each in given.items()}
-        self.models = {
-            name: known.get(name) or resolve_model(name) for name in (fallback.models if fallback else ())
-        }
+        self.models = fallbacks_of(self.policy, models)
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
         refuse_without_tokenizer(self.policy.estimator)

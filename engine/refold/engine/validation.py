@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from refold.engine import entropy
 from refold.engine.expected import listed, mapping, text, wrong
+from refold.engine.models.lookup import resolve_model
 from refold.engine.models.protocol import Model
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Message
+from refold.reducers.policy import Policy
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.store.checks import check_new_run
@@ -56,7 +58,21 @@ def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
     return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given.items()}
 
 
-def model_of(given: object, place: str = "model") -> Model:
+def model_of(given: object, price: tuple[float, float] | None = None) -> Model:
+    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for a price of one that is made."""
+    if isinstance(given, str):
+        return resolve_model(given, price=price)
+    if price is not None:
+        raise wrong(
+            "price",
+            "none beside a model",
+            price,
+            f"give it to the model itself: {type(given).__name__}(..., price=...)",
+        )
+    return known_model(given, "model")
+
+
+def known_model(given: object, place: str) -> Model:
     """A model, by what it can do. Raises `WrongUse` for anything else."""
     expected = "a model, or its name as in 'openai:gpt-5-mini'"
     if inspect.isclass(given):
@@ -65,6 +81,14 @@ def model_of(given: object, place: str = "model") -> Model:
         script = isinstance(given, list | tuple)
         raise wrong(place, expected, given, "a script is ScriptedModel([...])" if script else "")
     return cast("Model", given)
+
+
+def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str, Model]:
+    """The models that a policy falls back to, by name: those that were given, and others by their names. Raises `WrongUse`."""
+    given = mapping(models, "models", "{'openai:gpt-5-mini': PydanticAIModel(...)}")
+    known = {name: known_model(each, f"models[{name!r}]") for name, each in given.items()}
+    names = policy.retry.fallback.models if policy.retry.fallback else ()
+    return {name: known.get(name) or resolve_model(name) for name in names}
 
 
 def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
@@ -88,7 +112,7 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
             made.append(each)
         elif callable(each):
             made.append(tool(each))
-            unsaid.append(made[-1].name)
+            unsaid += [made[-1].name] if _first_time(each) else []
         else:
             raise wrong(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
     if unsaid:
@@ -99,6 +123,17 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
             stacklevel=3,
         )
     return made
+
+
+# Of a function one warning a process is enough, however many agents are made with it.
+_warned_of: set[object] = set()
+
+
+def _first_time(function: Callable[..., object]) -> bool:
+    code = getattr(function, "__code__", function)
+    new = code not in _warned_of
+    _warned_of.add(code)
+    return new
 
 
 def _of_no_tool(given: object) -> str:

@@ -8,17 +8,44 @@ somebody wants to know what it would have cost.
 
 import importlib.metadata
 import importlib.util
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from refold.engine.expected import wrong
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Usage as Counted
 from refold.reducers.numbers import NANO
 
 if TYPE_CHECKING:
     from genai_prices.types import AbstractUsage, PriceCalculation
+
+
+class Price(NamedTuple):
+    """What somebody pays at an address of their own, in dollars per million tokens; read from a cache or not costs the same."""
+
+    input: float
+    output: float
+
+    def cost_nanousd(self, read: int, written: int) -> int | None:
+        """What an answer of so many tokens cost, in nano-dollars, half up; None where nobody counted them."""
+        if not read and not written:
+            return None
+        millions = Decimal(str(self.input)) * read + Decimal(str(self.output)) * written
+        return _nano(millions / 1_000_000)
+
+
+def price_of(given: object) -> Price:
+    """A price from a pair of numbers. Raises `WrongUse` for anything else."""
+    match given:
+        case (int() | float() as read, int() | float() as written) if (
+            0 <= read < math.inf and 0 <= written < math.inf
+        ):
+            return Price(read, written)
+        case _:
+            raise wrong("price", "dollars per million tokens read and written, as in (0.5, 1.5)", given)
 
 
 def is_priced(model: str, address: str) -> bool:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from refold.engine.expected import seconds
 from refold.engine.models.endpoint import Endpoint
-from refold.engine.models.prices import context_window, cost_nanousd, is_priced
+from refold.engine.models.prices import context_window, cost_nanousd, is_priced, price_of
 from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
 from refold.engine.models.providers import OTHERS, provider_endpoint
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
@@ -48,7 +49,8 @@ class PydanticAIModel:
     provider of pydantic-ai's, which finds address and key for itself.
     `timeout` is how many seconds the connection may stay silent. `http_client` is used as it is, with its
     own timeouts, and stays the caller's to close. `context` is the tokens that the model holds, by default what
-    the price lists say.
+    the price lists say. `price` is what you pay, in dollars per million tokens read and written, where the lists do not say or
+    say otherwise.
 
     Raises `WrongUse` for a malformed name, an unknown vendor, a missing key, an address that is none or holds
     a password, or a missing extra.
@@ -63,8 +65,11 @@ class PydanticAIModel:
         timeout: float = IDLE,
         http_client: "httpx2.AsyncClient | None" = None,
         context: int | None = None,
+        price: tuple[float, float] | None = None,
     ) -> None:
         self.name, self._context = name, context
+        self._price = None if price is None else price_of(price)
+        seconds(timeout, "timeout")
         self._endpoint = _endpoint(name, base_url, api_key, timeout, http_client)
         self._model = self._endpoint.model
 
@@ -78,8 +83,8 @@ class PydanticAIModel:
 
     @property
     def priced(self) -> bool:
-        """Whether a list price is known for this model at this address."""
-        return is_priced(self._model.model_name, self._endpoint.address)
+        """Whether a price was given, or the lists have one for this model at this address."""
+        return self._price is not None or is_priced(self._model.model_name, self._endpoint.address)
 
     @property
     def context(self) -> int | None:
@@ -138,6 +143,8 @@ class PydanticAIModel:
         usage, details = response.usage, response.provider_details
         if usage.unmeasured_requests:
             return None
+        if self._price is not None:
+            return self._price.cost_nanousd(usage.input_tokens, usage.output_tokens)
         asked = self._model.model_name
         for model in dict.fromkeys((response.model_name, asked)):
             cost = cost_nanousd(usage, model, self._endpoint.address, response.timestamp, details)

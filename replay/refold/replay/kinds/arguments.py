@@ -51,7 +51,8 @@ def begun_argument(arguments: str) -> str:
     closed, comma = _closed(begun)
     for text in (closed, _closed(begun[:comma])[0]):
         if text and _given(text):
-            return _main(text, nested=True)
+            said = _main(text, nested=True)
+            return said if said != text or text == begun else ""  # what was closed here, nobody wrote
     return ""
 
 
