@@ -49,7 +49,7 @@ def not_known(names: Sequence[str]) -> str:
     """What is said of tools that a gate does not know, and what to do."""
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     listed = f"{', '.join(names[:_MOST])}{more}"
-    return f"{listed} may run, for it is neither in 'sensitive' nor in 'harmless': name it in one of them"
+    return f"{listed} may run without a word in 'sensitive' or 'harmless': name each in one of them"
 
 
 def _marks(link: Approver) -> tuple[str, ...]:
