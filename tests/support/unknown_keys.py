@@ -16,14 +16,12 @@ Json = Any
 KEY = "not_heard_of"
 
 
-def salted(file: str) -> tuple[Source, dict[str, str]]:
-    """The file with a key more in an object of each shape: the marks that stand under it, and the shapes that they are in.
+def salted(source: Source) -> tuple[Source, dict[str, str]]:
+    """A source with a key more in an object of each shape, those in JSON texts too: the marks that stand under it, and their shapes.
 
     No shapes where the file is neither a JSON document nor lines of JSON objects.
     """
-    with path_of(file).open("rb") as opened:
-        source = Source.opened(file, opened)
-        lines = [line.text for line in source.lines() if line.text.strip()]
+    lines = [line.text for line in source.lines() if line.text.strip()]
     marks: dict[str, str] = {}
     try:
         values: list[Json] = [json.loads(b"\n".join(lines))]
@@ -33,12 +31,18 @@ def salted(file: str) -> tuple[Source, dict[str, str]]:
     for value in values:
         _mark(value, "$", seen, marks)
     text = b"\n".join(value if isinstance(value, bytes) else json.dumps(value).encode() for value in values)
-    return Source.of(file, text), marks
+    return Source.of(source.name, text), marks
 
 
-def lost(file: str, format: str) -> list[str]:  # noqa: A002
+def lost_of(file: str, format: str) -> list[str]:  # noqa: A002
+    """The same of a file of the repository."""
+    with path_of(file).open("rb") as opened:
+        return lost(Source.opened(file, opened), format)
+
+
+def lost(source: Source, format: str) -> list[str]:  # noqa: A002
     """The shapes of whose unknown keys nothing is in the logs."""
-    source, marks = salted(file)
+    source, marks = salted(source)
     if not marks:
         return []
     found: list[bytes] = []
@@ -55,17 +59,30 @@ def _read(line: bytes) -> Json:
         return line
 
 
-def _mark(value: Json, path: str, seen: set[str], marks: dict[str, str]) -> None:
+def _mark(value: Json, path: str, seen: set[str], marks: dict[str, str]) -> Json:
+    """The value, or JSON text, with its marks."""
+    if isinstance(value, str):
+        return _written(value, path, seen, marks)
     if isinstance(value, list):
-        for each in value:
-            _mark(each, f"{path}[]", seen, marks)
+        value[:] = [_mark(each, f"{path}[]", seen, marks) for each in value]
     elif isinstance(value, dict):
         kinds = [value[name] for name in ("type", "role", "kind") if isinstance(value.get(name), str)]
         shape = f"{path}<{'/'.join(kinds)}>" if kinds else path
         for name in [*value]:
-            _mark(value[name], f"{shape}.{name}", seen, marks)
+            value[name] = _mark(value[name], f"{shape}.{name}", seen, marks)
         if shape not in seen:
             seen.add(shape)
             mark = f"mark-{len(marks)}-"
             marks[mark] = shape
             value[KEY] = mark
+    return value
+
+
+def _written(value: str, path: str, seen: set[str], marks: dict[str, str]) -> str:
+    try:
+        inner = json.loads(value) if value[:1] in ("{", "[") else None
+    except ValueError:
+        return value
+    known = len(marks)
+    marked = _mark(inner, f"{path}!", seen, marks)
+    return json.dumps(marked) if len(marks) > known else value

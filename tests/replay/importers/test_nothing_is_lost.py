@@ -3,7 +3,7 @@
 import pytest
 
 from support.transcripts import FILES, WRITTEN, imported
-from support.unknown_keys import lost
+from support.unknown_keys import lost_of
 
 _LOSING = (
     "gemini_cli", "inspect", "openhands",     "grok_cli", "kimi_cli", "opencode", "qwen_code", "who_when",
@@ -17,4 +17,4 @@ def test_a_key_that_nobody_has_heard_of_is_in_the_log(file: str) -> None:
     format_ = imported(file).format
     if format_ in _LOSING:
         pytest.skip("its importer lists what it knows")
-    assert not lost(file, format_)
+    assert not lost_of(file, format_)

@@ -10,6 +10,7 @@ from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tau_bench import TAU_BENCH
 from support.transcribed import tally_of
+from support.unknown_keys import lost
 
 T = TypeVar("T")
 
@@ -122,6 +123,18 @@ def test_plain_lists() -> None:
         assert OPENAI_MESSAGES.match(source) is not None
         ends = only(list(OPENAI_MESSAGES.items(source)), RunEnded)
         assert [end] * runs == [item.end for item in ends]
+
+
+def test_nothing_of_a_list_is_lost() -> None:
+    """A key that nobody has heard of is in the log: in a message, in its parts and calls, in a tool, around them all."""
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    shown = {
+        "role": "user",
+        "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {}}],
+    }
+    listed = [shown, call(), result(), said("ok", "assistant")]
+    for value in (listed, {"model": "m", "tools": [tool], "messages": listed}):
+        assert [] == lost(Source.of("x", msgspec.json.encode(value)), "openai_messages")
 
 
 def test_nobody_marks_what_failed() -> None:
