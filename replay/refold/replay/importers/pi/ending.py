@@ -5,18 +5,18 @@ from refold.replay.importers.pi.rows import asked
 
 
 class Ending:
-    """Whose the last message is, why it stopped, and which calls wait."""
+    """Whose the last message is, why it stopped, and which calls it asks for, by their names."""
 
     def __init__(self) -> None:
         self.role = self.stop = ""
-        self.pending: list[str] = []
+        self.pending: dict[str, str] = {}
         self.answered: set[str] = set()
 
     def see(self, message: JSON) -> None:
         """Go on by a message of the main conversation."""
         match text(message, "role"):
             case "assistant":
-                self.pending = [text(call, "id") for call in asked(message)]
+                self.pending = {text(call, "id"): text(call, "name") for call in asked(message)}
             case "toolResult":
                 self.answered.add(text(message, "toolCallId"))
             case "user":

@@ -12,7 +12,7 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, at, number, rows, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
-from refold.replay.importers.leftovers import take, take_cost, take_flag, take_text
+from refold.replay.importers.leftovers import take, take_cost, take_flag, take_if, take_text
 from refold.replay.importers.pi.ending import Ending
 from refold.replay.importers.pi.rows import (
     BRANCH,
@@ -201,9 +201,10 @@ class _Reading:
             yield row.place.remarked("error", {"errorMessage": problem})
 
     def _result(self, row: Row, place: int, message: JSON) -> Item:
-        call, name = take_text(message, "toolCallId"), take_text(message, "toolName")
+        call, name = take_text(message, "toolCallId"), text(message, "toolName")
         said, error = take_spoken(message), ToolError.RAISED if take_flag(message, "isError") else None
         take(message, "role")
+        take_if(message, "toolName", self.ending.pending.get(call))
         self.talk.append((place, Message(role=Role.TOOL, text=said, call=call, name=name)))
         return row.place.returned(call, said, name=name, error=error, rest=row.rest())
 
