@@ -28,25 +28,25 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
         """The usage that an object tells, None where there is none."""
         if not isinstance(said, dict):
             return None
-        names = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
-        sent, got, read, written, thought = (_first(said, each) for each in names)
-        sent += read + written if self.beside else 0
-        return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
+        return self._used([_first(said, each) for each in self._kinds()])
 
     def take(self, value: JSON, *path: str) -> Usage | None:
         """The usage that the object there tells, taken out of it, None where there is none."""
         found = at(value, *path)
         if not isinstance(found, dict):
             return None
-        used = self.of(found)
-        for names in (self.input, self.output, self.cache_read, self.cache_write, self.reasoning):
-            count = _first(found, names)
-            for name in names:
-                if number(found, *_path(name)) == count:
-                    take(found, *_path(name))
+        used = self._used([_take_first(found, each) for each in self._kinds()])
         if not found:
             take(value, *path)
         return used
+
+    def _kinds(self) -> tuple[tuple[str, ...], ...]:
+        return self.input, self.output, self.cache_read, self.cache_write, self.reasoning
+
+    def _used(self, counts: Iterable[int]) -> Usage:
+        sent, got, read, written, thought = counts
+        sent += read + written if self.beside else 0
+        return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
 
     def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
         """The kinds of tokens of which none of these objects says anything, as `Tally` calls them."""
@@ -71,6 +71,16 @@ CHAT_TOKENS = UsageNames(
 
 def _first(said: JSON, names: Iterable[str]) -> int:
     return next((count for name in names if (count := number(said, *_path(name)))), 0)
+
+
+def _take_first(said: JSON, names: Iterable[str]) -> int:
+    """The same, taken from under each of the names that has it."""
+    counts = [(name, number(said, *_path(name))) for name in names]
+    found = next((count for _, count in counts if count), 0)
+    for name, count in counts:
+        if count == found:
+            take(said, *_path(name))
+    return found
 
 
 @cache

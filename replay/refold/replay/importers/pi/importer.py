@@ -174,11 +174,10 @@ class _Reading:
 
     def _answer(self, row: Row, place: int, message: JSON) -> Iterator[Item]:
         self.requests += 1
-        stop, problem, calls = text(message, "stopReason"), take_text(message, "errorMessage"), asked(message)
-        counts = Counted(assistant=1, calls=len(calls), usage=TOKENS.of(at(message, "usage")))
-        if stop == "error" and not calls:
-            partial = take_spoken(message)
-            yield row.place.counting(counts).failed(problem, partial=partial, rest=row.rest())
+        stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
+        if stop == "error" and not asked(message):
+            where, partial = row.place.counting(_counted(row.value)), take_spoken(message)
+            yield where.failed(problem, partial=partial, rest=row.rest())
             return
         answer = take_answer(message)
         silent = not (answer.text or answer.calls or answer.reasoning)
@@ -195,7 +194,7 @@ class _Reading:
                 rest=row.rest(),
             )
         if stop == "aborted":
-            where = row.place.counting(counts if silent else None)
+            where = row.place.counting(_counted(row.value) if silent else None)
             yield where.cancelled(problem, rest=row.rest() if silent else "")
         elif stop == "error":
             yield row.place.remarked("error", {"errorMessage": problem})
