@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
-from refold.replay.importers.fields import JSON, at, json_text, left, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
+from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text
 from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
@@ -35,7 +36,8 @@ _TOKENS = UsageNames(
     reasoning=("thoughtsTokenCount",),
 )
 _ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
-_TOLD = ("uuid", "parentUuid", "sessionId", "timestamp", "type", "message", "cwd", "version", "gitBranch")
+_LABELS = ("sessionId", "version", "cwd", "gitBranch")
+"""What rows repeat of the first one."""
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
 _SPOKE = ("user", "assistant", "tool_result")
 _MAIN = "########"
@@ -71,7 +73,8 @@ class _Reading:
         self.rows, self.seen = Rows(source), set[str]()
         self.times = Times()
         self.last, self.stopped = "", ""
-        self.open: dict[str, None] = {}
+        self.open: dict[str, str] = {}
+        self.told, self.labels = set[str](), dict[str, str]()
         self.head: Row | None = None
         self.model, self.alone = "", True
         self.left = self._look_ahead()
@@ -96,14 +99,14 @@ class _Reading:
         """The run, noise not yet gathered."""
         head, line = self.head.value if self.head else None, 1
         place = self.head.place if self.head else Place("line 1")
-        names = ("version", "cwd", "gitBranch")
+        self.labels = {name: label for name in _LABELS if (label := text(head, name))}
         yield RunBegan(
             place.position,
             place.at,
             key=text(head, "sessionId") or "session",
             model=self.model,
             agent="qwen-code",
-            labels={name: label for name in names if (label := text(head, name))},
+            labels={name: label for name, label in self.labels.items() if name != "sessionId"},
             unsaid=("cache_write_tokens",),
         )
         for row in self.rows:
@@ -145,10 +148,10 @@ class _Reading:
             case "user":
                 subtype = text(row.value, "subtype")
                 by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
-                said = "\n".join(each.text for each in take_messages(message).messages)
-                yield row.place.said(said, by, rest=without(row.value, *_TOLD))
+                said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
+                yield row.place.said(said, by, rest=self._left_of(row))
             case "assistant":
-                yield from self._answer(row, message)
+                yield self._answer(row)
             case "tool_result":
                 yield from self._results(row, message)
             case "system":
@@ -156,47 +159,46 @@ class _Reading:
             case _:
                 yield row.noise(known=False)
 
-    def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
-        answer = _answer(message)
-        self.open = dict.fromkeys(call.id for call in answer.calls)
-        rest = without(row.value, *_TOLD, "model", "usageMetadata")
-        yield row.place.answered(answer, _usage(row.value), model=text(row.value, "model"), rest=rest)
+    def _left_of(self, row: Row) -> str:
+        """JSON text of what is left of a row beside what each row says of the session."""
+        for name, label in self.labels.items():
+            take_if(row.value, name, label)
+        return row.rest()
 
-    def _results(self, row: Row, message: JSON) -> Iterator[Item]:
-        status = text(row.value, "toolCallResult", "status")
-        for part in rows(message, "parts"):
-            result = at(part, "functionResponse")
-            if not isinstance(result, dict):
-                continue
-            self.open.pop(text(result, "id"), None)
-            yield row.place.returned(
-                text(result, "id"),
-                _output(result),
-                name=text(result, "name"),
-                error=_ERRORS.get(status),
-                rest=without(row.value, *_TOLD),
-            )
+    def _answer(self, row: Row) -> Item:
+        answer, used = _take_answer(row.value), _take_usage(row.value)
+        self.open = {call.id: call.name for call in answer.calls}
+        model = take_text(row.value, "model")
+        return row.place.answered(answer, used, model=model, rest=self._left_of(row))
+
+    def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
+        listed = take_each(message, "parts")
+        told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
+        if not told:
+            yield row.noise(known=False)
+        take_if(message, "role", "user", "tool")
+        for index, result in enumerate(told):
+            yield result if index else replace(result, rest=self._left_of(row))
+
+    def _result(self, row: Row, part: JSON) -> Item:
+        call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
+        take_if(at(part, "functionResponse"), "name", self.open.pop(call, None))
+        error = _ERRORS.get(text(row.value, "toolCallResult", "status"))
+        return row.place.returned(call, _take_output(part), name=name, error=error)
 
     def _system(self, row: Row) -> Item | Noise:
-        payload, event = at(row.value, "systemPayload"), at(row.value, "systemPayload", "uiEvent")
-        rest = without(row.value, *_TOLD)
+        event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
-            shown = [
-                said
-                for content in rows(payload, "compressedHistory")
-                for said in take_messages(content).messages
-            ]
-            return row.place.prompted(
-                messages(shown), "compaction", rest=json_text(left(payload, "compressedHistory"))
-            )
+            shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
+            return row.place.prompted(messages(shown), "compaction", rest=self._left_of(row))
         if not text(event, "event.name").endswith(".api_error") or _MAIN not in text(event, "prompt_id"):
             return row.noise()
-        problem = text(event, "error_message") or text(event, "error")
+        problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
             self.stopped = "cancelled"
-            return row.place.cancelled(problem, rest=rest)
+            return row.place.cancelled(problem, rest=self._left_of(row))
         self.stopped = "error"
-        return row.place.failed(problem, status=number(event, "status_code"), rest=rest)
+        return row.place.failed(problem, status=number(event, "status_code"), rest=self._left_of(row))
 
     def _end(self) -> tuple[str, str]:
         """How it ended, and what says so."""
@@ -219,23 +221,21 @@ def _is_side(row: JSON) -> bool:
     return at(row, "isSidechain") is True
 
 
-def _answer(message: JSON) -> Message:
-    found = take_messages(message, role=Role.ASSISTANT).messages
+def _take_answer(row: JSON) -> Message:
+    found = take_messages(row, "message", role=Role.ASSISTANT).messages
     return next((said for said in found if said.role is Role.ASSISTANT), Message(role=Role.ASSISTANT))
 
 
-def _usage(row: JSON) -> Usage | None:
-    used, total = _TOKENS.of(at(row, "usageMetadata")), number(row, "usageMetadata", "totalTokenCount")
+def _take_usage(row: JSON) -> Usage | None:
+    total, used = number(row, "usageMetadata", "totalTokenCount"), _TOKENS.take(row, "usageMetadata")
     beside = used is not None and total == used.input + used.output + used.reasoning
     return replace(used, output=used.output + used.reasoning) if used and beside else used
 
 
-def _output(result: JSON) -> str:
+def _take_output(part: JSON) -> str:
     """What the model is shown of a result."""
-    response = at(result, "response")
-    said = (
-        next((response[key] for key in ("output", "error") if key in table(response)), response)
-        if isinstance(response, dict)
-        else response
-    )
+    response = table(part, "functionResponse", "response")
+    inner = [name for name in ("output", "error") if name in response][:1]
+    said = take(part, "functionResponse", "response", *inner)
+    take_if(part, "functionResponse", {})
     return said if isinstance(said, str) else "" if said is None else json_text(said)
