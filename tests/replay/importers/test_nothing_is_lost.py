@@ -5,9 +5,7 @@ import pytest
 from support.transcripts import FILES, WRITTEN, imported
 from support.unknown_keys import lost_of
 
-_LOSING = (
-    "gemini_cli", "inspect", "openhands",     "grok_cli", "kimi_cli", "opencode", "qwen_code", "who_when",
-)  # fmt: skip
+_LOSING = ("inspect", "openhands")
 """Formats whose importers list what they know."""
 
 
