@@ -1,4 +1,4 @@
-"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, errors, blotted out by chance.
+"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, errors, results, blotted out by chance.
 
 What is left is derived anew, as an import does it: each fact stands where it stood, with what its source says of it
 right behind it, and what has no time of its own stands at the instant of what came before.
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from refold.reducers import composition
 from refold.reducers.events import (
     Event,
     Fact,
@@ -37,6 +38,7 @@ class Blots(NamedTuple):
     times: float = 0
     context: float = 0
     errors: float = 0
+    results: float = 0
 
 
 class Blotted:
@@ -98,9 +100,15 @@ class Blotted:
                 return replace(fact, unknown=(Unknown.USAGE, Unknown.COST))
             case ToolReturned():
                 fact = replace(fact, duration=0)
+                if self._lost(self._blots.results):
+                    return self._no_result(fact)
                 return replace(fact, error=None, unknown=(Unknown.ERRORS,)) if self._unmarked else fact
             case _:
                 return fact
+
+    def _no_result(self, fact: ToolReturned) -> Fact:
+        lost = ToolReturned(at=fact.at, call=fact.call, unknown=(Unknown.RESULT,))
+        return composition.returned(self._state, lost, "", "", None, b"")
 
     def _least(self, usage: Usage) -> Usage:
         return self._chance.choice((Usage(), replace(usage, output=0)))
