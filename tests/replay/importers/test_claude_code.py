@@ -91,7 +91,7 @@ def test_results_between_the_rows_of_an_answer_come_after_it() -> None:
         ("Answered", "end"),
     ] == told(items)
     assert 2 == len(next(item for item in items if isinstance(item, Answered)).calls)
-    assert ("finished", "last response is text without tool call") == (
+    assert ("unknown", "last response is text without tool call; no row says why it stopped") == (
         ending(items).end,
         ending(items).end_source,
     )
@@ -142,7 +142,7 @@ def test_rows_of_a_sub_agent_are_a_run_of_its_own() -> None:
     place = items.index(began[1])
     assert [("Said", "go"), ("Answered", ""), ("Returned", "done")] == told(items[:place])
     assert [("Said", "explore"), ("Answered", "found")] == told(items[place:])
-    assert "finished" == ending(items[place:]).end
+    assert "unknown" == ending(items[place:]).end
 
 
 def test_rows_without_an_id_are_no_parents() -> None:
@@ -192,7 +192,7 @@ def test_a_file_of_a_sub_agent_is_its_conversation() -> None:
     items = read(user("u", None, "go") | side, answer("a", "u", "r", said("hi")) | side)
 
     assert [("Said", "go"), ("Answered", "hi")] == told(items)
-    assert "finished" == ending(items).end
+    assert "unknown" == ending(items).end
 
 
 def test_who_goes_back_leaves_a_branch() -> None:

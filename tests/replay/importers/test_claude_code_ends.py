@@ -39,8 +39,8 @@ STOP = "[Request interrupted by user for tool use]"
                 user("b", "a", "<command-name>/exit</command-name>"),
                 user("c", "b", "<local-command-stdout>bye</local-command-stdout>"),
             ],
-            "finished",
-            "last response is text without tool call; then the local command /exit",
+            "unknown",
+            "last response is text without tool call; no row says why it stopped; then the local command /exit",
             id="a local command",
         ),
         pytest.param(
@@ -57,9 +57,33 @@ STOP = "[Request interrupted by user for tool use]"
         ),
         pytest.param(
             [PROMPT, HELLO, row("progress", "p", "a")],
-            "finished",
-            "last response is text without tool call",
+            "unknown",
+            "last response is text without tool call; no row says why it stopped",
             id="noise",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "Stop"})],
+            "finished",
+            "last response is text without tool call; then the turn was over",
+            id="hooks of an end",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "PostToolUse"})],
+            "unknown",
+            "last response is text without tool call; no row says why it stopped",
+            id="other hooks",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("system", "p", "a", subtype="turn_duration")],
+            "finished",
+            "last response is text without tool call; then the turn was over",
+            id="how long the turn took",
+        ),
+        pytest.param(
+            [PROMPT, answer("a", "u", "r", said("hi"), stop_reason="max_tokens")],
+            "limit:token",
+            "last response is text without tool call; stop_reason=max_tokens",
+            id="the output limit",
         ),
         pytest.param(
             [{"type": "summary", "summary": "x"}], "open", "no message in the file", id="no message"

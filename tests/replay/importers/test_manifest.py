@@ -10,13 +10,26 @@ ROWS = {row["file"]: row for row in (*manifest(), *manifest("WRITTEN.tsv"))}
 NOT_COMPARED = {"end_source", "beside"}
 # Its ids are redacted, so a call of the session's and one of its sub-agent's look like one; in two runs they are two.
 LIKE_IDS = {"claude_code/every-row-type-redacted.jsonl": {"tool_results"}}
+# Of these it takes a text without a call for an end; by what is recorded nobody knows: no row says why the model stopped.
+UNSEEN_ENDS = {
+    "claude_code/compaction-stop-hook.jsonl",
+    "claude_code/python-to-rust-port.jsonl",
+    "claude_code/resume-copies-history.jsonl",
+    "claude_code/sidechain-in-file.jsonl",
+    "claude_code/small-rejected-write.jsonl",
+    "claude_code/stop-hook-continues.jsonl",
+    "claude_code/stop-hook-reflection.jsonl",
+    "claude_code/subagent-tasks.jsonl",
+    "claude_code/tiny-1.0.jsonl",
+    "pi/ignorable-entries-v3.jsonl",
+}
 
 
 @pytest.mark.parametrize("file", FILES + WRITTEN)
 def test_counts_equal_the_manifest(file: str) -> None:
     """Each column that was counted from the bytes is what the importer counts."""
     found = imported(file)
-    row = ROWS[file]
+    row = ROWS[file] | ({"end": "unknown"} if file in UNSEEN_ENDS else {})
     told = {name: str(value) for name, value in msgspec.to_builtins(found.counts).items()}
     told |= {"sha256": found.sha256, "bytes": str(found.bytes)}
     left_out = NOT_COMPARED | LIKE_IDS.get(file, set())

@@ -271,7 +271,7 @@ def test_a_repeated_id_counts_once() -> None:
         pytest.param([GO, HI], "finished", "last message: assistant, stopReason=stop", id="an answer"),
         pytest.param(
             [GO, answer("a", "u", said("hi"), stop=None)],
-            "finished",
+            "unknown",
             "last message: assistant, stopReason=None",
             id="no reason",
         ),

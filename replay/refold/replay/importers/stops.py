@@ -29,6 +29,17 @@ def stop_of(word: str) -> StopReason | None:
     return _STOPS.get(_plain(word), StopReason.OTHER) if word else None
 
 
+def end_of(word: str) -> str:
+    """How a run ended whose last answer has no call and stopped by this word: without a known one nobody knows if it was whole."""
+    match stop_of(word):
+        case None | StopReason.OTHER:
+            return "unknown"
+        case StopReason.MAX_TOKENS:
+            return "limit:token"
+        case _:
+            return "finished"
+
+
 def is_known(word: str) -> bool:
     """Whether it is a word of which anybody here knows what it means."""
     return _plain(word) in _STOPS

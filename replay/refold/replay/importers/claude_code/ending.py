@@ -9,6 +9,10 @@ from refold.replay.importers.claude_code.rows import (
     results,
 )
 from refold.replay.importers.fields import JSON, text
+from refold.replay.importers.stops import end_of
+
+_OVER = frozenset({"stop_hook_summary", "turn_duration"})
+"""Subtypes of rows that the harness writes once a turn is over."""
 
 
 class Ending:
@@ -21,15 +25,16 @@ class Ending:
         self.response = self.stop = ""
         self.calls: list[str] = []
         self.answered: set[str] = set()
-        self.spoke = self.thought = False
+        self.spoke = self.thought = self.over = False
 
     def see(self, row: JSON, found: Kind) -> None:
         """Go on by a row of the main conversation."""
         if found == "command" or text(row, "subtype") == "local_command":
             self.command = command_name(row) or self.command
+        self.over = self.over or _ends_turn(row)
         if found in ("command", "synthetic", "other"):
             return
-        self.last, self.row, self.command = found, row, ""
+        self.last, self.row, self.command, self.over = found, row, "", False
         self.answered.update(text(result, "tool_use_id") for result in results(row))
         if found == "answer":
             self._answer(row)
@@ -84,6 +89,14 @@ class Ending:
         return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
 
     def _finished(self) -> tuple[str, str]:
-        stop = f"; stop_reason={self.stop}" if self.stop else ""
+        """Rows are written block by block: only a stop reason, or the harness's own word, says that no other was to come."""
+        stop = f"; stop_reason={self.stop}" if self.stop else "; no row says why it stopped"
+        stop = "; then the turn was over" if self.over and not self.stop else stop
         command = f"; then the local command {self.command}" if self.command else ""
-        return "finished", f"last response is text without tool call{stop}{command}"
+        end = "finished" if self.over and not self.stop else end_of(self.stop)
+        return end, f"last response is text without tool call{stop}{command}"
+
+
+def _ends_turn(row: JSON) -> bool:
+    """Whether the harness says by it that a turn is over: its `Stop` hooks ran, or it says how long the turn took."""
+    return text(row, "data", "hookEvent") == "Stop" or text(row, "subtype") in _OVER

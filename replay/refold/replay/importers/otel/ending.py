@@ -7,6 +7,7 @@ from refold.replay.importers.otel import names as otel_names
 from refold.replay.importers.otel.forest import Tree
 from refold.replay.importers.otel.names import operation
 from refold.replay.importers.otel.spans import stamp
+from refold.replay.importers.stops import end_of
 
 
 def times_of(tree: Tree) -> tuple[str, str] | None:
@@ -42,4 +43,7 @@ def ended(tree: Tree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     given = answers.get(id(last))
     if given and any(message.calls for message in given.messages):
         return "open", "no agent's span; the last answer asks for tools"
-    return "finished", "no agent's span; the last chat asks for no tool"
+    # Not every exporter says why an answer stopped; the span of each was ended when it was there.
+    return end_of(
+        otel_names.stop(last.attributes) or "stop"
+    ), "no agent's span; the last chat asks for no tool"

@@ -2,6 +2,7 @@
 
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.pi.rows import asked
+from refold.replay.importers.stops import end_of
 
 
 class Ending:
@@ -43,4 +44,4 @@ class Ending:
         ends = {"aborted": "cancelled", "error": "error", "length": "limit:token"}
         if self.stop not in ends and waiting:
             return "open", f"{waiting} tool call(s) without result at the end"
-        return ends.get(self.stop, "finished"), says
+        return ends.get(self.stop) or end_of(self.stop), says

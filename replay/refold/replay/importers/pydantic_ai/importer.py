@@ -23,6 +23,7 @@ from refold.replay.importers.pydantic_ai.parts import (
     untold,
 )
 from refold.replay.importers.source import BadTranscript, Source
+from refold.replay.importers.stops import end_of
 from refold.replay.importers.times import Times
 from refold.replay.importers.values import Value, values
 
@@ -163,7 +164,9 @@ class _Conversation:
             kind: [part for part in rows(row, "parts") if text(part, "part_kind") == kind] for kind in _ENDS
         }
         if text(row, "kind") == "response" and not parts["tool-call"]:
-            return "finished", "last message is a response without tool call"
+            finish = text(row, "finish_reason")  # of older versions no response has one
+            said = f", finish_reason={finish}" if finish else ""
+            return end_of(finish or "stop"), f"last message is a response without tool call{said}"
         if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
             return "finished", "last message is the result of an output tool"
         return "open", "last message is a request or asks for tools"
