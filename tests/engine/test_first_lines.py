@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 LOOK = ReplyCall(provider_id="p", name="look", arguments='{"path": "a"}')
 
 
-def look(path: str) -> str:
-    """Look at a file."""
-    return f"{path} is there"
-
-
 def pay(cents: int) -> str:
     """Pay."""
     return f"paid {cents}"
@@ -39,10 +34,21 @@ def guess() -> int:
 
 async def test_plain_functions_are_tools_that_are_not_repeated() -> None:
     """One warning names them all, and the way out; what was made with `@tool` is not in it."""
+
+    def look(path: str) -> str:
+        """Look at a file."""
+        return f"{path} is there"
+
+    def spend(cents: int) -> str:
+        """Spend."""
+        return f"spent {cents}"
+
     with pytest.warns(
-        UserWarning, match=r"tools without @tool: look, pay: .* in doubt after a crash .*@tool\(replay="
+        UserWarning, match=r"tools without @tool: look, spend: .* in doubt after a crash .*@tool\(replay="
     ) as said:
-        agent = Agent(ScriptedModel([call("look", path="a"), say("It is there.")]), tools=[look, guess, pay])
+        agent = Agent(
+            ScriptedModel([call("look", path="a"), say("It is there.")]), tools=[look, guess, spend]
+        )
     assert (1, __file__) == (len(said), said[0].filename)
     assert [Replay.AT_MOST_ONCE, Replay.READ_ONLY, Replay.AT_MOST_ONCE] == [
         each.manifest.replay for each in agent.tools.values()

@@ -5,6 +5,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
+from weakref import WeakSet
 
 from refold.engine import entropy
 from refold.engine.expected import listed, mapping, text, wrong
@@ -126,13 +127,13 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
 
 
 # Of a function one warning a process is enough, however many agents are made with it.
-_warned_of: set[object] = set()
+_warned_of: WeakSet[Callable[..., object]] = WeakSet()
 
 
 def _first_time(function: Callable[..., object]) -> bool:
-    code = getattr(function, "__code__", function)
-    new = code not in _warned_of
-    _warned_of.add(code)
+    known = getattr(function, "__func__", function)  # a method is made anew each time that it is named
+    new = known not in _warned_of
+    _warned_of.add(known)
     return new
 
 
