@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.replay.importers.content import manifests
+from refold.replay.importers.content import take_tools
 from refold.replay.importers.documents import ANY, Document, beginning, document, leading
-from refold.replay.importers.fields import JSON, at, json_text, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
+from refold.replay.importers.leftovers import rest, take, take_rows
 from refold.replay.importers.openhands import v0, v1
 from refold.replay.importers.openhands.ending import times_of, v0_end, v0_used, v1_end, v1_used
 from refold.replay.importers.openhands.events import Conversation
@@ -81,10 +82,10 @@ def _document(found: Document) -> Iterator[Item]:
         yield from _rows(rows(doc))
         return
     name = next((name for name in ("history", "trajectory") if rows(doc, name)), "")
-    events = rows(doc, name) if name else rows(doc)
+    events = take_rows(doc, name) if name else rows(doc)
     place = f"$.{name}" if name else "$"
     if any(text(event, "kind") in _KINDS for event in events):
-        yield from _v1(events, [f"{place}[{index}]" for index in range(len(events))])
+        yield from _v1(events, [f"{place}[{index}]" for index in range(len(events))], around=table(doc))
     else:
         yield from _v0(doc, events, place, "trajectory")
 
@@ -93,7 +94,7 @@ def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
     """A list of rows, each a run."""
     for index, row in enumerate(listed):
         if "history" in table(row):
-            yield from _v0(row, rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
+            yield from _v0(row, take_rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
         else:
             yield Place(f"$[{index}]").unread("no_run", "no history in it", row)
 
@@ -115,7 +116,7 @@ def _lines(source: Source) -> Iterator[Item]:
             unread.append(Place(place).unread("cut", problem))
         if "history" in table(row):
             runs += 1
-            yield from _v0(row, rows(row, "history"), f"{place} $.history", f"row-{line.number}")
+            yield from _v0(row, take_rows(row, "history"), f"{place} $.history", f"row-{line.number}")
         elif row is not None and text(row, "id") and text(row, "id") in seen:
             unread.append(Place(place).unread("repeated", "this id came before", row))
         elif row is not None:
@@ -125,7 +126,7 @@ def _lines(source: Source) -> Iterator[Item]:
     if events and any("kind" in table(event) for event in events):
         yield from _v1(events, places, unread)
     elif any(map(_is_v0, events)):
-        yield from _v0(events, events, "line", "trajectory", unread)
+        yield from _v0(None, events, "line", "trajectory", unread)
     elif runs or events:
         yield from unread
     else:
@@ -143,45 +144,55 @@ def _row(line: bytes) -> tuple[JSON, str]:
         return None, f"no JSON: {error}"
 
 
-def _v1(events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] = ()) -> Iterator[Item]:
-    told = Conversation(found := v1.read(events, places))
+def _v1(
+    events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] = (), around: JSON = None
+) -> Iterator[Item]:
     system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
+    end, times, used = v1_end(events), times_of(events), v1_used(events)
+    tools = take_tools(first, "tools") if system else ()
+    told = Conversation(found := v1.read(events, places))
     yield RunBegan(
         position=places[0],
         at=found[0].item.at if system else None,
         key="conversation",
         messages=told.begin() if system else (),
-        tools=manifests(at(first, "tools")) if system else (),
+        tools=tools,
         agent="openhands",
-        rest=without(first, "id", "timestamp", "kind", "system_prompt") if system else "",
+        rest=_together(rest(around), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
     yield from unread
-    yield Place(places[-1]).ended(v1_end(events), times_of(events), v1_used(events))
+    yield Place(places[-1]).ended(end, times, used)
 
 
 def _v0(
     row: JSON, events: Sequence[JSON], place: str, key: str, unread: Sequence[Unread] = ()
 ) -> Iterator[Item]:
-    metrics, error = at(row, "metrics"), at(row, "error")
-    told = Conversation(found := v0.read(events, place, metrics))
+    metrics, error = take(row, "metrics"), take(row, "error")
     first = events[0] if events else None
     system = text(first, "action") == "system"
+    end, times = v0_end(events, error), times_of(events)
+    tools = take_tools(first, "args", "tools") if system else ()
+    told = Conversation(found := v0.read(events, place, metrics))
     yield RunBegan(
         position=f"{place}[0]" if system else place,
         at=found[0].item.at if system else None,
         key=text(row, "instance_id") or key,
         messages=told.begin() if system else (),
         model=text(row, "metadata", "llm_config", "model"),
-        tools=manifests(at(first, "args", "tools")) if system else (),
+        tools=tools,
         agent="openhands",
-        rest=without(row, "history", "trajectory", "metrics", "error"),
+        rest=_together(rest(table(row)), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
     yield from unread
     around = place.removesuffix("history")
     if metrics is not None:
         yield Place(f"{around}metrics").remarked("metrics", metrics)
-    rest = json_text({"error": error}) if error is not None else ""
-    last = Place(f"{around}error" if rest else place)
-    yield last.ended(v0_end(events, error), times_of(events), v0_used(metrics), rest=rest)
+    failed = json_text({"error": error}) if error is not None else ""
+    last = Place(f"{around}error" if failed else place)
+    yield last.ended(end, times, v0_used(metrics), rest=failed)
+
+
+def _together(*rests: str) -> str:
+    return "\n".join(filter(None, rests))

@@ -15,19 +15,9 @@ import msgspec
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import calls_of, words
-from refold.replay.importers.fields import (
-    JSON,
-    at,
-    instant,
-    json_text,
-    left,
-    nano_usd,
-    rows,
-    table,
-    text,
-    without,
-)
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, Returned
+from refold.replay.importers.leftovers import rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
 from refold.replay.importers.remarks import known_or
 from refold.replay.importers.usages import CHAT_TOKENS, UsageNames
@@ -101,16 +91,18 @@ def read(events: Sequence[JSON], position: str, metrics: JSON) -> list[Event]:
 class _Around(msgspec.Struct):
     """What is known around an event: usages by response, tools of the calls before it by the calls' ids.
 
-    `bare`: the events name no calls.
+    `told`: metadata of events before it, by call and by response. `bare`: the events name no calls.
     """
 
     usages: dict[str, JSON]
     names: dict[str, str] = {}
+    told: dict[str, dict[str, JSON]] = {}
     bare: bool = False
 
 
 def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
+    take_if(event, "id", index)
     if action == "condensation":
         first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
         between = (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
@@ -119,14 +111,14 @@ def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
         call = _asked(event, index)
         name = text(event, "tool_call_metadata", "function_name") or action
         around.names |= {call.id: name} if call else {}
-        again = place.remarked("call", rest=_leftovers(event))
         answer = _answer(event, call, around, place)
+        again = place.remarked("call", rest=answer.rest)
         written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
         more = next(place.hosted(written), None)
         return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
-        item = _said(event, text(event, "args", "content"), place.counting(counts))
+        item = _said(event, take_text(event, "args", "content"), place.counting(counts), around)
         return Event(id=own, item=item)
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
         more = place.remarked("approval", {"decision": "reject"}) if kind == "user_rejected" else None
@@ -138,10 +130,12 @@ def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
     return Event(id=own, placed="recall" in (action, kind), item=place.remarked(_what(action or kind), event))
 
 
-def _said(event: JSON, said: str, place: Place) -> Item:
+def _said(event: JSON, said: str, place: Place, around: _Around) -> Item:
     role = Role.SYSTEM if text(event, "action") == "system" else Role.USER
     by = "user" if is_user(event) else "harness"
-    return place.said(said, by, role=role, rest=without(event, "id", "timestamp", "action", "message"))
+    take_if(event, "message", said)
+    take_if(event, "action", "message", "system")
+    return place.said(said, by, role=role, rest=_left_of(event, around))
 
 
 def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
@@ -150,15 +144,19 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
     thought = text(choice, "message", "reasoning_content")
     calls = (call,) if call else ()
     named = call is not None and (around.bare or bool(call_of(event)))
-    counts = None if response else Counted(assistant=1, calls=int(named))
+    counts, said = None if response else Counted(assistant=1, calls=int(named)), _said_by(event)
+    if response not in around.told:  # else this item is not told: its call is with the answer's first
+        for name in ("content", "thought", "final_thought"):
+            take_if(at(event, "args"), name, said)
+        take_if(event, "message", said)
     return place.counting(counts).answered(
-        Message(role=Role.ASSISTANT, text=_said_by(event), reasoning=thought, calls=calls),
+        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
         _TOKENS.of(used),
         cost=nano_usd(at(used, "cost")),
         model=text(raw, "model"),
         stop=text(choice, "finish_reason"),
         response=response,
-        rest=without(event, "id", "timestamp", "message"),
+        rest=_left_of(event, around),
     )
 
 
@@ -175,17 +173,16 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
 
 
 def _observed(event: JSON, around: _Around, place: Place) -> Item:
-    output, call = words(at(event, "content")), call_of(event) or _caused(event, around.names)
+    output, call = take_words(event, "content"), call_of(event) or _caused(event, around.names)
     rejected, named = text(event, "observation") == "user_rejected", bool(call_of(event))
     result, failed = int(named or around.bare), is_error(event)
     counts = None if named and not rejected else Counted(tool=result, results=result, errors=int(failed))
     place = place.counting(counts)
     if not call:
-        return _said(event, output, place)
+        return _said(event, output, place, around)
     name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
     error = ToolError.CANCELLED if rejected else ToolError.RAISED if failed else None
-    rest = _leftovers(event, "content")
-    return place.returned(call, output, name=name, error=error, rest=rest)
+    return place.returned(call, output, name=name, error=error, rest=_left_of(event, around))
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:
@@ -214,6 +211,13 @@ def _said_by(event: JSON) -> str:
     return next((found for key in kept if (found := text(event, "args", key))), "")
 
 
-def _leftovers(event: JSON, *told: str) -> str:
-    """An event without what its items say. The raw answer repeats in every event that came from it: it is told once."""
-    return without(event, "id", "timestamp", "tool_call_metadata", "message", *told)
+def _left_of(event: JSON, around: _Around) -> str:
+    """JSON text of what is left of an event. What the metadata of an answer say in every event of it is told once."""
+    whole = table(event, "tool_call_metadata")
+    metadata = {**whole}
+    for key in filter(None, (call_of(event), response_of(event))):
+        told = around.told.setdefault(key, whole)
+        for name, value in () if told is whole else told.items():
+            take_if(metadata, name, value)
+    take_time(event, "timestamp")
+    return rest({**table(event), "tool_call_metadata": metadata})

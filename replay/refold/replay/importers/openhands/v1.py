@@ -14,9 +14,8 @@ from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import arguments, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text, without
 from refold.replay.importers.items import Counted, Item, Place
+from refold.replay.importers.leftovers import rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
-
-_TOLD = ("id", "timestamp", "kind")
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 """Kinds that answer a call."""
@@ -64,8 +63,8 @@ def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
 def _event(event: JSON, place: Place) -> Event:
     kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
-        again = place.remarked("call", event)
-        return Event(id=own, item=_answer(event, place), response=text(event, "llm_response_id"), again=again)
+        again, response = place.remarked("call", event), text(event, "llm_response_id")
+        return Event(id=own, item=_answer(event, place), response=response, again=again)
     if kind in RESULTS:
         more = place.remarked("approval", event) if kind == "UserRejectObservation" else None
         return Event(id=own, item=_result(event, place), more=more)
@@ -91,32 +90,34 @@ def _other(event: JSON, kind: str, place: Place) -> Item:
 def _said(event: JSON, place: Place) -> Item:
     system = text(event, "kind") == "SystemPromptEvent"
     parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
-    said = text(event, "system_prompt", "text") if system else words(parts)
-    role, by = Role.SYSTEM if system else Role.USER, text(event, "source")
-    rest = without(event, *_TOLD, "system_prompt", "source")
-    return place.said(said, "user" if by == "user" else "harness", role=role, rest=rest)
+    said = take_text(event, "system_prompt", "text") if system else words(parts)
+    for path in () if system else (("llm_message", "content"), ("extended_content",)):
+        if rows(event, *path):
+            take_words(event, *path)
+    role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
+    take_if(event, "source", "user")
+    return place.said(said, by, role=role, rest=_left_of(event))
 
 
 def _answer(event: JSON, place: Place) -> Item:
     call, message = _asked(event), at(event, "llm_message")
-    said = words(at(event, "thought")) if call else words(at(message, "content"))
-    thought = text(event, "reasoning_content") or text(message, "reasoning_content")
+    said = take_words(event, "thought") if call else take_words(message, "content")
+    thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
     calls = (call,) if call else ()
     return place.answered(
         Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
-        response=text(event, "llm_response_id"),
-        rest=without(event, *_TOLD, "thought", "reasoning_content", "llm_response_id"),
+        response=take_text(event, "llm_response_id"),
+        rest=_left_of(event),
     )
 
 
 def _result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
     error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
-    call, name = text(event, "tool_call_id"), text(event, "tool_name")
-    rest = without(event, *_TOLD, "tool_call_id", "tool_name")
     counts = Counted(tool=1, results=1, errors=int(is_error(event))) if rejected else None
-    place = place.counting(counts)
-    return place.returned(call, _output(event), name=name, error=error, rest=rest)
+    call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
+    output = _take_output(event)
+    return place.counting(counts).returned(call, output, name=name, error=error, rest=_left_of(event))
 
 
 def _asked(event: JSON) -> MessageCall | None:
@@ -135,12 +136,19 @@ def _asked(event: JSON) -> MessageCall | None:
     )
 
 
-def _output(event: JSON) -> str:
+def _take_output(event: JSON) -> str:
     kind = text(event, "kind")
     if kind == "AgentErrorEvent":
-        return text(event, "error")
+        return take_text(event, "error")
     if kind == "UserRejectObservation":
-        return text(event, "rejection_reason")
+        return take_text(event, "rejection_reason")
     seen = at(event, "observation")
-    content = at(seen, "content")
-    return words(content) if content is not None else words(at(seen, "output")) or without(seen, "kind")
+    if at(seen, "content") is not None:
+        return take_words(seen, "content")
+    return words(at(seen, "output")) or without(seen, "kind")
+
+
+def _left_of(event: JSON) -> str:
+    take_if(event, "kind", "ActionEvent", "MessageEvent", "SystemPromptEvent", *RESULTS)
+    take_time(event, "timestamp")
+    return rest(event)
