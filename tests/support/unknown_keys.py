@@ -41,13 +41,15 @@ def lost_of(file: str, format: str) -> list[str]:  # noqa: A002
 
 
 def lost(source: Source, format: str) -> list[str]:  # noqa: A002
-    """The shapes of whose unknown keys nothing is in the logs."""
+    """The shapes of whose unknown keys nothing is in the logs; none where the source has no run, and so no log."""
     source, marks = salted(source)
     if not marks:
         return []
     found: list[bytes] = []
     for run in Transcript(source, importer(format)).runs():
         found += [msgspec.json.encode(each.event) for group in run.derive(salts) for each in group]
+    if not found:
+        return []
     text = b"\n".join(found).decode()
     return sorted(shape for mark, shape in marks.items() if mark not in text)
 

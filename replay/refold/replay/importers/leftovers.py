@@ -151,3 +151,8 @@ def take_rest(value: JSON) -> str:
     if isinstance(value, dict):
         value.clear()
     return left
+
+
+def joined(*rests: str) -> str:
+    """What was left of several values that one item tells, a line each."""
+    return "\n".join(filter(None, rests))

@@ -2,28 +2,32 @@
 
 import msgspec
 
-from refold.reducers.messages import Usage
+from refold.reducers.messages import Message, Usage
 from refold.replay.importers.fields import JSON, at, json_text, nanoseconds, number, table, text
-from refold.replay.importers.inspect_logs.messages import ours
 from refold.replay.importers.items import Answered, Place
+from refold.replay.importers.leftovers import rest, take
 from refold.replay.importers.usages import UsageNames
 
-TOLD = ("event", "timestamp", "span_id", "uuid", "working_start", "completed", "working_time")
-"""Keys of an event that its item says, or that say nothing of the run."""
 
-
-def answered(event: JSON, message: JSON, place: Place, rest: str) -> Answered:
+def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
     """An answer: its message, and what its event (None: there is none) says of it."""
     output = at(event, "output")
     return place.answered(
-        ours({**table(message), "role": "assistant"}),
+        ours,
         _usage(at(output, "usage")),
         stop=text(output, "choices", 0, "stop_reason"),
         model=text(output, "model") or text(message, "model") or text(event, "model"),
         response=text(message, "id"),
-        duration=nanoseconds(at(event, "working_time")),
-        rest=rest,
+        duration=take_duration(event),
+        rest=rest(message if event is None else event),
     )
+
+
+def take_duration(event: JSON) -> int:
+    """How long the work of an event took, in nanoseconds."""
+    if duration := nanoseconds(at(event, "working_time")):
+        take(event, "working_time")
+    return duration
 
 
 _TOKENS = UsageNames(

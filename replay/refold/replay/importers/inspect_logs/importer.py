@@ -169,6 +169,8 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
             continue
         if waiting is not None:
             yield waiting
+        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
+        end, counts = end_of(found.sample, status), counted(found.sample)
         run = Sample(found.sample, found.place)
         yield run.began(found.key, header)
         yield from around
@@ -176,10 +178,9 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
         yield from run.items()
         if found.problem:
             yield Place(found.place).unread("cut", found.problem)
-        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
         used, timed = used or tokens is not None, timed or times is not None
-        end, counts = end_of(found.sample, status), counted(found.sample)
-        waiting = Place(found.place, None, counts).ended(end, times, tokens)
+        left = run.messages.take_unsaid()
+        waiting = Place(found.place, None, counts).ended(end, times, tokens, rest=left)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
         yield _empty(header, status)

@@ -4,18 +4,18 @@ A text of a hundred characters or more may stand as `attachment://<hash>`, looke
 has no text of its own: then it is the error's message, which is what providers are sent.
 """
 
-from collections.abc import Sequence
-
-import msgspec
+from collections.abc import Iterable, Sequence
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.content import calls_of, told, words
+from refold.replay.importers.content import take_calls, words
 from refold.replay.importers.fields import JSON, at, rows, table, text
+from refold.replay.importers.leftovers import rest, take_each, take_if, take_text, take_words
 from refold.replay.importers.source import MOST_SAID
 
 _ATTACHMENT = "attachment://"
 _DEPTH = 60
+THOUGHTS = frozenset({"reasoning"})
 
 ERRORS = {
     "parsing": ToolError.BAD_ARGUMENTS,
@@ -70,20 +70,17 @@ class Attachments:
 
 def said(content: JSON) -> str:
     """The text of a content. Reasoning is none."""
-    return words(content, beside=("reasoning",))
+    return words(content, beside=THOUGHTS)
 
 
-def beside(message: JSON) -> tuple[str, ...]:
-    """The keys of a message that ours says: role, call, name, and its content, if that is told."""
-    said_of_it = ("role", "tool_calls", "tool_call_id", "function")
-    return (*said_of_it, "content") if told(at(message, "content")) else said_of_it
-
-
-def reasoned(message: JSON) -> str:
+def _take_reasoning(message: JSON) -> str:
     """The reasoning of an answer: parts of its content, in old logs a field."""
-    thoughts = (part for part in rows(message, "content") if text(part, "type") == "reasoning")
-    parts = (text(part, "reasoning") or text(part, "summary") for part in thoughts)
-    return "\n".join(filter(None, parts)) or text(message, "reasoning")
+    thoughts: list[str] = []
+    for part in take_each(message, "content"):
+        if text(part, "type") in THOUGHTS:
+            thoughts.append(take_text(part, "reasoning") or take_text(part, "summary"))
+            take_if(part, "type", *THOUGHTS)
+    return "\n".join(filter(None, thoughts)) or take_text(message, "reasoning")
 
 
 def result_text(message: JSON, content: str = "content") -> str:
@@ -91,56 +88,73 @@ def result_text(message: JSON, content: str = "content") -> str:
     return said(at(message, content)) or text(message, "error", "message")
 
 
-def ours(message: JSON) -> Message:
-    """One message, its attachments put back."""
+def take_ours(message: JSON) -> Message:
+    """One message, taken out of its row, in which its attachments were put back."""
     word = text(message, "role")
     role = Role(word) if word in set(Role) else Role.USER
+    shown = result_text(message) if role is Role.TOOL else said(at(message, "content"))
+    take_words(message, "content", beside=THOUGHTS)
+    take_if(message, "role", role.value)
     if role is Role.TOOL:
-        name = text(message, "function") or None
-        return Message(role=role, text=result_text(message), call=text(message, "tool_call_id"), name=name)
-    shown = Message(role=role, text=said(at(message, "content")))
+        name, call = take_text(message, "function") or None, take_text(message, "tool_call_id")
+        return Message(role=role, text=shown, call=call, name=name)
     if role is not Role.ASSISTANT:
-        return shown
-    return msgspec.structs.replace(shown, reasoning=reasoned(message), calls=calls_of(message))
+        return Message(role=role, text=shown)
+    return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=take_calls(message))
 
 
-class Prompts:
-    """The prompts of a sample's requests: as they stand in the event, or as ranges of the sample's pool of messages.
+class Messages:
+    """The messages of a sample, as ours: of its pool, of the events that have them, and those at its end.
 
-    Each message of the pool is read once, however many prompts it is in.
+    Each is read once as long as it stays the same, however many prompts it is in; what of it no message of ours says is
+    told once.
     """
 
-    def __init__(self, sample: JSON, attachments: Attachments) -> None:
-        # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
-        self.pool: Sequence[JSON] = rows(sample, "events_data", "messages") or rows(sample, "message_pool")
+    def __init__(self, pool: Sequence[JSON], attachments: Attachments) -> None:
+        self.pool = pool
         self._attachments = attachments
-        self._read: dict[int, Message] = {}
-        self._same: dict[str, tuple[JSON, Message]] = {}
+        self._pooled: dict[int, Message] = {}
+        self._same: dict[str | int, tuple[JSON, Message]] = {}
+        self._told: set[str] = set()
+        self._unsaid: list[str] = []
 
     def of(self, event: JSON) -> tuple[Message, ...] | None:
         """The messages of a request, None where they were not recorded."""
         inputs, refs = rows(event, "input"), rows(event, "input_refs")
         if inputs:
-            return tuple(self._once(message) for message in inputs)
+            return tuple(self.read(message, place=place) for place, message in enumerate(inputs))
         if not refs or not self.pool:
             return None
-        return tuple(self._pooled(place) for ref in refs for place in _range(ref, len(self.pool)))
+        return tuple(self._of_pool(place) for ref in refs for place in _range(ref, len(self.pool)))
 
-    def _pooled(self, place: int) -> Message:
-        if place not in self._read:
-            self._read[place] = ours(self._attachments.put_back(self.pool[place]))
-        return self._read[place]
+    def _of_pool(self, place: int) -> Message:
+        if place not in self._pooled:
+            self._pooled[place] = self.read(self.pool[place])
+        return self._pooled[place]
 
-    def _once(self, message: JSON) -> Message:
-        """A message that stands in every prompt after its first, read once as long as it stays the same."""
-        name = text(message, "id")
-        known = self._same.get(name) if name else None
+    def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
+        """One message, which stays as it is; `place`: its own in a prompt. `told`: it is kept whole where it stands."""
+        name = text(message, "id") or place  # old messages have no ids
+        known = self._same.get(name) if name is not None else None
         if known is not None and known[0] == message:
             return known[1]
-        read = ours(self._attachments.put_back(message))
-        if name:
-            self._same[name] = (message, read)
-        return read
+        own = self._attachments.put_back(message)
+        ours, unsaid = take_ours(own), rest(own)
+        if unsaid and unsaid not in self._told and not told:
+            self._unsaid.append(unsaid)
+        self._told.add(unsaid)
+        if name is not None:
+            self._same[name] = (message, ours)
+        return ours
+
+    def take_unsaid(self) -> str:
+        """JSON text of what is left of the messages that were read since the last time, "" for nothing."""
+        unsaid, self._unsaid = self._unsaid, []
+        return f"[{','.join(unsaid)}]" if unsaid else ""
+
+    def unread(self) -> list[JSON]:
+        """The messages of the pool that no prompt of the agents has: a scorer's, mostly."""
+        return [message for place, message in enumerate(self.pool) if place not in self._pooled]
 
 
 def _range(ref: JSON, size: int) -> range:
@@ -153,10 +167,10 @@ def _range(ref: JSON, size: int) -> range:
     return range(max(0, first), min(end, size))
 
 
-def results_of(sample: JSON, pool: Sequence[JSON]) -> dict[str, JSON]:
+def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
     """The messages that are results, by their own id and by their call's: the first, for later ones may be cleared."""
     found: dict[str, JSON] = {}
-    for message in (*pool, *rows(sample, "messages")):
+    for message in messages:
         if text(message, "role") == "tool":
             for name in (text(message, "id"), text(message, "tool_call_id")):
                 if name and table(message):

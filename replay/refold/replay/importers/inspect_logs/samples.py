@@ -5,35 +5,36 @@ kept as a remark. Without events the sample's final messages are told instead.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+
+import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import manifests, told
-from refold.replay.importers.fields import (
-    JSON,
-    at,
-    instant,
-    json_text,
-    left,
-    nanoseconds,
-    number,
-    rows,
-    table,
-    text,
-    without,
-)
-from refold.replay.importers.inspect_logs.answers import TOLD, answered, labels, settings
+from refold.replay.importers.content import take_tools
+from refold.replay.importers.fields import JSON, at, instant, json_text, number, table, text
+from refold.replay.importers.inspect_logs.answers import answered, labels, settings, take_duration
 from refold.replay.importers.inspect_logs.messages import (
+    THOUGHTS,
     Attachments,
-    Prompts,
-    beside,
+    Messages,
     error_of,
-    ours,
     result_text,
     results_of,
     said,
+    take_ours,
 )
-from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said
+from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said, message_of
+from refold.replay.importers.leftovers import (
+    joined,
+    rest,
+    take,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    take_words,
+)
 from refold.replay.importers.remarks import known_or, prefixed
 
 _BOOKKEEPING = ("span_begin", "span_end", "step")
@@ -49,13 +50,19 @@ class Sample:
 
     def __init__(self, sample: JSON, place: str) -> None:
         self.sample, self.place = sample, place
-        self.events = rows(sample, "events")
-        self.attachments = Attachments(table(sample, "attachments"))
-        self.prompts = Prompts(sample, self.attachments)
-        self.results = results_of(sample, self.prompts.pool)
+        self.events, self.final = take_rows(sample, "events"), take_rows(sample, "messages")
+        texts = take(sample, "attachments") if table(sample, "attachments") else None
+        self.attachments = Attachments(table(texts))
+        # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
+        pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
+        self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
+        self.messages = Messages(pool, self.attachments)
+        self.results = results_of((*pool, *self.final))
+        self.model = ""
+        self.tools: JSON = None
         self.last: Message | None = None
         self.answered: set[str] = set()
-        self.heard: set[tuple[Role, str]] = set()
+        self.heard: set[Message] = set()
         self.spans: dict[str, tuple[str, str]] = {}
         self.owners: dict[str, str] = {}
         self.scoring = 0
@@ -63,19 +70,20 @@ class Sample:
     def began(self, key: str, header: JSON) -> RunBegan:
         """The run's beginning: the first prompt of the agent, else the messages before the first answer."""
         messages, event = self._first()
+        self.model, self.tools = text(event, "model") or text(header, "eval", "model"), at(event, "tools")
+        own: dict[str, JSON] = {"tools": deepcopy(self.tools)}
+        tools = take_tools(own, "tools")
         return RunBegan(
             position=self.place,
             at=instant(at(self.events[0], "timestamp")) if self.events else None,
             key=key,
             messages=messages,
-            model=text(event, "model") or text(header, "eval", "model"),
+            model=self.model,
             agent="inspect",
-            tools=manifests(at(event, "tools")),
+            tools=tools,
             settings=settings(at(event, "config")),
             labels=labels(self.sample, header),
-            rest=without(
-                self.sample, "events", "messages", "attachments", "events_data", "message_pool", "scores"
-            ),
+            rest=joined(rest(self.sample), rest(own), self.messages.take_unsaid()),
         )
 
     def items(self) -> Iterator[Item]:
@@ -87,9 +95,11 @@ class Sample:
             for index, event in enumerate(self.events):
                 yield self._where(index).remarked(known_or(text(event, "event"), _KINDS), event)
             yield from self._final()
-        yield from self._kept("scores", at(self.sample, "scores"))
-        yield from self._kept("attachments", self.attachments.unused())
-        yield from self._kept("events_data", _without_messages(at(self.sample, "events_data")))
+        yield from self._kept("scores", self.scores)
+        yield from self._kept("attachments", {**self.attachments.unused()})
+        # The pool's other parts: the raw requests, as the provider was sent them.
+        yield from self._kept("events_data", {key: value for key, value in table(self.data).items() if value})
+        yield from self._kept("events_data.messages", self.messages.unread())
 
     def _kept(self, name: str, value: JSON) -> Iterator[Item]:
         if value:
@@ -100,11 +110,10 @@ class Sample:
         self._enter_all()
         for event in self.events:
             if text(event, "event") == "model" and not self._aside(event):
-                prompt = self.prompts.of(event)
+                prompt = self.messages.of(event)
                 if prompt is not None:
                     return prompt, event
-        messages = [ours(self.attachments.put_back(message)) for message in self._leading()]
-        return tuple(messages), None
+        return tuple(map(self.messages.read, self._leading())), None
 
     def _talks(self) -> bool:
         """Whether the events have the conversation: not where only a scorer, or a tool, asked a model."""
@@ -120,9 +129,8 @@ class Sample:
                 self.spans[text(event, "id")] = (text(event, "type"), text(event, "parent_id"))
 
     def _leading(self) -> Sequence[JSON]:
-        messages = rows(self.sample, "messages")
-        answers = (n for n, row in enumerate(messages) if text(row, "role") in ("assistant", "tool"))
-        return messages[: next(answers, len(messages))]
+        answers = (n for n, row in enumerate(self.final) if text(row, "role") in ("assistant", "tool"))
+        return self.final[: next(answers, len(self.final))]
 
     def _aside(self, event: JSON) -> str:
         """Whose event it is, if not the agents': a scorer's, or a sub-agent's inside a tool."""
@@ -189,26 +197,36 @@ class Sample:
             yield place.remarked(known_or(kind, _KINDS), event)
 
     def _model(self, event: JSON, place: Place) -> Iterator[Item]:
-        prompt = self.prompts.of(event)
+        prompt = self.messages.of(event)
         if prompt is not None:
             yield from self._new(prompt, f"{place.position}.input", place.at)
-            yield Place(f"{place.position}.input", place.at).prompted(prompt)
-            self.heard.update((message.role, message.text) for message in prompt)
+            left = self.messages.take_unsaid()
+            yield Place(f"{place.position}.input", place.at).prompted(prompt, rest=left)
+            self.heard.update(map(_key, prompt))
         if number(event, "retries"):
             retries = {"retries": at(event, "retries")}
             yield Place(f"{place.position}.retries", place.at).remarked("retry", retries)
-        message = self.attachments.put_back(at(event, "output", "choices", 0, "message"))
-        done = Place(place.position, instant(at(event, "completed")) or place.at)
+        message = at(event, "output", "choices", 0, "message")
         if message is None and at(event, "error") is None:
             yield place.remarked("pending", event)
-        elif message is None:
+            return
+        if prompt is not None:
+            if not take_rows(event, "input"):
+                take_rows(event, "input_refs")
+            take_time(event, "timestamp")
+        done = Place(place.position, _take_end(event) or place.at)
+        if message is None:
             problem = said(self.attachments.put_back(at(event, "error")))
-            yield done.failed(problem, rest=without(event, "input", "input_refs", *TOLD))
-        else:
-            self.last = ours({**table(message), "role": "assistant"})
-            rest = without(event, "input", "input_refs", "tools", "model", *TOLD)
-            yield answered(event, message, done, rest)
-            yield from done.hosted(at(message, "content"))
+            yield done.failed(problem, rest=rest(event))
+            return
+        # The tools that are offered are told where they change.
+        take_if(event, "tools", self.tools)
+        take_if(event, "model", self.model)
+        self.tools = at(event, "tools") or self.tools
+        self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
+        self.heard.add(self.last)
+        yield answered(event, message, self.last, done)
+        yield from done.hosted(at(message, "content"))
 
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
@@ -232,52 +250,47 @@ class Sample:
         shown = self.results.get(text(event, "message_id")) or self.results.get(call)
         if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
             return place.remarked("tool_failed" if at(event, "failed") else "pending", event)
-        message = self.attachments.put_back(event if shown is None else shown)
-        output = result_text(message, "result" if shown is None else "content")
+        if shown is None:
+            output = result_text(self.attachments.put_back(event), "result")
+        else:
+            output = self.messages.read(shown).text
+            take_if(event, "message_id", at(shown, "id"))
         self.answered.add(call)
-        self.heard.add((Role.TOOL, output))
-        result = self.attachments.put_back(at(event, "result"))
+        self.heard.add(Message(role=Role.TOOL, text=output))
         # The event's own result is told if what the model was shown is all of it.
-        same = ("result",) if told(result) and said(result) in ("", output) else ()
-        return Place(place.position, instant(at(event, "completed")) or place.at).returned(
-            call,
-            output,
-            name=text(event, "function"),
-            error=error_of(self.attachments.put_back(at(event, "error"))),
-            duration=nanoseconds(at(event, "working_time")),
-            rest=without(event, "id", "function", *same, *TOLD),
-        )
+        result = {"result": self.attachments.put_back(at(event, "result"))}
+        if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
+            event["result"] = result.get("result", {})
+        error = error_of(self.attachments.put_back(at(event, "error")))
+        where = Place(place.position, _take_end(event) or place.at)
+        name, duration = take_text(event, "function"), take_duration(event)
+        take_text(event, "id")
+        left = joined(rest(event), self.messages.take_unsaid())
+        return where.returned(call, output, name=name, error=error, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:
         """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
-        messages = tuple(ours(self.attachments.put_back(row)) for row in rows(self.sample, "messages"))
+        messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
-            self.heard.add((Role.USER, item.text) if isinstance(item, Said) else (Role.TOOL, item.output))
+            self.heard.add(_key(message_of(item)))
             yield item
-        if self.last is not None:
-            self.heard.add((Role.ASSISTANT, self.last.text))
         for index, message in enumerate(messages):
-            if (message.role, message.text) not in self.heard:
-                row = rows(self.sample, "messages")[index]
-                yield Place(f"{self.place}.messages[{index}]").remarked("unmapped", row)
+            if _key(message) not in self.heard:
+                yield Place(f"{self.place}.messages[{index}]").remarked("unmapped", self.final[index])
 
     def _final(self) -> Iterator[Item]:
         """The final messages, where no event tells how they came about."""
-        messages = rows(self.sample, "messages")
-        for index in range(len(self._leading()), len(messages)):
-            message, place = (
-                self.attachments.put_back(messages[index]),
-                Place(f"{self.place}.messages[{index}]"),
-            )
-            read, rest = ours(message), without(message, *beside(message))
+        for index in range(len(self._leading()), len(self.final)):
+            message = self.attachments.put_back(self.final[index])
+            place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
+            content, read = at(message, "content"), take_ours(message)
             if read.role is Role.ASSISTANT:
-                yield answered(None, message, place, rest)
-                yield from place.hosted(at(message, "content"))
+                yield answered(None, message, read, place)
+                yield from place.hosted(content)
             elif read.role is Role.TOOL:
-                error = error_of(at(message, "error"))
-                yield place.returned(read.call, read.text, name=read.name, error=error, rest=rest)
+                yield place.returned(read.call, read.text, name=read.name, error=error, rest=rest(message))
             else:
-                yield place.said(read.text, "harness", role=read.role, rest=rest)
+                yield place.said(read.text, "harness", role=read.role, rest=rest(message))
 
 
 def _same(one: Message, other: Message) -> bool:
@@ -285,6 +298,12 @@ def _same(one: Message, other: Message) -> bool:
     return one.role is other.role and one.text == other.text and one.calls == other.calls
 
 
-def _without_messages(events_data: JSON) -> JSON:
-    """The pool's other parts: the raw requests, as the provider was sent them."""
-    return {key: value for key, value in left(events_data, "messages").items() if value}
+def _key(message: Message) -> Message:
+    """What a message says, whatever it is called."""
+    return msgspec.structs.replace(message, name=None, call=None)
+
+
+def _take_end(event: JSON) -> int | None:
+    """When an event was over, if it says so; else when it was. What it was its item says."""
+    take_if(event, "event", "model", "tool")
+    return take_time(event, "completed") or take_time(event, "timestamp")

@@ -13,7 +13,7 @@ from refold.replay.importers.content import take_tools
 from refold.replay.importers.documents import ANY, Document, beginning, document, leading
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
-from refold.replay.importers.leftovers import rest, take, take_rows
+from refold.replay.importers.leftovers import joined, rest, take, take_rows
 from refold.replay.importers.openhands import v0, v1
 from refold.replay.importers.openhands.ending import times_of, v0_end, v0_used, v1_end, v1_used
 from refold.replay.importers.openhands.events import Conversation
@@ -158,7 +158,7 @@ def _v1(
         messages=told.begin() if system else (),
         tools=tools,
         agent="openhands",
-        rest=_together(rest(around), found[0].item.rest if system else ""),
+        rest=joined(rest(around), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
     yield from unread
@@ -182,7 +182,7 @@ def _v0(
         model=text(row, "metadata", "llm_config", "model"),
         tools=tools,
         agent="openhands",
-        rest=_together(rest(table(row)), found[0].item.rest if system else ""),
+        rest=joined(rest(table(row)), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
     yield from unread
@@ -192,7 +192,3 @@ def _v0(
     failed = json_text({"error": error}) if error is not None else ""
     last = Place(f"{around}error" if failed else place)
     yield last.ended(end, times, v0_used(metrics), rest=failed)
-
-
-def _together(*rests: str) -> str:
-    return "\n".join(filter(None, rests))

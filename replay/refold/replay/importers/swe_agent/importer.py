@@ -23,7 +23,7 @@ from refold.replay.importers.content import calls_of
 from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, nanoseconds, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
-from refold.replay.importers.leftovers import rest, take, take_if, take_rows, take_text, take_words
+from refold.replay.importers.leftovers import joined, rest, take, take_if, take_rows, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 from refold.replay.importers.swe_agent.turns import (
@@ -83,7 +83,7 @@ class SweAgent(msgspec.Struct, frozen=True):
             model=model,
             agent="swe-agent",
             labels={name: label for name, label in labels.items() if label},
-            rest="\n".join(filter(None, (rest(doc), run.conversation.take_unsaid()))),
+            rest=joined(rest(doc), run.conversation.take_unsaid()),
             counts=together(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
             marks_errors=False,
         )
@@ -198,7 +198,7 @@ class _Run:
         self.conversation.left_of(answer)
         for name, value in table(step).items():
             take_if(answer, name, value)
-        return "\n".join(filter(None, (rest(step), rest(answer))))
+        return joined(rest(step), rest(answer))
 
     def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
         """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
