@@ -40,20 +40,6 @@ def _part(part: JSON) -> str:
     return said if isinstance(said, str) else f"[{text(part, 'type') or 'part'}]"
 
 
-def told(content: JSON, *more: str) -> bool:
-    """Whether `words` says all of a content: its parts hold nothing but text, or what stands at `more`."""
-    keys = {"type", "text", *more}
-    return all(
-        isinstance(part, str) or {name for name, value in table(part).items() if value is not None} <= keys
-        for part in rows(content)
-    )
-
-
-def worded(message: JSON, name: str = "content") -> tuple[str, ...]:
-    """The key of a message's content, if `words` says all of it: then there is nothing of it to keep beside."""
-    return (name,) if told(at(message, name), "cache_control") else ()
-
-
 def plain(value: JSON) -> str:
     """What a content says: a text as it is, text parts joined by a line break, anything else as JSON text."""
     if isinstance(value, str):
