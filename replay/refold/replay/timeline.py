@@ -42,7 +42,8 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     `unknown`. One that did not happen is open again.
 
     `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where it was erased.
-    `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it.
+    `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it. `failed`: whether it did, None where
+    nobody knows, or it did not run. `seq` is the event that says how it ended, 0 while none does.
     """
 
     id: str
@@ -52,10 +53,13 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     cut: bool = False
     duration: int | None = None
+    failed: bool | None = None
+    seq: int = 0
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers.
+    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers, and
+    so is `answer`, 0 while there is none.
 
     `text` is the first characters of the answer, None where it was erased or there is none yet; `chars` counts
     all of it. `duration` is from the request to the last event of the turn, nanoseconds. `cost_nanousd` is None
@@ -67,6 +71,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     last: int
     at: int
+    answer: int = 0
     attempts: int = 1
     stop: str = ""
     text: str | None = None
@@ -125,11 +130,11 @@ class Teller(Follower[Sequence[TurnRow]]):
                 self._request(seq, at, event)
                 return
             case ModelResponded():
-                self._change(seq, at, **_answered(event))
+                self._change(seq, at, answer=seq, **_answered(event))
             case ToolReturned():
                 self._call(
                     seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
-                    duration=known.took(event.duration),
+                    duration=known.took(event.duration), failed=known.failed(event),
                 )  # fmt: skip
             case RunResumed() | DoubtResolved():
                 self._doubt(seq, at, event)
@@ -183,7 +188,7 @@ class Teller(Follower[Sequence[TurnRow]]):
 
     def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
         if self._turn is not None:
-            rows = (replace(row, **fields) if row.id == call else row for row in self._turn.calls)
+            rows = (replace(row, seq=seq, **fields) if row.id == call else row for row in self._turn.calls)
             self._change(seq, at, calls=tuple(rows))
 
 

@@ -159,7 +159,8 @@ def look(browser: Any) -> Iterator[Callable[..., Opened]]:
     contexts: list[Any] = []
 
     def open_(file: Path, address: str = "", **options: Any) -> Opened:
-        context = browser.new_context(viewport={"width": 1440, "height": 960}, offline=True, **options)
+        options = {"viewport": {"width": 1440, "height": 960}, **options}
+        context = browser.new_context(offline=True, **options)
         contexts.append(context)
         page, said = context.new_page(), list[str]()
         page.on("console", lambda message: said.append(message.text))

@@ -78,7 +78,7 @@ def test_a_filter_leaves_what_fits(ordinary: Path, look: Look) -> None:
     assert 1 == len(opened.page.query_selector_all(".row"))
     opened.page.press(".filter", "Escape")
     assert "" == opened.page.input_value(".filter")
-    assert len(opened.page.query_selector_all(".row")) > 20
+    assert len(opened.page.query_selector_all(".row")) > 10
 
 
 def test_the_keys_step_through_it(ordinary: Path, look: Look) -> None:
@@ -190,6 +190,7 @@ def test_a_tampered_event_is_marked(store: Path, page_of: PageOf, look: Look, ke
     )
     tamper(store, "UPDATE event SET content = replace(content, 'a.md', 'z.md') WHERE key & 4294967295 = 6")
     opened = look(page_of("ordinary", 3), "#e6")
+    opened.page.click("[data-mode=all]")
     assert "broken" == opened.page.get_attribute("header", "data-chain")
     assert "at event 6" in opened.page.inner_text("header")
     classes = {seq: opened.page.get_attribute(f".row[data-seq='{seq}']", "class") for seq in (5, 6, 7)}
@@ -247,7 +248,7 @@ def test_a_hostile_transcript_does_nothing(hostile: Path, look: Look, keep: Keep
     watch = "document.addEventListener('securitypolicyviolation', e => console.error(e.violatedDirective))"
     opened.page.evaluate(watch)
     shown = ""
-    for mode in ("raw", "conversation", "compact", "all"):
+    for mode in ("raw", "conversation", "turns", "all"):
         opened.page.click(f"[data-mode={mode}]")
         shown += opened.page.inner_text(".list")
     count = len(read(hostile).data["events"])
@@ -332,7 +333,7 @@ def test_ten_thousand_events_stay_smooth(long: Path, look: Look, keep: Keep) -> 
     """Of a long list some dozens of rows are in the page at any time, and frames come while it is scrolled."""
     opened = look(long)
     opened.page.click("[data-mode=all]")
-    total = int(opened.page.inner_text(".counted").split(" of ")[1].split()[0].replace(",", ""))
+    total = int(opened.page.inner_text(".counted").split()[0].replace(",", ""))
     assert total > 10_000
     frames, most, top = opened.page.evaluate("""async () => {
         const list = document.querySelector(".list");

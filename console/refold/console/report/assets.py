@@ -12,7 +12,7 @@ _MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be loo
 VENDORED = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
 OURS = (
     "visible.js", "figures.js", "sha256.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js", "model.js",
-    "list.js", "strip.js", "header.js", "inspector.js", "tabs.js", "seen.js", "app.js",
+    "rows.js", "row.js", "list.js", "strip.js", "steps.js", "about.js", "header.js", "inspector.js", "tabs.js", "seen.js", "app.js",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """A run's log to the data of its page, in one pass: whatever cannot be read, judged or folded is said, and shown raw."""
 
 import base64
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -26,9 +27,11 @@ from refold.reducers.events import (
     Fact,
     ModelRequested,
     SourceRecorded,
+    StateChanged,
     kind_of,
 )
 from refold.reducers.guards import Registry
+from refold.reducers.machine import TERMINAL
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
@@ -38,7 +41,10 @@ from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reader import Records
 from refold.replay.seen import RequestView, Views
+from refold.replay.source_words import END
 from refold.replay.summary import Summary, Summing
+from refold.replay.tally import tally
+from refold.replay.timeline import Teller, TurnRow
 from refold.replay.verification import Verifier
 from refold.replay.why import asked
 from refold.store.protocol import Store, Stored
@@ -46,7 +52,9 @@ from refold.store.protocol import Store, Stored
 
 async def build(store: Store, run: str, upto: int | None, registry: Registry) -> Report:
     """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes."""
-    verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, excerpt=None)
+    turns: list[TurnRow] = []
+    teller = Teller(turns.append)
+    verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, teller, excerpt=None)
     rows, kin = Rows(run, registry), Kin()
     source = Records(store, run, upto)
     await follow(source, verifier, auditor, summing, rows, *kin.followers, registry=registry)
@@ -54,6 +62,7 @@ async def build(store: Store, run: str, upto: int | None, registry: Registry) ->
         raise rows.problem
     last = (await store.head(run)).seq if upto is not None else 0
     found, about, judged = rows.result(), summing.result(), auditor.result()
+    turns += teller.result()
     parent, children = await kin.of(store, about)
     places = Places()
     shown = (places.row(each, found.said.get(each.seq)) for each in found.views.shown)
@@ -61,7 +70,9 @@ async def build(store: Store, run: str, upto: int | None, registry: Registry) ->
         refold=version("refold"),
         partial=upto is not None and upto < last,
         about=replace(about, parent=parent),
-        figures=_figures(summing.state, about),
+        figures=_figures(summing.state, about, turns),
+        end=found.ended,
+        turns=tuple(turns),
         imported=found.imported,
         children=children,
         checked=verifier.result(),
@@ -76,7 +87,7 @@ async def build(store: Store, run: str, upto: int | None, registry: Registry) ->
         words=found.packer.words,
         asked=found.asked,
         fields=dict(FIELDS),
-        kinds={kind_of(row.of): PageKind(row.texts, row.speaker, row.sign) for row in ROWS},
+        kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
     )
 
 
@@ -89,6 +100,7 @@ class Rows(Follower["Rows"]):
         self._run, self._registry = run, registry
         self.views, self.packer = Views(), Packer()
         self.imported: SourceRecorded | None = None
+        self.ended = 0
         self.said: dict[int, Event] = {}
         self.events: list[PageEvent] = []
         self.changes: list[Changes] = []
@@ -123,6 +135,8 @@ class Rows(Follower["Rows"]):
         seq = step.stored.seq
         if isinstance(event, SourceRecorded) and self.imported is None:
             self.imported = replace(event, content=None)
+        if _ends(event):
+            self.ended = seq
         if step.stored.content is not None:
             self.said[seq] = event
         if isinstance(event, Fact):
@@ -170,8 +184,16 @@ class Rows(Follower["Rows"]):
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
-def _figures(state: RunState, about: Summary) -> Figures:
+def _ends(event: Event) -> bool:
+    """Whether a run, or its source, says there how it ended."""
+    if isinstance(event, SourceRecorded):
+        return event.what.startswith(END)
+    return isinstance(event, StateChanged) and event.target in TERMINAL
+
+
+def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figures:
     return Figures(
+        did=tally(turns),
         cost=_cost(state),
         duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
         limit=figures.hit(about.limit) if about.limit else "",

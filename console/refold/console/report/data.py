@@ -13,11 +13,12 @@ from refold.console.child_runs import ChildRun
 from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
-from refold.replay.kinds.row import Sign
+from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.questions import Field
 from refold.replay.queries.rows import Side
 from refold.replay.seen import RequestView
 from refold.replay.summary import Summary
+from refold.replay.timeline import TurnRow
 from refold.replay.verification import Verification
 
 Pointer = tuple[int, tuple[str | int, ...]]
@@ -62,6 +63,7 @@ class PageEvent(msgspec.Struct, frozen=True, array_like=True):
 class PageKind(msgspec.Struct, frozen=True):
     """What the page knows of a kind of event: see `refold.replay.kinds.row.Kind`."""
 
+    type: EventType
     texts: tuple[str, ...]
     speaker: str
     sign: Sign
@@ -107,9 +109,10 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did; `unmarked` that of some
-    results nobody knows whether their calls failed, "" if of none.
+    results nobody knows whether their calls failed, "" if of none; `did` is what it did, in a line.
     """
 
+    did: str
     cost: str
     duration: str
     limit: str
@@ -121,8 +124,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began. `fields` are those that filters know,
-    `kinds` those of events.
+    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began. `end` is the event
+    that says how the run ended, 0 where none does. `turns` are those that the list is made of. `fields` are those that filters
+    know, `kinds` those of events.
     """
 
     refold: str
@@ -134,6 +138,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     checked: Verification
     judged: Audit
     refused: str
+    end: int
+    turns: tuple[TurnRow, ...]
     events: tuple[PageEvent, ...]
     changes: tuple[Changes, ...]
     calls: tuple[RequestView, ...]

@@ -26,7 +26,7 @@ from refold.replay.kinds import sentences
 from refold.replay.kinds.details import NOTHING, EventDetails, of_calls, words
 from refold.replay.kinds.row import Kind, Weight, decisive, routine
 
-_AMONG_TOOLS = frozenset({Trigger.CALL_TOOLS, Trigger.TOOLS_DONE})
+_FOLLOWS = frozenset({Trigger.CALL_TOOLS, Trigger.TOOLS_DONE, Trigger.ANSWERED})  # from what stands beside it
 
 
 def _verdict(event: GuardTripped | LimitReached | LimitNeared) -> str:
@@ -46,7 +46,7 @@ def _trip(event: GuardTripped | LimitReached | LimitNeared) -> str | None:
 
 
 def _weight(event: StateChanged) -> Weight:
-    return "decisive" if event.target in TERMINAL else "routine" if event.trigger in _AMONG_TOOLS else "plain"
+    return "decisive" if event.target in TERMINAL else "routine" if event.trigger in _FOLLOWS else "plain"
 
 
 DECISIONS = (

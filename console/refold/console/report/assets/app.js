@@ -4,13 +4,14 @@
 
   const { useEffect, useMemo, useRef, useState } = preactHooks;
   const html = htm.bind(preact.h);
-  const MODES = ["compact", "all", "conversation", "raw"];
+  const MODES = ["turns", "all", "conversation", "raw"];
   const SETTLED = 120; // milliseconds without another key before the address follows: browsers limit how often it may
 
   const KEYS = [
-    ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous mark: error, guard, history, damage"],
+    ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous error or damage"],
+    ["x / X", "next, previous word of a guard or limit"], ["h / H", "next, previous change of the history"],
     ["g / G", "first, last event"], ["b", "the fact that a decision follows from"], ["t / T", "next, previous tab"], ["1 – 5", "a tab by its number"],
-    ["m", "another list: compact, all, conversation, raw"], ["/", "filter; Enter goes back to the list, Escape takes the filter away"],
+    ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter goes back to the list, Escape takes the filter away"],
     ["Enter", "into the inspector, to scroll it"], ["?", "this help"],
   ];
 
@@ -19,20 +20,20 @@
     return found ? { seq: Number(found[1]), tab: found[2] } : {};
   }
 
-  function useDark() {
-    const query = useMemo(() => matchMedia("(prefers-color-scheme: dark)"), []);
-    const [dark, setDark] = useState(query.matches);
+  // Whether the screen is as it is asked, now and when it changes.
+  function useMedia(question) {
+    const query = useMemo(() => matchMedia(question), []);
+    const [holds, setHolds] = useState(query.matches);
     useEffect(() => {
-      const look = () => setDark(query.matches);
+      const look = () => setHolds(query.matches);
       query.addEventListener("change", look);
       return () => query.removeEventListener("change", look);
     }, []);
-    return dark;
+    return holds;
   }
 
   function useFilter(model, mode) {
     const [text, setText] = useState("");
-    const listed = useMemo(() => model.listed(mode), [model, mode]);
     const [filter, problem] = useMemo(() => {
       try {
         return [R.parse(text, model.fields), null];
@@ -44,8 +45,9 @@
     const last = useRef(filter);
     if (filter) last.current = filter;
     const chosen = last.current;
-    const events = useMemo(() => (chosen.empty ? listed : model.events.filter(event => chosen.matches(event.filterRow))), [listed, chosen]);
-    return { text, setText, problem, events, empty: chosen.empty };
+    const rows = useMemo(() => R.rowsOf(model, mode, chosen.empty ? null : event => chosen.matches(event.filterRow)), [mode, chosen]);
+    const places = useMemo(() => R.places(model, rows), [rows]);
+    return { text, setText, problem, rows, places, empty: chosen.empty };
   }
 
   function useSelection(model) {
@@ -81,31 +83,32 @@
 
   // What a key does; nothing where somebody types, but for what leads out of it.
   function keys(state) {
-    const { model, events, selected, select, tab, setTab, mode, setMode, setHelp, filterBox } = state;
-    const here = R.nearest(events, selected);
-    const to = event => event && select(event.seq);
+    const { model, filter, selected, select, tab, setTab, mode, setMode, setHelp, filterBox } = state;
+    const { rows, places } = filter;
+    const here = places.of(selected);
+    const to = found => found && select(found.seq);
     const step = by => {
-      const exact = events[here]?.seq === selected;
-      to(events[Math.min(events.length - 1, Math.max(0, by > 0 && !exact && events[here]?.seq > selected ? here : here + by))]);
+      // Before the first row there is none to step from; calls without a result share the event of another row.
+      const first = by > 0 && rows[here]?.seq > selected && rows[here].turn?.first !== selected;
+      const ahead = by > 0 ? rows.slice(first ? here : here + 1) : rows.slice(0, here).reverse();
+      to(ahead.find(row => row.seq !== selected));
     };
     const turn = by => {
       const { turn: now } = model.event(selected) || { turn: 0 };
-      to(events.find(event => event.turn === now + by) ?? (by > 0 ? events.find(event => event.turn > now) : undefined));
+      to(rows.find(row => row.event.turn === now + by) ?? (by > 0 ? rows.find(row => row.event.turn > now) : undefined));
     };
-    const mark = by => {
-      const ahead = by > 0 ? model.events.filter(event => event.seq > selected) : model.events.filter(event => event.seq < selected).reverse();
-      to(ahead.find(event => event.tag || model.chain?.broken.has(event.seq)));
-    };
+    const mark = (kind, by) => to(R.stepped(R.marked(model, kind), selected, by));
     const nextTab = by => {
       const at = R.TABS.findIndex(([name]) => name === tab);
       setTab(R.TABS[(at + by + R.TABS.length) % R.TABS.length][0]);
     };
     return {
       j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1), n: () => turn(1), p: () => turn(-1),
-      e: () => mark(1), E: () => mark(-1), g: () => to(events[0]), G: () => to(events[events.length - 1]),
+      e: () => mark("errors", 1), E: () => mark("errors", -1), x: () => mark("guards", 1), X: () => mark("guards", -1),
+      h: () => mark("history", 1), H: () => mark("history", -1), g: () => to(rows[0]), G: () => to(rows[rows.length - 1]),
       b: () => to(model.event(model.event(selected)?.fact)), t: () => nextTab(1), T: () => nextTab(-1),
       m: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]), "/": () => filterBox.current.focus(),
-      Enter: () => document.querySelector(".inspector .body")?.focus(), "?": () => setHelp(shown => !shown), Escape: () => setHelp(false),
+      Enter: () => document.querySelector(".inspector .body")?.focus(), "?": () => setHelp(shown => !shown), Escape: () => (setHelp(false), state.setSheet(false)),
       ...Object.fromEntries(R.TABS.map(([name], place) => [String(place + 1), () => setTab(name)])),
     };
   }
@@ -133,7 +136,7 @@
       <h2>licences</h2><pre class="text mono">${document.getElementById("licences").textContent}</pre></div></div>`;
   }
 
-  function Bar({ filter, mode, setMode, box, setHelp, total }) {
+  function Bar({ model, chain, selected, select, filter, mode, setMode, box, setHelp }) {
     const onKeyDown = pressed => {
       if (pressed.key === "Escape") filter.setText("");
       if (pressed.key === "Escape" || pressed.key === "Enter") document.querySelector(".list").focus();
@@ -142,7 +145,8 @@
         onClick=${() => setMode(name)}>${name}</button>`)}</div>
       <input class=${filter.problem ? "filter wrong" : "filter"} ref=${box} type="search" spellcheck="false" autocomplete="off" aria-label="filter"
         placeholder="filter: type:tool error:true text:…   ( / )" value=${filter.text} onInput=${e => filter.setText(e.target.value)} onKeyDown=${onKeyDown} />
-      <span class="counted">${R.count(filter.events.length)} of ${R.count(total)} events</span>
+      <${R.Steps} model=${model} chain=${chain} selected=${selected} select=${select} />
+      <span class="counted">${filter.empty ? "" : `${R.count(filter.rows.length)} of `}${R.count(model.events.length)} events</span>
       <button class="ask" title="keys and filter" onClick=${() => setHelp(true)}>?</button>
       ${filter.problem && html`<p class="problem">${R.line(filter.problem)}</p>`}</div>`;
   }
@@ -150,8 +154,7 @@
   // A long run is skimmed first; who follows a link wants to see what it leads to.
   function firstMode(model) {
     const { seq } = addressed();
-    const led = model.event(seq);
-    return model.events.length > 60 && (!led || model.listed("compact").includes(led)) ? "compact" : "all";
+    return !seq || R.places(model, R.rowsOf(model, "turns", null)).own.has(seq) ? "turns" : "all";
   }
 
   function App({ model }) {
@@ -162,9 +165,11 @@
     const filter = useFilter(model, mode);
     const selection = useSelection(model);
     const { selected, select, tab, setTab } = selection;
-    const dark = useDark();
+    const [dark, narrow] = [useMedia("(prefers-color-scheme: dark)"), useMedia("(max-width: 700px)")];
+    const [small, shrink] = useState(false);
+    const [sheet, setSheet] = useState(false); // on a narrow screen: whether the inspector is up
     useEffect(() => R.checkChain(model, found => { model.chain = found; setChain(found); }), [model]);
-    const map = keys({ model, events: filter.events, mode, setMode, setHelp, filterBox, ...selection });
+    const map = keys({ model, filter, mode, setMode, setHelp, setSheet, filterBox, ...selection });
     const current = useRef(map);
     current.current = map;
     useEffect(() => {
@@ -173,13 +178,14 @@
       return () => removeEventListener("keydown", listen);
     }, []);
     const event = model.event(selected);
-    const hidden = event && filter.events[R.nearest(filter.events, selected)] !== event;
-    return html`<${R.Header} model=${model} chain=${chain} />
-      <${R.Strip} model=${model} selected=${selected} select=${select} chain=${chain} dark=${dark} />
-      <${Bar} filter=${filter} mode=${mode} setMode=${setMode} box=${filterBox} setHelp=${setHelp} total=${model.events.length} />
-      <main><${R.List} events=${filter.events} mode=${mode} selected=${selected} chain=${chain} />
-        <${R.Inspector} model=${model} event=${event} tab=${tab} setTab=${setTab} hidden=${hidden} /></main>
-      ${help && html`<${Help} fields=${model.fields} close=${() => setHelp(false)} />`}`;
+    const hidden = event && !filter.empty && !filter.places.own.has(selected);
+    return html`<div class=${["page", small ? "small" : "", model.costs ? "" : "costless"].join(" ")}><${R.Header} model=${model} chain=${chain} />
+      <${R.Strip} model=${model} selected=${selected} select=${select} chain=${chain} dark=${dark} small=${small || narrow} />
+      <${Bar} model=${model} chain=${chain} selected=${selected} select=${select} filter=${filter} mode=${mode} setMode=${setMode} box=${filterBox} setHelp=${setHelp} />
+      <main><${R.List} model=${model} rows=${filter.rows} places=${filter.places} mode=${mode} selected=${selected} chain=${chain} narrow=${narrow}
+          shrink=${shrink} opens=${() => setSheet(true)} />
+        <${R.Inspector} model=${model} event=${event} tab=${tab} setTab=${setTab} hidden=${hidden} sheet=${sheet} close=${() => setSheet(false)} /></main>
+      ${help && html`<${Help} fields=${model.fields} close=${() => setHelp(false)} />`}</div>`;
   }
 
   R.start = () => {

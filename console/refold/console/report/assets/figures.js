@@ -17,6 +17,16 @@
   // Since the run began; of an event without a time nobody knows it.
   R.elapsed = event => (event.row.elapsed === undefined ? "-" : R.seconds(event.row.elapsed));
 
+  // How long something took, "-" where nobody took it.
+  R.took = nanoseconds => (nanoseconds === null || nanoseconds === undefined ? "-" : R.seconds(nanoseconds));
+
+  R.dollars = nano => {
+    if (nano === null || nano === undefined) return "-";
+    const value = nano / 1e9;
+    if (value === 0 || value >= 10) return value ? `$${value.toFixed(2)}` : "$0";
+    return value >= 0.001 ? `$${value.toFixed(4)}` : `$${value.toPrecision(2)}`;
+  };
+
   R.clock = nanoseconds => {
     if (Number(nanoseconds) === 0) return "-"; // a transcript that told no times
     const date = new Date(Number(BigInt(nanoseconds) / 1000000n));

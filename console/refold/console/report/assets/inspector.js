@@ -102,14 +102,15 @@
     ["raw", "raw", RawTab],
   ];
 
-  R.Inspector = ({ model, event, tab, setTab, hidden }) => {
+  R.Inspector = ({ model, event, tab, setTab, hidden, sheet, close }) => {
     const [, , Tab] = R.TABS.find(([name]) => name === tab);
     useEffect(() => { document.querySelector(".inspector .body")?.scrollTo(0, 0); }, [event?.seq, tab]);
     if (!event) return html`<section class="inspector"><p class="none">no event</p></section>`;
-    return html`<section class="inspector" aria-label="event">
+    return html`<section class=${sheet ? "inspector up" : "inspector"} aria-label="event">
       <div class="heading"><h2>e${event.seq} <span>${R.line(event.kind, 60)}</span></h2>
         <span class="dim">${event.turn ? `turn ${event.turn} · ` : ""}${{ note: "annotation", "?": "unread" }[event.side] || event.side} · ${R.elapsed(event)} after the start</span>
-        ${hidden && html`<span class="badge">not in the list as it is filtered</span>`}</div>
+        ${hidden && html`<span class="badge">not in the list as it is filtered</span>`}
+        <button class="close" aria-label="close" onClick=${close}>×</button></div>
       <nav class="tabs" role="tablist">${R.TABS.map(([name, title]) => html`<button role="tab" data-tab=${name}
         aria-selected=${name === tab ? "true" : "false"} class=${name === tab ? "on" : ""} onClick=${() => setTab(name)}>${title}</button>`)}</nav>
       <div class="body" tabindex="-1"><${Tab} key=${`${tab}${event.seq}`} model=${model} event=${event} /></div>

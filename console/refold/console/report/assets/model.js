@@ -31,10 +31,6 @@
     get erased() {
       return this.content === null && this.digest !== null;
     }
-    // Nobody knows whether its call failed: the source marks no errors, or has no result of it.
-    get unmarked() {
-      return this.kind === "tool_returned" && !this.damage && this.row.error === undefined;
-    }
     get asked() {
       return this.row.call || [];
     }
@@ -58,10 +54,14 @@
     constructor(data) {
       Object.assign(this, data);
       this.events = data.events.map(columns => new RunEvent(columns));
+      // Of calls by the event that ended them, of turns by their answer.
+      this.callOf = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, call])));
+      this.turnOf = new Map(this.turns.filter(turn => turn.answer).map(turn => [turn.answer, turn]));
       this.bySeq = new Map(this.events.map((event, place) => [event.seq, place]));
       this.callAt = new Map(this.calls.map((call, place) => [call.seq, place]));
       this.findings = new Map(
         [...this.judged.findings, ...this.judged.unreplayable].map(finding => [finding.seq, finding]));
+      this.costs = this.turns.some(turn => turn.cost_nanousd);
       this.states = [];
       this.viewsKept = [];
       this.connect();
@@ -87,12 +87,6 @@
     add(map, key, seq) {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(seq);
-    }
-
-    // Which events a list shows: all, those that carry the story, or those that say something.
-    listed(mode) {
-      if (mode === "conversation") return this.events.filter(event => R.kinds[event.kind]?.speaker);
-      return mode === "compact" ? this.events.filter(event => event.damage || !event.routine) : this.events;
     }
 
     // The state after the event at `place`: a Map of path to JSON text.

@@ -5,7 +5,7 @@
   const { useEffect, useMemo, useRef } = preactHooks;
   const html = htm.bind(preact.h);
 
-  const HEIGHT = 150;
+  const [HEIGHT, LOW] = [150, 84];
   const LANES = ["prune", "guard", "error", "damage"];
   const LANE = 7; // pixels
 
@@ -61,7 +61,7 @@
     ctx.restore();
   }
 
-  function options(model, width, limit, data, chain) {
+  function options(model, width, height, limit, data, chain) {
     const axis = { stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const most = Math.max(greatest(data[1]), greatest(data[2]), 1);
     const top = near(limit, most) ? Math.max(limit, most) : most;
@@ -69,7 +69,7 @@
     const few = model.calls.length < 400;
     return {
       width,
-      height: HEIGHT,
+      height,
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       padding: [8, 28, LANES.length * LANE, 0],
@@ -77,17 +77,19 @@
       axes: [{ ...axis, size: 22, gap: 2 + LANES.length * LANE, values: (_, all) => all.map(v => (Number.isInteger(v) ? `e${v}` : "")) },
         { ...axis, size: 56, values: (_, all) => all.map(v => R.count(v)) }],
       series: [{}, {
-        label: "estimate", stroke: colour("accent"), width: 1.5, fill: colour("accent-soft"),
-        paths: uPlot.paths.stepped({ align: 1 }), points: { show: few, size: 4, fill: colour("accent") },
-      }, { label: "counted", stroke: colour("ok"), paths: () => null, points: { show: true, size: few ? 5 : 3, fill: colour("ok") } }],
+        label: "estimate", stroke: () => colour("accent"), width: 1.5, fill: () => colour("accent-soft"),
+        paths: uPlot.paths.stepped({ align: 1 }), points: { show: few, size: 4, fill: () => colour("accent") },
+      }, { label: "counted", stroke: () => colour("ok"), paths: () => null, points: { show: true, size: few ? 5 : 3, fill: () => colour("ok") } }],
       hooks: { draw: [plot => { drawLimit(plot, limit); drawMarks(plot, model, chain); }] },
     };
   }
 
-  R.Strip = ({ model, selected, select, chain, dark }) => {
+  R.Strip = ({ model, selected, select, chain, dark, small }) => {
     const box = useRef(null);
     const plot = useRef(null);
     const line = useRef(null);
+    const height = useRef(0);
+    height.current = small ? LOW : HEIGHT;
     const latest = useRef(chain);
     latest.current = chain;
     const lastCall = model.calls[model.calls.length - 1];
@@ -97,7 +99,7 @@
 
     useEffect(() => {
       if (!model.events.length) return undefined;
-      const made = new uPlot(options(model, box.current.clientWidth, limit, data, () => latest.current), data, box.current);
+      const made = new uPlot(options(model, box.current.clientWidth, height.current, limit, data, () => latest.current), data, box.current);
       plot.current = made;
       made.over.appendChild(line.current);
       const click = pointer => {
@@ -105,7 +107,7 @@
         select(model.events[R.nearest(model.events, Math.round(at))].seq);
       };
       made.over.addEventListener("click", click);
-      const size = new ResizeObserver(() => made.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+      const size = new ResizeObserver(() => made.setSize({ width: box.current.clientWidth, height: height.current }));
       size.observe(box.current);
       return () => {
         size.disconnect();
@@ -113,6 +115,7 @@
       };
     }, [model, dark]);
 
+    useEffect(() => plot.current?.setSize({ width: box.current.clientWidth, height: height.current }), [small]);
     useEffect(() => { if (plot.current && chain.done) plot.current.redraw(false); }, [chain.done]);
     useEffect(() => {
       // In parts of the width: it stays in its place when the window, or the paper, has another.

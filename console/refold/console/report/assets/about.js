@@ -1,0 +1,44 @@
+// What of a run stands in no line of its header: the whole task, where it came from, hashes, labels, what nothing here can prove.
+(R => {
+  "use strict";
+
+  const html = htm.bind(preact.h);
+
+  // What is to be said of the run besides its numbers: [tone, a sentence].
+  function remarks(model) {
+    const { about, checked, imported } = model;
+    const said = [];
+    if (model.partial) said.push(["warn", `The log goes on: this report shows it up to event ${model.events.length}.`]);
+    if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): the decisions were derived, not recorded then.`]);
+    if (model.figures.unmarked) said.push(["warn", model.figures.unmarked]);
+    if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
+    if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
+    if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);
+    for (const { run, call, task, agent_state, source_end, damaged } of model.children) {
+      const ended = damaged ? "cannot be read whole" : source_end || agent_state;
+      said.push(["", `Started run ${run}, by ${call ? `call ${call}` : "a call that is not known"}: ${ended}. ${task ?? "(erased)"}`]);
+    }
+    return said;
+  }
+
+  function pairs(model, started, chain, audit) {
+    const { about, figures } = model;
+    const told = [["run", about.run], ["ended", R.ending(model)], ["derived", about.source_end ? about.agent_state : ""], ["code", about.code], ["limit", figures.limit],
+      ["model", about.model], ["began", Number(started) ? R.clock(started) : "no times were recorded"],
+      ["events", R.count(model.events.length)], ["chain", `${chain[1]}: ${chain[2]}`], ["audit", `${audit[1]}: ${audit[2]}`]];
+    return [...told, ...Object.entries(about.labels)].filter(([, value]) => value);
+  }
+
+  R.About = ({ model, started, chain, audit }) => {
+    const { about, checked } = model;
+    return html`<div class="about">
+      ${remarks(model).map(([tone, text]) => html`<p class=${`remark ${tone}`}>${R.line(text, 1000)}</p>`)}
+      ${about.task && html`<h4>task</h4><pre class="text">${R.block(about.task.trim())}</pre>`}
+      <table class="fields"><tbody>${pairs(model, started, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}</td></tr>`)}</tbody></table>
+      <div class="unproved"><h4>what this cannot prove</h4><ul>
+        ${checked.cannot_prove.map(text => html`<li>${text}</li>`)}
+        <li>that this page was made by refold: hold its head hash against <code>refold verify</code>, or against a seal</li>
+        <li>that nobody edited what stands beside the events (their rows in the list, states, views, guards, the audit): no
+          hash covers what is derived; <code>refold report</code> derives it again</li></ul></div></div>`;
+  };
+})((self.refold ||= {}));

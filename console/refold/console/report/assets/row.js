@@ -1,0 +1,104 @@
+// A row of a list: a sign by what it is about, what was done, how that ended; tokens, cost and time to the right.
+(R => {
+  "use strict";
+
+  const html = htm.bind(preact.h);
+  const SIGNS = {
+    run: "▣", model: "◆", tool: "▸", person: "●", history: "✂", guard: "▲", limit: "▲", wait: "◷", state: "▣", note: "·",
+  };
+  const TAGS = { error: "error", guard: "guard", prune: "history", damage: "damaged" };
+  const TAIL = 26; // characters at the end of an argument that are shown in any width
+  const SAID = 700; // characters of a message in the conversation
+
+  const figure = (name, text, title) => html`<span class=${`figure ${name}`} title=${title}>${text === "-" ? "" : text}</span>`;
+
+  // A text in one line whose end is seen too, however narrow it is.
+  function Elided({ text }) {
+    const line = text.trim();
+    if (line.length < 2 * TAIL) return html`<span class="said">${R.line(line)}</span>`;
+    return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
+  }
+
+  // How a call ended: never "ok" where nobody knows.
+  R.Mark = ({ call }) => {
+    const tone = call.failed ? "bad" : call.failed === false ? "fine" : call.result === "refused" ? "guard" : "open";
+    const word = tone === "open" ? `? ${call.result}` : call.result;
+    return html`<span class=${`mark ${tone}`}>${R.line(word, 40)}</span>`;
+  };
+
+  function Call({ row }) {
+    const { call, event } = row;
+    const { tokens } = ENDED(row);
+    return html`<${Sign} event=${event} /><span class="tool">${R.line(call.name, 60)}</span>
+      ${call.argument === null ? html`<span class="said dim">(erased)</span>` : html`<${Elided} text=${call.argument} />`}
+      <${R.Mark} call=${call} />${call.cut && html`<span class="badge">cut</span>`}
+      ${figure("tokens", tokens === undefined ? "-" : `≈ ${R.count(tokens)}`, "estimate of what joins the context")}${figure("cost", "-")}
+      ${figure("time", R.took(call.duration), "how long the call took")}`;
+  }
+
+  // The flat fields of how a call ended; none while nothing came back.
+  const ENDED = ({ call, event }) => (event?.seq === call.seq && event.kind === "tool_returned" ? event.row : {});
+
+  function words(turn) {
+    if (turn.text === null && turn.stop) return html`<span class="said dim">(erased)</span>`;
+    if (turn.text?.trim()) return html`<span class="said">${R.line(turn.text.trim().replace(/\s+/g, " "))}</span>`;
+    const names = [...new Set(turn.calls.map(call => call.name))].join(", ");
+    const said = turn.stop ? (names ? `calls ${names}` : "(nothing)") : "(no answer)";
+    return html`<span class="said dim">${R.line(said, 200)}</span>`;
+  }
+
+  function Turn({ row }) {
+    const { turn, event } = row;
+    const { usage = {} } = turn;
+    const { input = 0, output = 0, cache_read = 0 } = usage;
+    const counted = input || output;
+    const title = counted ? `${R.count(input)} in (${R.count(cache_read)} cached), ${R.count(output)} out` : "not counted";
+    return html`<span class="number">${turn.purpose && turn.purpose !== "step" ? turn.purpose : turn.step}</span>${words(turn)}
+      ${turn.attempts > 1 && html`<span class="badge guard">${turn.attempts} attempts</span>`}
+      ${event.tag && html`<span class=${`badge ${event.tag}`}>${TAGS[event.tag]}</span>`}
+      ${figure("tokens", counted ? R.count(input + output) : "-", title)}${figure("cost", R.dollars(turn.cost_nanousd))}
+      ${figure("time", R.took(turn.duration), "the whole turn")}`;
+  }
+
+  const Sign = ({ event }) => html`<span class=${`sign of-${R.kinds[event?.kind]?.type || "damage"}`}>${SIGNS[R.kinds[event?.kind]?.type] || "!"}</span>`;
+
+  function Event({ event }) {
+    return html`<${Sign} event=${event} /><span class="kind">${R.line(event.kind.replaceAll("_", " "), 40)}</span>
+      <span class="said">${R.line(event.said || event.damage, 300)}</span>
+      ${event.tag && html`<span class=${`badge ${event.tag}`}>${TAGS[event.tag]}</span>`}
+      ${event.erased && html`<span class="badge">erased</span>`}
+      ${figure("time", R.elapsed(event), "since the run began")}`;
+  }
+
+  const End = ({ model }) => html`<span class="number">end</span><span class="said">${R.line(R.ending(model))}</span>`;
+
+  const Raw = ({ event }) => html`<span class="kind">${R.line(event.kind, 40)}</span>
+    <code class="said">${R.line(typeof event.body === "string" ? event.body : `base64 ${event.body.base64}`)}</code>`;
+
+  function Saying({ event }) {
+    const texts = R.textsOf(event, event.fields, event.words).filter(text => text.trim());
+    const names = (event.row.name || []).join(", ");
+    return html`<span class="saying"><b>${R.line(R.kinds[event.kind]?.speaker || event.kind, 40)}${names && html` <i>${R.line(names, 80)}</i>`}</b>
+      <span class="words">${event.erased ? "(erased)" : R.block(texts.join("\n").slice(0, SAID))}</span></span>`;
+  }
+
+  function inside(row, mode, model) {
+    if (mode === "raw") return html`<${Raw} event=${row.event} />`;
+    if (mode === "conversation") return html`<${Saying} event=${row.event} />`;
+    if (row.form === "call") return html`<${Call} row=${row} />`;
+    if (row.form === "turn") return html`<${Turn} row=${row} />`;
+    return row.form === "end" ? html`<${End} model=${model} />` : html`<${Event} event=${row.event} />`;
+  }
+
+  R.Row = ({ model, row, mode, selected, chain, top, height }) => {
+    const { event } = row;
+    const state = chain.broken.has(event.seq) ? "broken" : chain.first && event.seq > chain.first ? "behind" : "";
+    const classes = ["row", row.form, event.side === "?" ? "damage" : event.side, event.tag, state, selected ? "selected" : ""];
+    return html`<a class=${classes.join(" ")} href=${`#e${row.seq}`} data-seq=${row.seq} role="option"
+        aria-selected=${selected ? "true" : "false"} tabindex="-1" style=${{ top: `${top}px`, height: `${height}px` }}>
+      <span class="seq">e${row.seq}</span>
+      ${inside(row, mode, model)}
+      ${state === "broken" && html`<span class="badge bad">tampered</span>`}
+    </a>`;
+  };
+})((self.refold ||= {}));

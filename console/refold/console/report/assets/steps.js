@@ -1,0 +1,26 @@
+// From one mark to the next: errors, what guards and limits said, what left the history; with how many of each there are.
+(R => {
+  "use strict";
+
+  const html = htm.bind(preact.h);
+  const KINDS = { errors: ["error", "damage"], guards: ["guard"], history: ["prune"] };
+  const KEYS = { errors: "e", guards: "x", history: "h" };
+
+  // The events with a mark, in their order.
+  R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain?.broken.has(event.seq)));
+
+  // The next of some events, or the one before; undefined behind the last.
+  R.stepped = (events, seq, by) => (by > 0 ? events.find(event => event.seq > seq) : events.findLast(event => event.seq < seq));
+
+  R.Steps = ({ model, chain, selected, select }) => html`<span class="steps">${Object.keys(KINDS).map(kind => {
+    const events = preactHooks.useMemo(() => R.marked(model, kind), [model, chain.done]);
+    const go = by => {
+      const found = R.stepped(events, selected, by);
+      if (found) select(found.seq);
+    };
+    const button = (by, sign, key) => html`<button title=${`${by > 0 ? "next" : "previous"} (${key})`} aria-label=${`${by > 0 ? "next" : "previous"} of ${kind}`}
+      disabled=${!R.stepped(events, selected, by)} onClick=${() => go(by)}>${sign}</button>`;
+    return html`<span class=${`step ${kind} ${events.length ? "" : "none-of"}`}>${button(-1, "‹", KEYS[kind].toUpperCase())}
+      <span class="many" title=${kind === "errors" ? model.figures.unmarked : ""}>${kind} ${R.count(events.length)}${kind === "errors" && model.figures.unmarked ? "+?" : ""}</span>${button(1, "›", KEYS[kind])}</span>`;
+  })}</span>`;
+})((self.refold ||= {}));
