@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from console.conftest import Refold
 from console.test_imports import documents, session
 from console.test_repeated_imports import CALLED, RETURNED, by_hand, imported, listed, note
 from refold.console import imported_runs
+from refold.console.import_growth import Growth
+from refold.console.main import main
 from refold.reducers import codec
 from refold.reducers.events import Annotation, kind_of
 from refold.replay.importers.source import Source
+from refold.replay.importers.transcript import TranscriptRun
 from refold.store import SqliteStore
 from refold.store.protocol import StoreUnavailable
 from support.driving import events_of
@@ -223,3 +227,31 @@ def _lines(name: str) -> list[bytes]:
     except ValueError:
         return []
     return lines
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(TWO, THREE), (THREE, TWO), (TWO, TWO)])
+def test_another_import_in_between_is_seen(
+    refold: Refold, store: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str
+) -> None:
+    """Two imports at once of a file that grows do what they would do one after the other."""
+    run, of, first = written(refold, store, file, ONE)["run"], Growth.of, [True]
+    other = file.with_name("b.jsonl")
+    other.write_text(theirs)
+
+    async def overtaken(growth: Growth, reading: TranscriptRun) -> str:
+        found = await of(growth, reading)
+        if first:
+            first.clear()
+            await anyio.to_thread.run_sync(lambda: main(["import", str(other), "--store", str(store)]))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Growth, "of", overtaken)
+        file.write_text(ours)
+        assert 0 == refold("import", file, "--store", store).code
+    # A file that is all in a run already, and ends where no import of it ever did, is another that says so.
+    assert (1 if len(theirs) <= len(ours) else 2) == len(listed(refold, store))
+    assert 0 == refold("audit", "--all", "--store", store).code
+    sound(refold, store, run)
+    whole = file.with_name("other.db")
+    assert said(whole, written(refold, whole, file, max(ours, theirs, key=len))["run"]) == said(store, run)

@@ -57,6 +57,12 @@ class Conversations:
         if all(each.run != told.run for each in self._of_key.get((told.format, told.key), [])):
             self._index(told, 0)
 
+    def look_again(self) -> None:
+        """Another import wrote meanwhile."""
+        self._of_key.clear()
+        self._apart.clear()
+        self._known.clear()
+
     async def parent_of(self, told: Conversation) -> Parent | None:
         """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
         of another run that this session began. None: nothing in the store says so.

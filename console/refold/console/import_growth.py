@@ -27,6 +27,7 @@ class Growth:
     ) -> None:
         self._store, self._known, self._found, self._reopened = store, known, found, reopened
         self._runs: dict[str, str] | None = None
+        self._heads: dict[str, int] = {}
 
     async def of(self, reading: TranscriptRun) -> str:
         """The run that is there and goes on in this one; "" if there is none, or it is not known to be the same."""
@@ -40,12 +41,21 @@ class Growth:
                 self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
 
+    def overtaken(self, log: ImportedLog) -> bool:
+        """Whether a run that goes on was written to since that was found: then all is to be asked anew."""
+        if self._heads.get(log.run) == len(log.marks):
+            return False
+        self._runs = None
+        self._known.look_again()
+        return True
+
     async def _followed(self, reading: TranscriptRun) -> str:
         """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
         own, log = reading.run, await self._log(reading)
         # The ends that its source came to before stand in no file any more: only the chain tells that nobody edited them.
         reading.begun_by = await self._known.kept(reading, log.parent) if log else None
         if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
+            self._heads[log.run] = len(log.marks)
             return log.run
         if log is None:
             for _ in reading.derive(entropy.salts(None)):

@@ -63,6 +63,16 @@ async def add_run(
 
     What goes on from a run that is there is appended to that one.
     """
+    done = None
+    while done is None:
+        done = await _added(store, known, reading, growth)
+    return done
+
+
+async def _added(
+    store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None
+) -> ImportResult | None:
+    """As `add_run`. None: another import wrote to the run that goes on, after it was found to."""
     grown = await growth.of(reading) if growth else ""
     run = grown or reading.run
     others = [await Beside.read(store, each) for each in await known.of(reading.format, reading.key, run)]
@@ -72,6 +82,8 @@ async def add_run(
             await tenure.hold()
         done = not grown and await complete(store, run)  # by another import, until just now
         there = await ImportedLog.read(store, run, grown=bool(grown))
+        if growth and grown and growth.overtaken(there):
+            return None
         # Who did not know what began it when it was imported does not say so now.
         reading.begun_by = await (
             known.kept(reading, there.parent) if there.marks else known.parent_of(conversation(reading))
