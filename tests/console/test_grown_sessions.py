@@ -255,3 +255,20 @@ def test_another_import_in_between_is_seen(
     sound(refold, store, run)
     whole = file.with_name("other.db")
     assert said(whole, written(refold, whole, file, max(ours, theirs, key=len))["run"]) == said(store, run)
+
+
+def test_a_file_that_is_written_to_while_it_is_imported_goes_on_too(
+    refold: Refold, store: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was added since the file was opened is the next import's, and no reason for another run."""
+    run, of = written(refold, store, file, ONE)["run"], Growth.of
+
+    async def grows(growth: Growth, reading: TranscriptRun) -> str:
+        await anyio.Path(file).write_text(THREE)
+        return await of(growth, reading)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Growth, "of", grows)
+        assert run == written(refold, store, file, TWO)["run"]
+    assert run == imported(refold, store, file)["run"]
+    sound(refold, store, run)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 
 import msgspec
 
@@ -44,7 +45,8 @@ class Conversations:
         self._store = store
         self._of_key: dict[tuple[str, str], list[Conversation]] = {}
         self._apart: dict[tuple[str, str], list[Conversation]] = {}
-        self._known: set[str] = set()
+        self._newest: dict[str, str] = {}  # of each format that was looked through
+        self._runs: set[str] = set()
         self._calls: dict[tuple[str, int], Mapping[str, str]] = {}
 
     async def of(self, format_: str, key: str, but: str) -> Sequence[str]:
@@ -54,14 +56,25 @@ class Conversations:
 
     def add(self, told: Conversation) -> None:
         """A run was imported just now."""
-        if all(each.run != told.run for each in self._of_key.get((told.format, told.key), [])):
-            self._index(told, 0)
+        if told.run in self._runs:
+            return
+        self._runs.add(told.run)
+        self._of_key.setdefault((told.format, told.key), []).insert(0, told)
+        if told.apart:
+            self._apart.setdefault((told.format, told.apart), []).append(told)
 
-    def look_again(self) -> None:
-        """Another import wrote meanwhile."""
-        self._of_key.clear()
-        self._apart.clear()
-        self._known.clear()
+    async def look_again(self, format_: str) -> None:
+        """See what another import began meanwhile."""
+        last, new = self._newest.get(format_, ""), list[str]()
+        async for chunk in self._store.runs(f"{format_}-"):
+            begun = [run for run, head in chunk if head.seq]
+            new += takewhile(lambda run: run != last, begun)
+            if last in begun:
+                break
+        self._newest[format_] = new[0] if new else last
+        for run in reversed(new):
+            if run not in self._runs:
+                await self._learn(run)
 
     async def parent_of(self, told: Conversation) -> Parent | None:
         """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
@@ -104,23 +117,12 @@ class Conversations:
         return self._calls[place]
 
     async def _look(self, format_: str) -> None:
-        if format_ in self._known:
-            return
-        self._known.add(format_)
-        async for chunk in self._store.runs(f"{format_}-"):
-            for run, head in chunk:
-                if head.seq:
-                    await self._learn(run)
+        if format_ not in self._newest:
+            await self.look_again(format_)
 
     async def _learn(self, run: str) -> None:
         with suppress(CannotJudge, Damaged):  # what cannot be read at its first event is not known
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):
-                    told = Conversation.of(run, event.labels, event.parent)
-                    self._index(told, len(self._of_key.get((told.format, told.key), [])))
-
-    def _index(self, told: Conversation, place: int) -> None:
-        self._of_key.setdefault((told.format, told.key), []).insert(place, told)
-        if told.apart:
-            self._apart.setdefault((told.format, told.apart), []).append(told)
+                    self.add(Conversation.of(run, event.labels, event.parent))

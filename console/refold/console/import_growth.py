@@ -36,18 +36,19 @@ class Growth:
         if self._runs is None:
             with self._reopened() as source:
                 again = Transcript(source, importer(self._found.format))
-                # Of a file that is written to right now the next import tells.
+                # Of a file that is not any more what it was as far as it reached, the next import tells.
                 steady = again.sha256 == reading.origin.sha256
                 self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
 
-    def overtaken(self, log: ImportedLog) -> bool:
-        """Whether a run that goes on was written to since that was found: then all is to be asked anew."""
-        if self._heads.get(log.run) == len(log.marks):
-            return False
-        self._runs = None
-        self._known.look_again()
-        return True
+    async def overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
+        """Whether another import wrote since `log` was found to go on, or since `beside` were the newest runs: then all is asked anew."""
+        await self._known.look_again(reading.format)
+        seen = self._heads.get(log.run, 0) == len(log.marks) and beside == await self._known.of(
+            reading.format, reading.key, log.run
+        )
+        self._runs = self._runs if seen else None
+        return not seen
 
     async def _followed(self, reading: TranscriptRun) -> str:
         """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""

@@ -14,7 +14,7 @@ from refold.reducers.state import RunState
 from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import END, GOES_ON, SourceEnd, source_end
-from refold.store.protocol import Store, Stored
+from refold.store.protocol import LEASE_SECONDS, Store, Stored
 
 How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
 
@@ -109,7 +109,7 @@ async def superseded(store: Store, related: Relation, origin: Origin, run: str) 
             what=f"{END}{GOES_ON}{run}",
         )
 
-    await annotate(store, related.run, note)
+    await annotate(store, related.run, note, patience=LEASE_SECONDS)  # another import is soon done
 
 
 def sentence(related: Relation) -> str:

@@ -10,7 +10,7 @@ from refold.console.import_relations import Beside, Relation, superseded
 from refold.console.imported_logs import ImportedLog, complete
 from refold.engine import entropy
 from refold.engine.journal import record
-from refold.engine.tenure import BRIEF, Tenure
+from refold.engine.tenure import Tenure
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Parent
@@ -72,17 +72,20 @@ async def add_run(
 async def _added(
     store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None
 ) -> ImportResult | None:
-    """As `add_run`. None: another import wrote to the run that goes on, after it was found to."""
+    """As `add_run`. None: another import wrote of this conversation meanwhile."""
     grown = await growth.of(reading) if growth else ""
     run = grown or reading.run
-    others = [await Beside.read(store, each) for each in await known.of(reading.format, reading.key, run)]
-    async with Tenure(store, run, _LEASE, patience=BRIEF) as tenure:
-        tenure.due = None
+    beside = await known.of(reading.format, reading.key, run)
+    others = [await Beside.read(store, each) for each in beside]
+    async with _tenure(store, run) as tenure, _tenure(store, beside[0] if beside else run) as newest:
+        new = bool(growth and beside and not grown and not (await store.head(run)).seq)
+        if new:  # who imports another state of the file right now waits for us here
+            await newest.hold()
         if grown or not await complete(store, run):
             await tenure.hold()
         done = not grown and await complete(store, run)  # by another import, until just now
         there = await ImportedLog.read(store, run, grown=bool(grown))
-        if growth and grown and growth.overtaken(there):
+        if growth and (grown or new) and await growth.overtaken(reading, there, beside):
             return None
         # Who did not know what began it when it was imported does not say so now.
         reading.begun_by = await (
@@ -104,6 +107,13 @@ async def _added(
         related=await _related(store, reading, others, new=not whole),
         parent=reading.begun_by,
     )
+
+
+def _tenure(store: Store, run: str) -> Tenure:
+    """Of a run that nobody is to take up afterwards."""
+    tenure = Tenure(store, run, _LEASE, patience=_LEASE)  # another import is soon done
+    tenure.due = None
+    return tenure
 
 
 def conversation(reading: TranscriptRun) -> Conversation:

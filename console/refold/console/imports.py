@@ -1,5 +1,6 @@
 """`refold import`: transcripts of other agents become runs of the store."""
 
+import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -146,10 +147,11 @@ async def _file(
         return _not_imported(screen, file.name, file.skipped, skipped=True)
     try:
         with steady.opened(file.path, file.name) as opened:
+            size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as was said")
             told = await _imported(
-                into, source, found, partial(_reopened, file), sure=named is not None, waits=waits
+                into, source, found, partial(_reopened, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
         if file.walked and not error.candidates:
@@ -181,8 +183,8 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
 
 
 @contextmanager
-def _reopened(file: FoundFile) -> Generator[Source]:
-    with steady.opened(file.path, file.name) as opened:
+def _reopened(file: FoundFile, size: int) -> Generator[Source]:
+    with steady.opened(file.path, file.name, size) as opened:
         yield Source.opened(file.name, opened)
 
 

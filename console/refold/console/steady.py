@@ -32,8 +32,10 @@ class Unreadable(WorldFailed):
 
 
 @contextmanager
-def opened(path: Path, name: str) -> Generator[BinaryIO]:
-    """The file, to be read. Raises `Unreadable`, also whenever a reading of it fails."""
+def opened(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
+    """The file, to be read, once more as far as it reached before, if `size` says so. Raises `Unreadable`, also whenever a
+    reading of it fails.
+    """
     try:
         file = io.FileIO(path, "rb", opener=_patient)
     except OSError as error:
@@ -41,7 +43,7 @@ def opened(path: Path, name: str) -> Generator[BinaryIO]:
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable(name, "it is no regular file")
-        yield cast("BinaryIO", io.BufferedReader(_Upto(file, name), _BUFFER))
+        yield cast("BinaryIO", io.BufferedReader(_Upto(file, name, size), _BUFFER))
 
 
 def _patient(path: str, flags: int) -> int:
@@ -52,9 +54,9 @@ def _patient(path: str, flags: int) -> int:
 class _Upto(io.RawIOBase):
     """A file up to the size that it had."""
 
-    def __init__(self, file: io.FileIO, name: str) -> None:
+    def __init__(self, file: io.FileIO, name: str, size: int | None) -> None:
         self._file, self._name = file, name
-        self._size = os.fstat(file.fileno()).st_size
+        self._size = os.fstat(file.fileno()).st_size if size is None else size
 
     def readable(self) -> bool:
         return True
