@@ -19,7 +19,7 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.call_ids import messages
 from refold.replay.importers.content import take_calls
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, at, number, table, text
+from refold.replay.importers.fields import JSON, at, table, text
 from refold.replay.importers.items import Item, Place, Quality, RunBegan, Tokens
 from refold.replay.importers.leftovers import take_flag, take_if, take_number, take_text, take_words
 from refold.replay.importers.protocol import Match
@@ -260,7 +260,7 @@ class _Reading:
         if self.open or (self.failing and text(data, "errorType") != "model_call"):
             return row.noise("error")
         self.failing = True
-        problem, status = take_text(data, "message"), number(data, "statusCode")
+        problem, status = take_text(data, "message"), take_number(data, "statusCode")
         return row.place.failed(problem, status=status, rest=row.rest())
 
     def _end(self) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import take_call, take_calls
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, at, json_text, number, table, text
+from refold.replay.importers.fields import JSON, at, json_text, table, text
 from refold.replay.importers.items import Item, Place, Returned, RunBegan
 from refold.replay.importers.leftovers import (
     rest,
@@ -24,6 +24,7 @@ from refold.replay.importers.leftovers import (
     take_each,
     take_flag,
     take_if,
+    take_number,
     take_part,
     take_text,
     take_time,
@@ -204,7 +205,7 @@ class _Reading:
                 yield from self._interrupted(row)
             case "StepRetry":
                 yield from self._ready()
-                problem, status = take_text(said, "error_type"), number(said, "status_code")
+                problem, status = take_text(said, "error_type"), take_number(said, "status_code")
                 yield row.place.failed(problem, status=status, rest=_left_of(row))
             case _:
                 if kind in ("StepBegin", "TurnEnd"):
