@@ -1,7 +1,8 @@
 """What a message is made of, whatever format wrote it: text in parts, calls with their arguments, the tools on offer."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from copy import deepcopy
 from typing import cast
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
-from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text
+from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text, word_of
 from refold.replay.importers.source import decoded
 
 _CALLING = re.compile(r"(?i)tool|function|call")
@@ -29,15 +30,8 @@ def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> 
     Parts of the types in `beside` are no words: calls, results, thoughts.
     """
     if isinstance(content, list):
-        return lines.join(_part(part) for part in content if text(part, "type") not in beside)
+        return lines.join(word_of(part) for part in content if text(part, "type") not in beside)
     return content if isinstance(content, str) else "" if content is None else as_written(content)
-
-
-def _part(part: JSON) -> str:
-    if isinstance(part, str):
-        return part
-    said = at(part, "text")
-    return said if isinstance(said, str) else f"[{text(part, 'type') or 'part'}]"
 
 
 def plain(value: JSON) -> str:
@@ -116,17 +110,8 @@ def _calling(value: JSON) -> Iterator[str]:
 
 def call_of(part: JSON) -> MessageCall:
     """A call, by any of the names that the field has for its id, its tool and its arguments."""
-    inner = next((found for name in _INNER if (found := table(part, name))), table(part))
-    given = next((inner[key] for key in _ARGUMENTS if key in inner), None)
-    return MessageCall(
-        _first(part, _IDS) or text(inner, "id"),
-        _first(inner, _NAMES) or _first(part, _NAMES),
-        arguments(given),
-    )
-
-
-def _first(value: JSON, names: Sequence[str]) -> str:
-    return next((found for name in names if (found := text(value, name))), "")
+    inner = {name: {**table(part, name)} for name in _INNER if table(part, name)}
+    return take_call({**table(part), **inner})
 
 
 def take_call(part: JSON) -> MessageCall:
@@ -154,6 +139,11 @@ def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ..
     return tuple([take_call(call) for call in take_each(message, name) if isinstance(call, dict)])
 
 
+def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
+    """The calls in a message, as they are listed there."""
+    return tuple(call_of(call) for call in rows(message, name) if isinstance(call, dict))
+
+
 def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
     """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once, OpenAI's nesting or flat."""
     found: dict[str, Manifest] = {}
@@ -174,19 +164,6 @@ def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
     return tuple(found.values())
 
 
-def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
-    """The calls in a message, as they are listed there."""
-    return tuple(call_of(call) for call in rows(message, name) if isinstance(call, dict))
-
-
 def manifests(definitions: JSON) -> tuple[Manifest, ...]:
-    """The tools that were offered, each once: a list of definitions, or JSON text of it, OpenAI's nesting or flat."""
-    found: dict[str, Manifest] = {}
-    for row in rows(unwrapped(definitions)):
-        inner = table(row, "function") or table(row)
-        named = (inner[key] for key in ("parameters", "input_schema", "inputSchema") if key in inner)
-        schema = next(named, None)
-        body = json_text(schema) if isinstance(schema, dict) else "{}"
-        if name := text(inner, "name") or text(inner, "title"):
-            found.setdefault(name, Manifest(name=name, description=text(inner, "description"), schema=body))
-    return tuple(found.values())
+    """The same of definitions, or JSON text of them, as they stand."""
+    return take_tools({"tools": deepcopy(definitions)}, "tools")

@@ -67,12 +67,6 @@ def left(row: JSON, *names: str) -> dict[str, JSON]:
     return {key: value for key, value in table(row).items() if key not in names}
 
 
-def without(row: JSON, *names: str) -> str:
-    """JSON text of what an object holds beside these keys, "" for nothing."""
-    rest = left(row, *names)
-    return json_text(rest) if rest else ""
-
-
 def instant(value: JSON) -> int | None:
     """A time as integer nanoseconds since the Unix epoch: ISO 8601 (without a zone: UTC), or seconds, or milliseconds."""
     if isinstance(value, str):

@@ -122,14 +122,21 @@ def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), li
     return lines.join(said)
 
 
-def take_part(part: JSON) -> str:
-    """The text of a part of a content, or `[image]`, by the type that it has, or its first key: then it is left."""
+def word_of(part: JSON) -> str:
+    """The text of a part of a content, or `[image]`, by the type that it has, or its first key."""
     if isinstance(part, str):
         return part
-    if not isinstance(at(part, "text"), str):
-        return f"[{text(part, 'type') or next(iter(table(part)), 'part')}]"
-    take_if(part, "type", "text", "input_text", "output_text")
-    return take_text(part, "text")
+    said = at(part, "text")
+    return said if isinstance(said, str) else f"[{text(part, 'type') or next(iter(table(part)), 'part')}]"
+
+
+def take_part(part: JSON) -> str:
+    """The same, taken out of it; what is no text is left."""
+    said = word_of(part)
+    if isinstance(at(part, "text"), str):
+        take_if(part, "type", "text", "input_text", "output_text")
+        take(part, "text")
+    return said
 
 
 def drop_empty(row: dict[str, JSON]) -> None:
@@ -143,14 +150,6 @@ def rest(value: JSON) -> str:
     if isinstance(value, dict):
         value = {name: inner for name, inner in value.items() if inner not in ({}, [])}
     return json_text(value) if value else ""
-
-
-def take_rest(value: JSON) -> str:
-    """JSON text of what is left of an object, "" for nothing; it is empty then."""
-    left = rest(value)
-    if isinstance(value, dict):
-        value.clear()
-    return left
 
 
 def joined(*rests: str) -> str:

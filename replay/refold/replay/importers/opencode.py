@@ -38,6 +38,7 @@ from refold.replay.importers.leftovers import (
     take_each,
     take_if,
     take_part,
+    take_rows,
     take_text,
     take_words,
 )
@@ -109,7 +110,7 @@ class _Run:
     def __init__(self, value: JSON) -> None:
         self.value, self.info = value, at(value, "info")
         listed = isinstance(value, list)
-        self.messages = rows(value) if listed else rows(value, "messages")
+        self.messages = rows(value) if listed else take_rows(value, "messages")
         self.place = "$" if listed else "$.messages"
         self.ids = [text(message, "info", "id") for message in self.messages]
         first = next(iter(self.messages), None)
@@ -126,11 +127,10 @@ class _Run:
         models = (text(message, "info", "modelID") for message in self.messages)
         take_if(self.info, "id", self.key)
         labels = {name: label for name in _LABELS if (label := take_text(self.info, name))}
-        head = {name: value for name, value in table(self.value).items() if value is not self.messages}
         yield RunBegan(
             "$.info" if self.info else "$",
             instant(at(self.info, "time", "created")),
-            rest(head),
+            rest(table(self.value)),
             key=self.key,
             model=next(filter(None, models), ""),
             agent="opencode",

@@ -6,7 +6,7 @@ was continued), or be no JSON at all; each of that is noise with a position, and
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from typing import cast
 
@@ -263,13 +263,3 @@ def unread_parts(
 def lines(first: int, last: int) -> str:
     """The position of these lines."""
     return f"line {first}" if first == last else f"lines {first}-{last}"
-
-
-def rest_of(row: JSON, inside: str, left: Mapping[str, JSON]) -> str:
-    """JSON text of a row beside its type and its time, with `left` for what it holds inside; "" for nothing."""
-    rest: dict[str, JSON] = {
-        key: value for key, value in table(row).items() if key not in ("type", "timestamp", inside)
-    }
-    if left:
-        rest[inside] = {**left}
-    return json_text(rest) if rest else ""

@@ -16,7 +16,7 @@ from refold.replay.importers.content import words
 from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, Unread
-from refold.replay.importers.leftovers import rest, take, take_if, take_text, take_words
+from refold.replay.importers.leftovers import rest, take, take_if, take_rows, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
@@ -79,16 +79,15 @@ WHO_WHEN = WhoWhen()
 
 
 def _run(value: Value) -> Iterator[Item]:
-    listed, place = rows(value.value, "history"), f"{value.position}.history"
+    listed, place = take_rows(value.value, "history"), f"{value.position}.history"
     end, failed = _end(listed[-1] if listed else None), _index(value.value)
     opening = (Message(role=Role.USER, text=take_words(listed[0], "content")),) if listed else ()
     level = table(value.value).get("level")
     key = take_text(value.value, "question_ID") or "question"
     found = {name: take(value.value, name) for name in _FOUND if name in table(value.value)}
-    head = {name: said for name, said in table(value.value).items() if said is not listed}
     yield RunBegan(
         f"{place}[0]" if listed else value.position,
-        rest=rest(head),
+        rest=rest(value.value),
         key=key,
         messages=opening,
         agent="who-when",

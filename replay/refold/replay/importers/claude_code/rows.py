@@ -8,8 +8,7 @@ from typing import Literal
 
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import FailureClass, ToolError
-from refold.replay.importers.fields import JSON, at, number, rows, table, text
-from refold.replay.importers.session_rows import rest_of
+from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 
 Kind = Literal[
     "result", "interrupt", "summary", "command", "meta", "prompt", "answer", "synthetic", "failed", "other"
@@ -269,7 +268,11 @@ def leftover(row: JSON) -> str:
         message["content"] = list(left)
     elif not isinstance(content := at(row, "message", "content"), str | list | None):
         message["content"] = content
-    return rest_of(row, "message", message)
+    told = ("type", "timestamp", "message")
+    whole: dict[str, JSON] = {key: value for key, value in table(row).items() if key not in told}
+    if message:
+        whole["message"] = message
+    return json_text(whole) if whole else ""
 
 
 def _block_left(block: JSON, of: Kind) -> dict[str, JSON]:

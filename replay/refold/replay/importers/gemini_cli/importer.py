@@ -17,6 +17,7 @@ from refold.replay.importers.leftovers import (
     take_each,
     take_if,
     take_part,
+    take_rows,
     take_text,
     take_time,
     take_words,
@@ -137,9 +138,7 @@ def _left_of(message: JSON) -> str:
 
 def _answered(message: JSON, place: Place) -> Iterator[Item]:
     answer, used, model = _take_answer(message), _take_usage(message), take_text(message, "model")
-    calls = rows(message, "toolCalls")
-    if calls:
-        take(message, "toolCalls")  # each has what is left of it
+    calls = take_rows(message, "toolCalls")
     yield place.answered(answer, used, model=model, rest=_left_of(message))
     yield from place.hosted(at(message, "content"))
     for index, call in enumerate(calls):
@@ -206,8 +205,9 @@ def _take_response(part: JSON, call: str, name: str) -> str:
         return take_part(part)
     said = take_text(around, "response", "output") or take_text(around, "response", "error")
     said = said or json_text(take(around, "response"))
-    for told, what in (("id", call), ("name", name), ("response", {})):
-        take_if(around, told, what)
+    take_if(around, "id", call)
+    take_if(around, "name", name)
+    take_if(around, "response", {})
     take_if(part, "functionResponse", {})
     return said
 

@@ -15,7 +15,7 @@ from refold.reducers.text import clean
 from refold.replay.importers.documents import document, leading
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.items import Unread
-from refold.replay.importers.leftovers import take_each
+from refold.replay.importers.leftovers import take_each, take_rows
 from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, Rows, first_rows, too_deep
 from refold.replay.importers.source import BadTranscript, Source
 
@@ -67,8 +67,7 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
         # Not one bracket of a chat: each line is reported by itself.
         yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
         return
-    listed = rows(read.value, "messages")
-    header = {key: value for key, value in table(read.value).items() if value is not listed}
+    listed, header = take_rows(read.value, "messages"), table(read.value)
     deep = [key for key, value in header.items() if too_deep(value)]
     yield Record("header", "$", {key: value for key, value in header.items() if key not in deep})
     for key in deep:

@@ -19,7 +19,7 @@ import msgspec
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, StopReason
 from refold.replay.importers.documents import beginning, document
-from refold.replay.importers.fields import JSON, at, number, rows, table, text, without
+from refold.replay.importers.fields import JSON, at, left, number, rows, table, text
 from refold.replay.importers.items import Item, Place, RunBegan, together
 from refold.replay.importers.leftovers import rest, take_cost, take_if, take_text, take_words
 from refold.replay.importers.mini_swe_agent.rows import (
@@ -89,7 +89,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
             labels={name: label for name, label in labels.items() if label},
-            rest=without(doc, "messages", "info"),
+            rest=rest(left(doc, "messages", "info")),
             counts=counts,
             unsaid=("cache_write_tokens",),
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.content import arguments, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text, without
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
 from refold.replay.importers.items import Counted, Item, Place
 from refold.replay.importers.leftovers import rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
@@ -145,7 +145,8 @@ def _take_output(event: JSON) -> str:
     seen = at(event, "observation")
     if at(seen, "content") is not None:
         return take_words(seen, "content")
-    return words(at(seen, "output")) or without(seen, "kind")
+    own = left(seen, "kind")
+    return words(at(seen, "output")) or (json_text(own) if own else "")
 
 
 def _left_of(event: JSON) -> str:

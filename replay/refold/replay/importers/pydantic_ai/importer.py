@@ -87,7 +87,7 @@ def _conversations(value: Value) -> Iterator[tuple[list[tuple[str, JSON]], str, 
         around = {}
     for run, inner in found:
         if inner:
-            own = {**table(run), "around": around}
+            own: dict[str, JSON] = {**table(run), "around": around}
             yield inner, text(run, "id"), rest(own)
             around = {}
 
