@@ -21,17 +21,33 @@ def salted(source: Source) -> tuple[Source, dict[str, str]]:
 
     No shapes where the file is neither a JSON document nor lines of JSON objects.
     """
-    lines = [line.text for line in source.lines() if line.text.strip()]
-    marks: dict[str, str] = {}
-    try:
-        values: list[Json] = [json.loads(b"\n".join(lines))]
-    except ValueError:
-        values = [_read(line) for line in lines]
-    seen: set[str] = set()
+    values, marks, seen = values_of(source), dict[str, str](), set[str]()
     for value in values:
         _mark(value, "$", seen, marks)
-    text = b"\n".join(value if isinstance(value, bytes) else json.dumps(value).encode() for value in values)
-    return Source.of(source.name, text), marks
+    return written(source.name, values), marks
+
+
+def values_of(source: Source) -> list[Json]:
+    """A document, or the values of its lines; a line that is no JSON as its bytes."""
+    lines = [line.text for line in source.lines() if line.text.strip()]
+    try:
+        return [json.loads(b"\n".join(lines))]
+    except ValueError:
+        return [_read(line) for line in lines]
+
+
+def written(name: str, values: list[Json]) -> Source:
+    """A source of these values, a line each."""
+    lines = (value if isinstance(value, bytes) else json.dumps(value).encode() for value in values)
+    return Source.of(name, b"\n".join(lines))
+
+
+def logs_of(source: Source, format: str) -> str:  # noqa: A002
+    """JSON text of all that an import of it writes."""
+    found: list[bytes] = []
+    for run in Transcript(source, importer(format)).runs():
+        found += [msgspec.json.encode(each.event) for group in run.derive(salts) for each in group]
+    return b"\n".join(found).decode()
 
 
 def lost_of(file: str, format: str) -> list[str]:  # noqa: A002
@@ -45,12 +61,9 @@ def lost(source: Source, format: str) -> list[str]:  # noqa: A002
     source, marks = salted(source)
     if not marks:
         return []
-    found: list[bytes] = []
-    for run in Transcript(source, importer(format)).runs():
-        found += [msgspec.json.encode(each.event) for group in run.derive(salts) for each in group]
-    if not found:
+    text = logs_of(source, format)
+    if not text:
         return []
-    text = b"\n".join(found).decode()
     return sorted(shape for mark, shape in marks.items() if mark not in text)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.other_texts import untold
 from support.transcripts import FILES, WRITTEN, imported
 from support.unknown_keys import lost_of
 
@@ -10,3 +11,9 @@ from support.unknown_keys import lost_of
 def test_a_key_that_nobody_has_heard_of_is_in_the_log(file: str) -> None:
     """A key that a version to come adds, to an object of any shape that the transcript has, is found again in the log."""
     assert not lost_of(file, imported(file).format)
+
+
+@pytest.mark.parametrize("file", WRITTEN)
+def test_no_text_is_taken_and_not_told(file: str) -> None:
+    """Whatever stands for a text that is known to the importer, an item says it, or it is left."""
+    assert not untold(file, imported(file).format)
