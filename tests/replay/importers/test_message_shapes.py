@@ -188,10 +188,9 @@ def test_an_image_leaves_its_place() -> None:
             id="Anthropic: a thought's signature, in its part",
         ),
         pytest.param(
-            [{"type": "ai", "content": "", "tool_calls": [{"name": "look", "args": {"q": 1}, "id": "c1"}],
-              "additional_kwargs": {"tool_calls": [{"id": "c1", "index": 0, "function": {"name": "look", "arguments": '{"q": 1}'}}]}}],
-            [{"additional_kwargs": {"tool_calls": [{"index": 0}]}}],
-            id="LangChain: a copy of a call is the call",
+            [{"type": "ai", "content": "", "tool_calls": [{"name": "look", "args": {"q": 1}, "id": "c1", "type": "tool_call", "index": 0}]}],
+            [{"tool_calls": [{"index": 0}]}],
+            id="LangChain: what a call holds more, in its place",
         ),
         pytest.param(
             {"model": "m", "messages": [{"role": "user", "content": "hi", "refusal": None}]},

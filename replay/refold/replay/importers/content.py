@@ -23,6 +23,9 @@ _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
 """Types of parts that are calls."""
 
+TEXTS = ("text", "input_text", "output_text", "summary_text")
+"""Types of parts that are text."""
+
 
 def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> str:
     """The text of a content: itself, or its parts, a line each; one that is no text stands as `[image]`.
@@ -51,7 +54,7 @@ def take_plain(value: JSON, *path: str) -> str:
         take(value, *path)
     for part in take_each(value, *path):
         take_first(part, "text", "content")
-        take_if(part, "type", "text")
+        take_if(part, "type", *TEXTS)
     return said
 
 
@@ -127,11 +130,6 @@ def take_call(part: JSON) -> MessageCall:
     take_if(part, "type", *CALLS)
     take_if(part, around, {})
     return call
-
-
-def meaning(call: MessageCall) -> tuple[str, str, str]:
-    """A call without the spelling of its arguments: recorders write an object in one place and its text in another."""
-    return call.id, call.name, json_text(unwrapped(call.arguments))
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:

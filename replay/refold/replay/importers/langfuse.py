@@ -20,6 +20,7 @@ from refold.replay.importers.fields import (
     at,
     instant,
     json_text,
+    left,
     nano_usd,
     number,
     rows,
@@ -27,7 +28,7 @@ from refold.replay.importers.fields import (
     text,
 )
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
-from refold.replay.importers.leftovers import rest, take_rows, take_text, take_time
+from refold.replay.importers.leftovers import rest, take_if, take_rows, take_text, take_time
 from refold.replay.importers.message_shapes import Read, instructed, take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or, prefixed
@@ -145,12 +146,13 @@ class _Run:
                 self.odd.append(Place(one.position).unread(code, "not told", one.row))
                 continue
             seen.add(name)
-            unwrap(one.row, "metadata")
             self.all.append(one)
         self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
         self._by_id = {text(one.row, "id"): one for one in self.all}
         self.copies = self._copies()
+        for one in self.all:
+            unwrap(one.row, "metadata")
         self.left = set[str]()
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
@@ -212,18 +214,14 @@ class _Run:
 
     def _copies(self) -> dict[str, JSON]:
         """The trace's own copy of its observations, as far as those do not say the same."""
-        copied, new = take_rows(self.trace, "observations"), list[JSON]()
+        copied = take_rows(self.trace, "observations")
         for row in copied:
-            told = self._by_id.get(text(row, "id"))
-            said = {name: unwrapped(at(told.row if told else None, name)) for name in table(row)}
-            more: dict[str, JSON] = {
-                name: value
-                for name, value in table(row).items()
-                if unwrapped(value) not in (said[name], None, {}, [])
-            }
-            if more or not table(row):
-                new.append({"id": text(row, "id"), **more} if more else row)
-        return {"ids": [text(row, "id") for row in copied], "more": new} if copied else {}
+            own = self._by_id.get(text(row, "id"))
+            for name in left(row, "id"):
+                take_if(row, name, at(own.row if own else None, name), None, "{}")
+        ids = [text(row, "id") for row in copied]
+        new = [row for row, id_ in zip(copied, ids, strict=True) if row != {"id": id_}]
+        return {"ids": [*ids], "more": new} if copied else {}
 
     def _step(self, one: Observation) -> Step:
         start = Place(one.position, one.moment("startTime"))

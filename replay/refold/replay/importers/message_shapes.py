@@ -5,7 +5,7 @@ part, never by a name of the framework: the shapes mix in practice (a gateway lo
 message of theirs may be several of ours, since each result is one. What was read is taken, and the rest stays where it stood.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
 
@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import CALLS, call_of, meaning, take_call, take_plain, unwrapped
+from refold.replay.importers.content import CALLS, TEXTS, take_call, take_calls, take_plain, unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.leftovers import (
     drop_empty,
     take,
-    take_each,
     take_first,
     take_flag,
     take_if,
@@ -42,7 +41,6 @@ ROLES: Mapping[str, Role] = MappingProxyType(
 
 _RESULTS = ("tool_call_response", "tool_result", "tool-result", "function_call_output", "tool_response")
 _THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
-_TEXTS = ("text", "input_text", "output_text", "summary_text")
 _LISTS = ("messages", "contents", "input", "output", "choices")
 _RESPONSES = ("functionResponse", "function_response")
 _CLASSES = ("human", "ai", "system", "tool")
@@ -214,7 +212,8 @@ class _Reader:
         _put(row, name, self._parts(content, draft))
         if refusal := take_text(row, "refusal"):
             draft.texts.append(refusal)
-        draft.calls += _take_called(row, draft.calls)
+        if not draft.calls:
+            draft.calls += _take_called(row)
         piece = None
         if result:
             call = take_first(row, "tool_call_id", "call_id")
@@ -257,7 +256,7 @@ class _Reader:
             draft.results.append(_take_result(row))
         elif isinstance(row.get(name := "text" if "text" in row else "content"), str):
             draft.texts.append(take_text(row, name))
-            take_if(row, "type", *_TEXTS)
+            take_if(row, "type", *TEXTS)
         else:
             # An image, a file: the model saw it, and its place in the message is worth a word.
             draft.texts.append(f"[{kind or 'part'}]")
@@ -296,42 +295,24 @@ def _holds_results(content: JSON) -> bool:
 
 def _take_thought(part: dict[str, JSON]) -> str:
     said = take_first(part, "thinking", "text", "content")
-    said = said or "\n".join([_take_text(piece) for piece in take_each(part, "summary")])
+    if not said and rows(part, "summary"):
+        said = take_plain(part, "summary")
     take_flag(part, "thought")
     if said:
         take_if(part, "type", *_THOUGHTS)
     return said
 
 
-def _take_text(part: JSON) -> str:
-    take_if(part, "type", *_TEXTS)
-    return take_text(part, "text")
-
-
 def _take_instructions(row: dict[str, JSON], *path: str) -> str:
-    if not rows(row, *path, "parts"):
-        return take_plain(row, *path)
-    said = "\n".join([_take_text(part) for part in take_each(row, *path, "parts")])
-    take_if(at(row, *path[:-1]), path[-1], {})
-    return said
+    return take_plain(row, *path, "parts") if rows(row, *path, "parts") else take_plain(row, *path)
 
 
-def _take_called(row: dict[str, JSON], asked: Sequence[MessageCall]) -> tuple[MessageCall, ...]:
-    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`.
-
-    They are calls of their own where none was `asked` for before; what only repeats those is taken, too.
-    """
-    found: list[MessageCall] = []
-    for around in (row, row.get("additional_kwargs")):
-        known = {meaning(call) for call in (*asked, *found)}
-        for call in take_each(around, "tool_calls"):
-            if isinstance(call, dict) and not known:
-                found.append(take_call(call))
-            elif isinstance(call, dict) and meaning(call_of(call)) in known:
-                take_call(call)
-    if not asked and not found and table(row, "function_call"):
-        found.append(take_call({"function_call": row["function_call"]}))
-    return tuple(found)
+def _take_called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
+    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`."""
+    found = take_calls(row) or take_calls(row.get("additional_kwargs"))
+    if found or not table(row, "function_call"):
+        return found
+    return (take_call({"function_call": row["function_call"]}),)
 
 
 def _take_result(part: dict[str, JSON]) -> Message:

@@ -14,8 +14,8 @@ import msgspec
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages, unpaired
-from refold.replay.importers.content import meaning
-from refold.replay.importers.fields import JSON
+from refold.replay.importers.content import unwrapped
+from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.items import (
     UNCOUNTED,
     Answered,
@@ -189,7 +189,7 @@ class Talk:
         """An answer was told: its calls wait, and are spelled in later prompts as they are here."""
         self._waiting += calls
         for call in calls:
-            self._spelled.setdefault(meaning(call), call.arguments)
+            self._spelled.setdefault(_meaning(call), call.arguments)
 
     def waiting(self, name: str) -> MessageCall | None:
         """The first call of this name that waits for its result: whose id a tool's span without one must mean."""
@@ -224,7 +224,7 @@ class Talk:
         if not piece.calls:
             return piece
         calls = tuple(
-            msgspec.structs.replace(call, arguments=self._spelled.get(meaning(call), call.arguments))
+            msgspec.structs.replace(call, arguments=self._spelled.get(_meaning(call), call.arguments))
             for call in piece.calls
         )
         return msgspec.structs.replace(piece, calls=calls)
@@ -232,3 +232,8 @@ class Talk:
 
 def _key(piece: Message) -> _Key:
     return piece.role, (piece.call or "") if piece.role is Role.TOOL else piece.text
+
+
+def _meaning(call: MessageCall) -> tuple[str, str, str]:
+    """A call without the spelling of its arguments: recorders write an object in one place and its text in another."""
+    return call.id, call.name, json_text(unwrapped(call.arguments))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table, text
+from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table
 from refold.replay.importers.items import Place, Unread
 from refold.replay.importers.leftovers import (
     drop_empty,
@@ -116,12 +116,12 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
 
 def span(row: dict[str, JSON], position: str) -> Span:
     """One span of any of the JSON shapes, taken out of its row."""
-    around = next((name for name in ("context", "spanContext") if table(row, name)), "context")
+    context = table(row, "context") or table(row, "spanContext")
     parent = take_first(row, "parent_id", "parentSpanId") or take_text(row, "parentSpanContext", "spanId")
     made = Span(
         position=position,
-        id=_id(_take_first(row, around, "span_id", "spanId") or take_first(row, "spanId", "id")),
-        trace=_id(_take_first(row, around, "trace_id", "traceId") or take_text(row, "traceId")),
+        id=_id(take_first(context, "span_id", "spanId") or take_first(row, "spanId", "id")),
+        trace=_id(take_first(context, "trace_id", "traceId") or take_text(row, "traceId")),
         parent=_id(parent or take_text(row, "parentId")),
         name=take_text(row, "name"),
         start=_take_time(row, "start_time", "startTime", "startTimeUnixNano"),
@@ -134,11 +134,6 @@ def span(row: dict[str, JSON], position: str) -> Span:
     )
     drop_empty(row)
     return made
-
-
-def _take_first(row: dict[str, JSON], around: str, *names: str) -> str:
-    found = next((name for name in names if text(row, around, name)), "")
-    return take_text(row, around, found)
 
 
 def _take_attributes(row: JSON) -> Attributes:
