@@ -5,6 +5,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
@@ -13,7 +14,7 @@ from refold.replay.importers.call_ids import (
     unpaired,
 )
 from refold.replay.importers.content import unwrapped
-from refold.replay.importers.fields import JSON
+from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.message_shapes import take_messages
 
 SYSTEM = Message(role=Role.SYSTEM, text="be brief")
@@ -241,9 +242,9 @@ JSONS = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                ["role", "content", "parts", "type", "tool_calls", "kwargs", "id", "messages", "output", "function_call", "text"]
+                ["role", "content", "parts", "type", "tool_calls", "kwargs", "id", "messages", "output", "function_call", "text", "system", "reasoning", "refusal"]
             ),
-            inner,
+            inner | st.sampled_from(["?", "tool", "tool_result", "thinking", "tool_use", "text", "function"]),
             max_size=4,
         )
     ),
@@ -257,3 +258,28 @@ def test_reading_is_total(value: JSON) -> None:
     given = take_messages(value).messages
     assert len(messages(given)) == len(given) - len(unpaired(given))
     unwrapped(value)
+
+
+@given(JSONS)
+def test_what_is_taken_is_in_a_message(value: JSON) -> None:
+    """Of any object a key that nobody has heard of is left, or in what a message says; so is any text that is its own."""
+    marks: list[str] = []
+    read = take_messages(_marked(value, marks))
+    found = json_text([read.left, to_builtins(read.messages)])
+    assert [] == [mark for mark in marks if mark not in found]
+
+
+def _marked(value: JSON, marks: list[str]) -> JSON:
+    """A value with a mark more in each object, and one for each `?`."""
+    mark = f"mark-{len(marks)}-"
+    match value:
+        case "?":
+            marks.append(mark)
+            return mark
+        case list():
+            return [_marked(each, marks) for each in value]
+        case dict():
+            marks.append(mark)
+            return {"not_heard_of": mark} | {name: _marked(inner, marks) for name, inner in value.items()}
+        case _:
+            return value

@@ -204,18 +204,18 @@ class _Reader:
         role = ROLES.get(named.lower() or text(row, "type").lower(), self.role)
         role = Role.TOOL if self._is_result(named) else role
         draft = _Draft(role)
-        reasoning = take_first(row, "reasoning_content", "reasoning")
-        draft.reasoning += [reasoning] if reasoning else []
         name = "parts" if isinstance(row.get("parts"), list) else "content"
         content = _written_calls(row.get(name)) if role is Role.ASSISTANT else row.get(name)
-        result = role is Role.TOOL and not _holds_results(content)
+        if role is not Role.TOOL and (reasoning := take_first(row, "reasoning_content", "reasoning")):
+            draft.reasoning.append(reasoning)
+        holds_results = _holds_results(content)
         _put(row, name, self._parts(content, draft))
         if refusal := take_text(row, "refusal"):
             draft.texts.append(refusal)
-        if not draft.calls:
+        if role is not Role.TOOL and not draft.calls:
             draft.calls += _take_called(row)
         piece = None
-        if result:
+        if role is Role.TOOL and not (holds_results or draft.calls or draft.reasoning):
             call = take_first(row, "tool_call_id", "call_id")
             tool = take_text(row, "name") or ("" if named.lower() in ROLES else take_text(row, "role"))
             piece = Message(role=Role.TOOL, call=call, name=tool or None)
@@ -235,7 +235,7 @@ class _Reader:
     def _parts(self, content: JSON, draft: _Draft) -> JSON:
         if not isinstance(content, list):
             return self._part(content, draft)
-        content[:] = [left for part in content if (left := self._part(part, draft))]
+        content[:] = [left for part in content if (left := self._part(part, draft)) is not None]
         return content or None
 
     def _part(self, part: JSON, draft: _Draft) -> JSON:

@@ -117,7 +117,7 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
         elif "object" not in table(value.value) and (
             inner := take_rows(value.value, "data") or rows(value.value)
         ):
-            place = f"{value.position}.data" if table(value.value) is value.value else value.position
+            place = f"{value.position}.data" if isinstance(value.value, dict) else value.position
             yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
             if isinstance(value.value, dict) and (around := rest(value.value)):
                 yield value.position, value.place.unread("no_span", "beside the rows", rest=around)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
+from msgspec import to_builtins
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
@@ -179,7 +180,7 @@ class Talk:
         spelled = tuple(self._as_answered(piece) for piece in pieces)
         self._prompt = (*self._prompt, *spelled)
         if unpaired(spelled):
-            yield place.remarked("prompt:partial", [piece.text for piece in pieces])
+            yield place.remarked("prompt:partial", to_builtins(pieces))
         elif pieces:
             # The messages of a prompt that only grows are made once: a long run's are the square of it.
             self._messages = (*self._messages, *messages(spelled))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from refold.replay.importers.documents import ANY
-from refold.replay.importers.fields import JSON, NANO, at, instant, rows, table
+from refold.replay.importers.fields import JSON, NANO, at, instant, left, rows, table, text
 from refold.replay.importers.items import Place, Unread
 from refold.replay.importers.leftovers import (
     drop_empty,
@@ -81,9 +81,7 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
     elif lists := {name: listed for name, listed in table(value).items() if _lists_spans(listed)}:
         for name, listed in lists.items():  # grouped, under a name for each group
             yield from found(listed, f"{position}.{name}")
-        yield from _beside(
-            {name: listed for name, listed in table(value).items() if name not in lists}, position
-        )
+        yield from _beside(left(value, *lists), position)
     else:
         yield Place(position).unread("no_span", "neither a span nor a list of them", value)
 
@@ -96,17 +94,19 @@ def _lists_spans(value: JSON) -> bool:
 
 
 def _beside(value: JSON, position: str) -> Iterator[Unread]:
-    if left := rest(value):
-        yield Place(position).unread("no_span", "beside the lists of spans", rest=left)
+    if around := rest(value):
+        yield Place(position).unread("no_span", "beside the lists of spans", rest=around)
 
 
 def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
     for i, resource in enumerate(take_each(value, "resourceSpans")):
-        about = take(resource, "resource")
+        about = at(resource, "resource")
         for j, scope in enumerate(take_each(resource, "scopeSpans")):
-            said: dict[str, JSON] = {"resource": about, "scope": take(scope, "scope")}
+            said: dict[str, JSON] = {"resource": about, "scope": at(scope, "scope")}
             for k, row in enumerate(take_rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
+                take(resource, "resource")
+                take(scope, "scope")  # each of its spans has them
                 if isinstance(row, dict):
                     yield span({**said, **row}, place)
                 else:
@@ -146,13 +146,12 @@ def _take_attributes(row: JSON) -> Attributes:
 
 
 def _take_pairs(value: JSON, *path: str) -> Attributes:
-    return {take_text(pair, "key"): _take_value(pair) for pair in take_each(value, *path)}
-
-
-def _take_value(pair: JSON) -> JSON:
-    said = _take_any(at(pair, "value"))
-    take_if(pair, "value", {})
-    return said
+    found: Attributes = {}
+    for pair in take_each(value, *path):
+        if isinstance(pair, dict) and text(pair, "key") not in found:
+            found[take_text(pair, "key")] = _take_any(pair.get("value"))
+            take_if(pair, "value", {})
+    return found
 
 
 def _take_any(typed: JSON) -> JSON:
