@@ -1,10 +1,14 @@
-"""Transcripts with one key more in an object of each shape, of which no importer has heard: does the log have it?"""
+"""Transcripts with one key more in every object, of which no importer has heard: does the log have it?"""
 
 import json
+import re
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import msgspec
 
+from refold.replay.importers.archives import Archive, is_archive
 from refold.replay.importers.formats import importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
@@ -15,16 +19,29 @@ Json = Any
 
 KEY = "not_heard_of"
 
+_MARK = re.compile(r"mark-\d+-")
+
 
 def salted(source: Source) -> tuple[Source, dict[str, str]]:
-    """A source with a key more in an object of each shape, those in JSON texts too: the marks that stand under it, and their shapes.
+    """A source with a key more in every object, those in JSON texts too: the marks that stand under it, and their shapes.
 
-    No shapes where the file is neither a JSON document nor lines of JSON objects.
+    No marks where it is neither a JSON document, nor lines of JSON objects, nor an archive of such.
     """
-    values, marks, seen = values_of(source), dict[str, str](), set[str]()
+    marks: dict[str, str] = {}
+    if not is_archive(source.head(4)):
+        return _marked(source, marks), marks
+    archive, packed = Archive(source.file), BytesIO()
+    with ZipFile(packed, "w") as opened:
+        for name in archive.members:
+            opened.writestr(name, _marked(Source.of(name, archive.read(name)), marks).whole())
+    return Source.of(source.name, packed.getvalue()), marks
+
+
+def _marked(source: Source, marks: dict[str, str]) -> Source:
+    values = values_of(source)
     for value in values:
-        _mark(value, "$", seen, marks)
-    return written(source.name, values), marks
+        _mark(value, "$", marks)
+    return written(source.name, values)
 
 
 def values_of(source: Source) -> list[Json]:
@@ -64,7 +81,8 @@ def lost(source: Source, format: str) -> list[str]:  # noqa: A002
     text = logs_of(source, format)
     if not text:
         return []
-    return sorted(shape for mark, shape in marks.items() if mark not in text)
+    told = set(_MARK.findall(text))
+    return sorted({shape for mark, shape in marks.items() if mark not in told})
 
 
 def _read(line: bytes) -> Json:
@@ -74,30 +92,27 @@ def _read(line: bytes) -> Json:
         return line
 
 
-def _mark(value: Json, path: str, seen: set[str], marks: dict[str, str]) -> Json:
+def _mark(value: Json, path: str, marks: dict[str, str]) -> Json:
     """The value, or JSON text, with its marks."""
     if isinstance(value, str):
-        return _written(value, path, seen, marks)
+        return _written(value, path, marks)
     if isinstance(value, list):
-        value[:] = [_mark(each, f"{path}[]", seen, marks) for each in value]
+        value[:] = [_mark(each, f"{path}[]", marks) for each in value]
     elif isinstance(value, dict):
         kinds = [value[name] for name in ("type", "role", "kind") if isinstance(value.get(name), str)]
         shape = f"{path}<{'/'.join(kinds)}>" if kinds else path
         for name in [*value]:
-            value[name] = _mark(value[name], f"{shape}.{name}", seen, marks)
-        if shape not in seen:
-            seen.add(shape)
-            mark = f"mark-{len(marks)}-"
-            marks[mark] = shape
-            value[KEY] = mark
+            value[name] = _mark(value[name], f"{shape}.{name}", marks)
+        value[KEY] = mark = f"mark-{len(marks)}-"
+        marks[mark] = shape
     return value
 
 
-def _written(value: str, path: str, seen: set[str], marks: dict[str, str]) -> str:
+def _written(value: str, path: str, marks: dict[str, str]) -> str:
     try:
         inner = json.loads(value) if value[:1] in ("{", "[") else None
     except ValueError:
         return value
     known = len(marks)
-    marked = _mark(inner, f"{path}!", seen, marks)
+    marked = _mark(inner, f"{path}!", marks)
     return json.dumps(marked) if len(marks) > known else value

@@ -9,7 +9,7 @@ from support.unknown_keys import lost_of
 
 @pytest.mark.parametrize("file", [*FILES, *WRITTEN])
 def test_a_key_that_nobody_has_heard_of_is_in_the_log(file: str) -> None:
-    """A key that a version to come adds, to an object of any shape that the transcript has, is found again in the log."""
+    """A key that a version to come adds, to any object that the transcript has, is found again in the log."""
     assert not lost_of(file, imported(file).format)
 
 
