@@ -250,6 +250,7 @@ def test_what_is_told(items: list[Item], log: list[str]) -> None:
         pytest.param(
             [("1", ""), ("2", ""), ("3", "")], ["c1", "c2"], ["result_without_call"], id="one too many"
         ),
+        pytest.param([("1", "z"), ("2", "y")], ["c1", "c2"], ["other_tool"], id="by id, of another tool"),
     ],
 )
 def test_pairing(results: list[tuple[str, str]], pairs: list[str], codes: list[str]) -> None:

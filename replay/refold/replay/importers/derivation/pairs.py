@@ -32,9 +32,10 @@ def paired(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
     call's, of its tool if it names one: said as odd, unless the source names no ids at all.
     """
     free = _Free(calls)
-    found = [_taken(free.of_id(result.id)) for result in results]
+    found = [free.of_id(result.id) for result in results]
     return [
-        pair if pair is not None else _next(free, result) for pair, result in zip(found, results, strict=True)
+        _next(free, result) if call is None else _pair(call, result)
+        for call, result in zip(found, results, strict=True)
     ]
 
 
@@ -80,10 +81,13 @@ def _next(free: _Free, result: Returned) -> Paired:
     if call is None:
         return Paired(code="result_without_call", problem=f"no call waits for the result of {result.id!r}")
     if not result.id:
-        return Paired(call=call.id, name=call.name)
+        return _pair(call, result)
     problem = f"no call has the id {result.id!r}: taken for the result of the next call that waits"
     return Paired(call=call.id, name=call.name, code="paired_by_order", problem=problem)
 
 
-def _taken(call: Open | None) -> Paired | None:
-    return None if call is None else Paired(call=call.id, name=call.name)
+def _pair(call: Open, result: Returned) -> Paired:
+    if result.name in ("", call.name):
+        return Paired(call=call.id, name=call.name)
+    problem = f"the result names the tool {result.name!r}, its call {call.name!r}"
+    return Paired(call=call.id, name=call.name, code="other_tool", problem=problem)
