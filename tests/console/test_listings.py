@@ -80,12 +80,6 @@ def test_show_raw(refold: Refold, store: Path, finished: str) -> None:
     assert ("run_started", "run_started") == (lines[0]["kind"], lines[0]["body"]["kind"])
 
 
-def test_show_up_to_an_event(refold: Refold, store: Path, finished: str) -> None:
-    """A place in a run cuts what is shown."""
-    told = json.loads(refold("show", f"{finished}@e9", "-o", "json", "--store", store).out)
-    assert (9, "RUNNING", None) == (told["events"], told["agent_state"], told["code"])
-
-
 def test_view_is_what_was_sent(refold: Refold, store: Path, finished: str) -> None:
     """The messages of the request of a turn, proved by the digest of the request as sent."""
     view = json.loads(refold("view", f"{finished}@t2", "-o", "json", "--store", store).out)

@@ -15,6 +15,7 @@ from refold.console import listings
 from refold.console.screen import Screen
 from refold.replay.timeline import Timeline, timeline, turns
 from refold.store import SqliteStore
+from refold.store.protocol import Record
 
 MESSAGES = 75  # 30 turns
 AT_ONCE = 8  # turns of a table, here
@@ -64,11 +65,25 @@ def test_the_document_is_the_timeline(refold: Refold, long: Path) -> None:
     assert [*expected.__struct_fields__, "children"] == list(told)
 
 
-def test_a_run_without_a_turn_is_a_document_too(refold: Refold, long: Path) -> None:
+def test_a_run_without_a_turn_is_a_document_too(refold: Refold, long: Path, tmp_path: Path) -> None:
     """Before the first request there are no turns, and that is said in both forms."""
-    told = json.loads(refold("show", f"{RUN}@e1", "-o", "json", "--store", long).out)
+    begun = tmp_path / "begun.db"
+
+    async def copy() -> None:
+        async with (
+            await SqliteStore.open(long, readonly=True) as read,
+            await SqliteStore.open(begun) as write_,
+        ):
+            (first,) = await read.read_some(RUN, [1])
+            record = Record(
+                at=first.at, kind=first.kind, body=first.body, content=first.content, salt=first.salt
+            )
+            await write_.append(RUN, 0, await write_.lease(RUN, holder="a test"), [record])
+
+    anyio.run(copy)
+    told = json.loads(refold("show", RUN, "-o", "json", "--store", begun).out)
     assert ([], 1) == (told["turns"], told["events"])
-    assert "turn " not in refold("show", f"{RUN}@e1", "--store", long).out
+    assert "turn " not in refold("show", RUN, "--store", begun).out
 
 
 def test_turns_are_printed_while_the_log_is_read(

@@ -12,7 +12,7 @@ from refold.reducers.events import RunStarted
 from refold.replay import figures
 from refold.replay.reader import event_of
 from refold.replay.source_words import PARENT_LABEL
-from refold.replay.turns import request_of
+from refold.replay.turns import request_of, span_of
 from refold.store.protocol import Store
 
 LAST = "@last"
@@ -68,10 +68,16 @@ def parse(typed: str) -> Address:
     return Address(found["run"], event, turn)
 
 
+def is_place(typed: str) -> bool:
+    """Whether an address means a place in a run. Raises `BadAddress`."""
+    address = parse(typed)
+    return address.event is not None or address.turn is not None
+
+
 async def run_of(store: Store, typed: str) -> str:
     """The id of the run that an address without a place means. Raises `BadAddress`, `NoSuchRun`."""
     address = parse(typed)
-    if address.event is not None or address.turn is not None:
+    if is_place(typed):
         raise BadAddress(typed, f"expected a whole run here: leave out what follows {address.run!r}")
     return await resolved(store, address.run)
 
@@ -91,10 +97,29 @@ async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
     if address.turn is not None:
         return run, await request_of(store, run, address.turn)
     if address.event is not None:
-        last = (await store.head(run)).seq
-        if address.event > last:
-            raise BadAddress(typed, f"run {run} has events 1 to {figures.count(last)}")
+        await _check_event(store, run, typed, address.event)
     return run, address.event
+
+
+async def events_of(store: Store, typed: str) -> tuple[str, int, int | None]:
+    """The run, and the first and the last of the events that an address means: one, those of a turn, or 1 and None for all.
+
+    Raises as `place_of`.
+    """
+    address = parse(typed)
+    run = await resolved(store, address.run)
+    if address.turn is not None:
+        return run, *await span_of(store, run, address.turn)
+    if address.event is None:
+        return run, 1, None
+    await _check_event(store, run, typed, address.event)
+    return run, address.event, address.event
+
+
+async def _check_event(store: Store, run: str, typed: str, event: int) -> None:
+    last = (await store.head(run)).seq
+    if event > last:
+        raise BadAddress(typed, f"run {run} has events 1 to {figures.count(last)}")
 
 
 async def resolved(store: Store, typed: str) -> str:

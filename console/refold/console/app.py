@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "run": ("runs", "Start an agent on TASK and stay with it to its end."),
         "resume": ("runs", "Go on with a run where its log ends."),
         "ls": ("listings", "List the runs of the store, the newest first."),
-        "show": ("listings", "Show what happened in a run."),
+        "show": ("listings", "Show what happened in a run, in a turn, at an event."),
         "state": ("inspection", "Show the state after an event."),
         "view": ("inspection", "Show what the model saw at a turn."),
         "why": ("reasons", "Show what limits and guards saw and said."),

@@ -92,13 +92,18 @@ async def show_command(
 ) -> int:
     """Show what happened in a run: a row a turn, then how it ended. Exit code 3 if the log is damaged.
 
-    With -o json: one document with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
+    RUN@e41 shows that event whole: arguments, result, who asked for it, what followed and why; RUN@t7 each event of that turn.
+    With -o json: one document, of a run with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
     """
     if every or raw or follow or asked:
         return await _show_events(screen, place, run, raw=raw, follow=follow, asked=asked)
+    if addresses.is_place(run):
+        from refold.console.show_event import show_place
+
+        return await show_place(screen, place, run)
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, run)
-        told, last = await _show(screen, store, run, upto)
+        run = await addresses.run_of(store, run)
+        told, last = await _show(screen, store, run)
     if screen.live:
         if last is not None:
             note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
@@ -109,16 +114,16 @@ async def show_command(
 async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
     """The timeline of a run, printed; all of it is in memory."""
     async with places.reading(place) as store:
-        await _show(screen, store, run, None)
+        await _show(screen, store, run)
         return (await timeline(store, run))[0]
 
 
-async def _show(screen: Screen, store: Store, run: str, upto: int | None) -> tuple[Summary, TurnRow | None]:
+async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, TurnRow | None]:
     """Print a run, and tell what it is and its last turn. One of more turns than a table has is read once more for them."""
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
     kin = Kin()
-    told, state = await summary(store, run, upto, NO_GUARDS, teller, *kin.followers)
+    told, state = await summary(store, run, None, NO_GUARDS, teller, *kin.followers)
     parent, children = await kin.of(store, told)
     told = replace(told, parent=parent)
     rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
@@ -144,7 +149,7 @@ async def _show_events(
     """
     sieve = Sieve(event_question(asked)) if asked else None
     async with places.reading(place) as store:
-        run, upto = await addresses.place_of(store, typed)
+        run, since, upto = await addresses.events_of(store, typed)
         if follow and upto is not None:
             raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
         seq, turn, ended, first = 0, 0, False, 0
@@ -155,7 +160,7 @@ async def _show_events(
                     if stored.seq != seq + 1 and gap is None:
                         gap = DamagedLog(run, stored.seq, f"event {seq + 1} is missing before it")
                     seq, first = stored.seq, first or stored.at
-                    means = sieve is None or sieve.means(Step(stored))
+                    means = (sieve is None or sieve.means(Step(stored))) and stored.seq >= since
                     turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, shown=means)
                     ended = ended or over
             if gap is not None:

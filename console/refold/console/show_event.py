@@ -1,0 +1,192 @@
+"""`refold show RUN@e103` and `RUN@t7`: one event, or a turn of them, whole; who asked for it, and what followed and why."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from refold.console import addresses, places
+from refold.console.places import StorePlace
+from refold.console.screen import Screen, note
+from refold.reducers.events import ModelResponded, SourceRecorded
+from refold.replay import figures
+from refold.replay.exports.lines import line_of
+from refold.replay.following import Problem
+from refold.replay.kinds.arguments import ERASED
+from refold.replay.kinds.table import kind_for
+from refold.replay.surroundings import AskedCall, Related, Surrounded, surrounded
+
+_DEEPEST = 6
+"""How deep values are laid out, a name a line; what is below stands as JSON."""
+_WIDE = 100
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
+    """Print what an address means that names an event or a turn, whole. Exit code 3 if the log is damaged."""
+    async with places.reading(place) as store:
+        run, first, last = await addresses.events_of(store, typed)
+        told, problem = await surrounded(store, run, first, last or first)
+        head = (await store.head(run)).seq
+    turn = addresses.parse(typed).turn
+    if turn is None:
+        document: Any = msgspec.Raw(_document(told[0], problem))
+        screen.result(document, lambda: _tell_event(screen, told[0], run, head, problem))
+    else:
+        events = [msgspec.Raw(_document(each, problem)) for each in told]
+        document = {"run": run, "turn": turn, "first": first, "last": last, "events": events}
+        screen.result(document, lambda: _tell_turn(screen, told, f"run {run}, turn {turn}", problem))
+    if screen.live:
+        note(f"next    refold why {run}@e{first}{place.option}   what limits and guards saw")
+    return problem.exit_code if problem else 0
+
+
+def _document(told: Surrounded, problem: Problem | None) -> bytes:
+    """The line that `--raw` prints, and behind what is stored what it belongs to."""
+    around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _said(problem)})
+    return line_of(told.stored).rstrip().encode()[:-1] + b"," + around[1:]
+
+
+def _said(problem: Problem | None) -> str:
+    return str(problem) if problem else ""
+
+
+def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: Problem | None) -> None:
+    stored, around = told.stored, told.around
+    turn = f", turn {around.turn}" if around.turn else ""
+    screen.heading(f"run {run}, event {stored.seq} of {figures.count(last)}{turn}: {stored.kind}")
+    since = f", {figures.seconds(around.since)} after the run began" if around.since is not None else ""
+    screen.facts(
+        {
+            "at": f"{figures.clock(stored.at)}{since}" if stored.at else None,
+            "says": kind_for(told.event).says(told.event),
+            "damaged": _said(problem) or None,
+        },
+        indent="",
+    )
+    earlier = [each for each in around.related if each.seq < stored.seq]
+    later = [each for each in around.related if each.seq > stored.seq]
+    _list(screen, "decided on", (each for each in earlier if each.how == "fact"))
+    _list(screen, "about", (each for each in earlier if each.how == "about"))
+    _list(screen, "asked for by", (each for each in earlier if each.how in ("request", "call")))
+    _tell_words(screen, told, indent="")
+    _list(screen, "followed by", (each for each in later if each.how != "note"))
+    _list(screen, "noted", (each for each in later if each.how == "note"))
+    _tell_fields(screen, "recorded", _body(told))
+
+
+def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: Problem | None) -> None:
+    screen.heading(f"{head}: events {told[0].stored.seq} to {told[-1].stored.seq}")
+    if problem:
+        screen.facts({"damaged": _said(problem)}, indent="")
+    for each in told:
+        screen.say()
+        says = kind_for(each.event).says(each.event)
+        screen.heading(f"e{each.stored.seq} {each.stored.kind}: {says}")
+        if not isinstance(
+            each.event, SourceRecorded
+        ):  # of a source what no event says: asked for by its own number
+            _tell_words(screen, each, indent="  ")
+
+
+def _list(screen: Screen, title: str, related: Iterable[Related]) -> None:
+    rows = tuple(f"e{each.seq} {each.kind}: {each.says}" for each in related)
+    if rows:
+        screen.heading(title)
+        for row in rows:
+            screen.say(f"  {row}")
+
+
+def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
+    """The calls with their arguments, then what was said."""
+    words = _decoded(told.stored.content)
+    erased = told.stored.content is None and told.stored.content_digest is not None
+    if isinstance(told.event, ModelResponded):
+        words.pop("arguments", None)
+        _tell_said(screen, words, erased=erased, indent=indent)
+        for call in told.around.calls:
+            _tell_call(screen, call, indent)
+        return
+    if indent == "":  # within a turn the call stands above, in the answer
+        for call in told.around.calls:
+            _tell_call(screen, call, indent)
+    _tell_said(screen, words, erased=erased, indent=indent)
+
+
+def _tell_said(screen: Screen, words: Mapping[str, Any], *, erased: bool, indent: str) -> None:
+    if erased:
+        screen.say(f"{indent}said  {ERASED}")
+    for name, value in words.items():
+        _field(screen, name, value, indent)
+
+
+def _tell_call(screen: Screen, call: AskedCall, indent: str) -> None:
+    screen.heading(f"{indent}call {call.id} {call.name}")
+    _tell_arguments(screen, call.arguments, indent)
+    if call.ran is not None:
+        screen.heading(f"{indent}which a person let run with")
+        _tell_arguments(screen, call.ran, indent)
+
+
+def _tell_arguments(screen: Screen, arguments: str | None, indent: str) -> None:
+    if arguments is None:
+        screen.say(f"{indent}  {ERASED}")
+        return
+    given = _decoded(arguments)
+    if not given:
+        screen.styled(_indented(arguments or "{}", f"{indent}  "))
+    for name, value in given.items():
+        _field(screen, name, value, f"{indent}  ")
+
+
+def _tell_fields(screen: Screen, title: str, fields: Mapping[str, Any]) -> None:
+    screen.heading(title)
+    for name, value in fields.items():
+        _field(screen, name, value, "  ")
+
+
+def _body(told: Surrounded) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in _decoded(told.stored.body).items()
+        if name != "kind" and not (name == "calls" and told.around.calls)
+    }
+
+
+def _field(screen: Screen, name: str, value: Any, indent: str, depth: int = 1) -> None:
+    """A name with its value: a text of several lines below it, further in, so that no line of it can pass for one of ours."""
+    inner = f"{indent}  "
+    if isinstance(value, str) and ("\n" in value or len(value) > _WIDE):
+        screen.say(f"{indent}{name}")
+        screen.styled(_indented(value, inner))
+    elif isinstance(value, str):
+        screen.say(f"{indent}{name}  {value}".rstrip())
+    elif isinstance(value, dict | list) and value and depth < _DEEPEST and len(_json(value)) > _WIDE:
+        screen.say(f"{indent}{name}")
+        for key, each in _parts(value):
+            _field(screen, key, each, inner, depth + 1)
+    else:
+        screen.say(f"{indent}{name}  {_json(value)}")
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).items()
+    return ((str(number), each) for number, each in enumerate(value, 1))
+
+
+def _json(value: Any) -> str:
+    return _ENCODER.encode(value).decode()
+
+
+def _decoded(text: bytes | str | None) -> dict[str, Any]:
+    """A JSON object by its names; empty for nothing, and for what is no such object."""
+    try:
+        value: Any = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _indented(text: str, indent: str) -> str:
+    return "\n".join(f"{indent}{line}" for line in text.split("\n"))

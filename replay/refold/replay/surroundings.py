@@ -1,0 +1,229 @@
+"""What an event belongs to: who asked for it, what it says of which calls, and what followed from it.
+
+All of it is in the log. A decision follows from the fact before it; an answer names its request; what happened to a call names the
+call; a note names the event that it is about. Nothing is derived again: `refold.replay.why` does that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from refold.reducers.errors import DamagedLog
+from refold.reducers.events import (
+    ApprovalAnswered,
+    ContentErased,
+    Decision,
+    Diagnosed,
+    Event,
+    Fact,
+    LateResult,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    NoteAdded,
+    SourceRecorded,
+    SummaryReturned,
+    kind_of,
+)
+from refold.replay.following import Follower, Problem, Step, follow
+from refold.replay.kinds.table import details_of, sentence
+from refold.replay.queries.rows import Side, side_of
+from refold.replay.reader import event_of, stored_events
+from refold.store.protocol import Store, Stored
+
+How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
+
+
+class Related(msgspec.Struct, frozen=True, kw_only=True):
+    """Another event, and how it belongs to one.
+
+    `request`: what it is the answer to, or what the answer with its call is the answer to; `answer`: what came of it; `fact`:
+    what it was decided on; `decided`: what was decided on it; `call`: what else happened to its calls; `note`: what was noted
+    about it; `about`: what it is a note about. `says` is that event in a line.
+    """
+
+    how: How
+    seq: int
+    kind: str
+    says: str
+
+
+class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that an event is about: the answer at event `asked` wants it, with these `arguments`, the text that the model wrote.
+
+    None: they were erased. `ran` is what it ran with where a person edited that, None where nobody did.
+    """
+
+    id: str
+    name: str
+    asked: int
+    arguments: str | None
+    ran: str | None = None
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event belongs to. `turn` is the last request up to it, 0 before the first; `since` nanoseconds since the run
+    began, None where no time was taken; `related` are in order.
+    """
+
+    turn: int
+    side: Side
+    says: str
+    since: int | None
+    calls: tuple[AskedCall, ...]
+    related: tuple[Related, ...]
+
+
+class Surrounded(msgspec.Struct, frozen=True):
+    """An event as it stands in the log, and what it belongs to."""
+
+    stored: Stored
+    event: Event
+    around: Surroundings
+
+
+async def surrounded(
+    store: Store, run: str, first: int, last: int
+) -> tuple[Sequence[Surrounded], Problem | None]:
+    """The events `first` to `last`, each with what it belongs to; and what kept the rest of the log from being read for that.
+
+    Raises `UnknownRun`, `DamagedLog` and `NewerLog` of one of these events.
+    """
+    stored = {each.seq: each for each in await store.read_some(run, range(first, last + 1))}
+    if missing := [seq for seq in range(first, last + 1) if seq not in stored]:
+        raise DamagedLog(run, missing[0], "it is missing")
+    links = Links({seq: event_of(each) for seq, each in stored.items()})
+    await follow(stored_events(store, run), links)
+    wanted = sorted(links.wanted())
+    others = {each.seq: _legible(each) for each in await store.read_some(run, wanted)}
+    told = [
+        Surrounded(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
+    ]
+    return told, links.problem
+
+
+class Links(Follower["Links"]):
+    """Which other events the events `about` belong to, by their numbers. No words are read for it."""
+
+    def __init__(self, about: Mapping[int, Event]) -> None:
+        self.about = about
+        self._calls = {call: list[int]() for event in about.values() for call in _calls(event)}
+        self._turns: dict[int, int] = {}
+        self._notes: dict[int, list[int]] = {seq: [] for seq in about}
+        self._answers: dict[int, int] = {}
+        self._decided: dict[int, list[int]] = {}
+        self._requests: dict[int, int] = {}
+        self._turn = self._began = 0
+        self._group: list[int] = []
+
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.bare`."""
+        seq, event = step.stored.seq, step.bare
+        self._began = self._began or step.stored.at
+        if isinstance(event, ModelRequested):
+            self._turn = event.step
+        if isinstance(event, Fact):
+            self._group = [seq]
+        elif isinstance(event, Decision):
+            self._group.append(seq)
+        if seq in self.about:
+            self._turns[seq], self._decided[seq] = self._turn, self._group
+        for noted in _noted(event):
+            if noted in self._notes:
+                self._notes[noted].append(seq)
+        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned) and event.request in self.about:
+            self._answers.setdefault(event.request, seq)
+        for call in _calls(event):
+            if call in self._calls:
+                self._calls[call].append(seq)
+                if isinstance(event, ModelResponded):
+                    self._requests[seq] = event.request
+
+    def result(self) -> "Links":
+        """What was found is kept here."""
+        return self
+
+    def wanted(self) -> set[int]:
+        """The events that the others belong to."""
+        return {other for seq in self.about for other in self._of(seq)} - {0}
+
+    def of(self, stored: Stored, others: Mapping[int, Event]) -> Surroundings:
+        """What one of the events belongs to; `others` are those wanted, as far as they are there."""
+        seq, event = stored.seq, self.about[stored.seq]
+        return Surroundings(
+            turn=self._turns.get(seq, 0),
+            side=side_of(event),
+            says=sentence(event),
+            since=max(0, stored.at - self._began) if stored.at and self._began else None,
+            calls=tuple(self._asked(seq, others)),
+            related=tuple(
+                Related(how=how, seq=other, kind=kind_of(others[other]), says=sentence(others[other]))
+                for other, how in sorted(self._of(seq).items())
+                if other in others
+            ),
+        )
+
+    def _of(self, seq: int) -> dict[int, How]:
+        event, found = self.about[seq], dict[int, How]()
+        fact, *decided = self._decided.get(seq, [0])
+        if isinstance(event, Decision):
+            found[fact] = "fact"
+        elif isinstance(event, Fact):
+            found |= dict.fromkeys(decided, "decided")
+        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned):
+            found.setdefault(event.request, "request")
+        if seq in self._answers:
+            found.setdefault(self._answers[seq], "answer")
+        for other in self._notes[seq]:
+            found.setdefault(other, "note")
+        for other in _noted(event):
+            found.setdefault(other, "about")
+        for other in (other for call in _calls(event) for other in self._calls[call]):
+            found.setdefault(other, "call")
+            if other in self._requests:
+                found.setdefault(self._requests[other], "request")
+        found.pop(seq, None)
+        return found
+
+    def _asked(self, seq: int, others: Mapping[int, Event]) -> Iterator[AskedCall]:
+        among = {**others, seq: self.about[seq]}
+        for call in _calls(self.about[seq]):
+            told = [(place, among[place]) for place in self._calls[call] if place in among]
+            edited = [
+                event.content.arguments[call]
+                for _, event in told
+                if isinstance(event, ApprovalAnswered) and event.content and call in event.content.arguments
+            ]
+            for place, event in told:
+                if isinstance(event, ModelResponded):
+                    index = next(index for index, each in enumerate(event.calls) if each.id == call)
+                    yield AskedCall(
+                        id=call,
+                        name=event.calls[index].name,
+                        asked=place,
+                        arguments=event.content.arguments[index] if event.content else None,
+                        ran=edited[-1] if edited else None,
+                    )
+
+
+def _legible(stored: Stored) -> Event:
+    """An event that was read before without its words; where they cannot be read, without them again."""
+    try:
+        return event_of(stored)
+    except DamagedLog:
+        return event_of(stored, content=False)
+
+
+def _calls(event: Event) -> Sequence[str]:
+    return details_of(event.fact if isinstance(event, LateResult) else event, {}).call
+
+
+def _noted(event: Event) -> Iterable[int]:
+    match event:
+        case ContentErased(seqs=seqs):
+            return seqs
+        case NoteAdded(seq=seq) | Diagnosed(seq=seq) | SourceRecorded(seq=seq):
+            return () if seq is None else (seq,)
+        case _:
+            return ()
