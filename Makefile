@@ -13,7 +13,7 @@ SECONDS ?= 60
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo bench big whatif-table storm fuzz soak clean
+.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo docs bench big whatif-table storm fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -55,6 +55,9 @@ format: setup ## Format the sources, and mend what the linter can
 demo: setup ## Watch a real model drive recorded, audited runs, no key needed: PRESET=hermes for a preset's
 	$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
 
+docs: setup ## Make the site of the documents in site/, which opens from disk: seconds
+	$(BIN)/python -m scripts.docs.build
+
 bench: setup ## Measure decode, fold, audit, decide, a step, append and open beside their anchors; ARGS=engine for a part
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
@@ -75,5 +78,5 @@ soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new s
 	$(BIN)/python tests/simulation/run.py --soak $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, caches and builds
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site
 	find reducers store engine replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +
