@@ -26,7 +26,7 @@ from refold.replay.kinds.table import sentence
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
-from refold.replay.source_words import PARENT_LABEL, SourceEnd, SourceTotals
+from refold.replay.source_words import PARENT_LABEL, SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -186,7 +186,8 @@ async def _document(
 async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spent: str) -> TurnRow | None:
     """What was asked, the turns, the end."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
-    pairs = [("run", told.run), ("model", told.model), ("task", descriptions.task(told.task))]
+    pairs = [("damaged", told.damaged)] if told.damaged else []
+    pairs += [("run", told.run), ("model", told.model), ("task", descriptions.task(told.task))]
     pairs += [("labels", labels)] if labels else []
     pairs += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
     if told.forked_from:
@@ -202,7 +203,7 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []
     pairs += [("source", _totals(told.source_totals))] if told.source_totals else []
     pairs += [("events", f"1 to {told.events}")]
-    screen.pairs(pairs + ([("damaged", told.damaged)] if told.damaged else []))
+    screen.pairs(pairs)
     return last
 
 
@@ -312,6 +313,9 @@ def _listed(screen: Screen, place: StorePlace, runs: list[RunLine], *, prefix: s
     if screen.json:
         screen.document(runs)
     elif runs:
+        if unread := [run.run for run in runs if run.damaged]:
+            screen.say(f"cannot be read whole: {', '.join(unread)}")
+            screen.say()
         columns = [Column("run"), Column("started"), Column("state"), Column("turns", right=True)]
         columns += [Column("tokens", right=True), Column("cost", right=True)]
         screen.table(
@@ -330,12 +334,7 @@ def _listed(screen: Screen, place: StorePlace, runs: list[RunLine], *, prefix: s
 
 
 def _cells(run: RunLine) -> list[str]:
-    state = descriptions.standing(run.agent_state, run.code if run.agent_state != "COMPLETED" else None)
-    if run.source_end:
-        brief = SourceEnd(end=run.source_end, run=run.goes_on_in).brief(len(run.unanswered))
-        state = hostile.line(
-            f"{brief} ({run.agent_state})" if run.code else brief
-        )  # an end of ours is never hidden
+    state = descriptions.ended(run)
     if run.engine is not None:
         state = f"{state}, {run.engine}"
     if run.forked_from:

@@ -12,7 +12,8 @@ _MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be loo
 VENDORED = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
 OURS = (
     "visible.js", "figures.js", "sha256.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js", "model.js",
-    "rows.js", "row.js", "list.js", "strip.js", "steps.js", "about.js", "header.js", "inspector.js", "tabs.js", "seen.js", "app.js",
+    "rows.js", "row.js", "list.js", "spans.js", "strip.js", "steps.js", "about.js", "header.js", "markdown.js", "words.js",
+    "edits.js", "inspector.js", "tabs.js", "seen.js", "app.js",
 )  # fmt: skip
 
 
@@ -40,6 +41,11 @@ def scripts() -> list[str]:
 def style() -> str:
     """The style of a page."""
     return _read("vendor", "uPlot.min.css") + "\n" + _read("report.css")
+
+
+def index_style() -> str:
+    """The style of an index of pages."""
+    return _read("index.css")
 
 
 def licences() -> str:

@@ -1,14 +1,15 @@
 """A run's log to the data of its page, in one pass: whatever cannot be read, judged or folded is said, and shown raw."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from refold.console.child_runs import Kin
+from refold.console.child_runs import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
     Figures,
@@ -26,6 +27,7 @@ from refold.reducers.events import (
     Event,
     Fact,
     ModelRequested,
+    Parent,
     SourceRecorded,
     StateChanged,
     kind_of,
@@ -49,9 +51,16 @@ from refold.replay.verification import Verifier
 from refold.replay.why import asked
 from refold.store.protocol import Store, Stored
 
+_NONE: Mapping[str, str] = MappingProxyType({})
 
-async def build(store: Store, run: str, upto: int | None, registry: Registry) -> Report:
-    """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes."""
+
+async def build(
+    store: Store, run: str, upto: int | None, registry: Registry, pages: Mapping[str, str] = _NONE
+) -> Report:
+    """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes.
+
+    `pages` are the files beside it that other runs are in, by the runs' ids.
+    """
     turns: list[TurnRow] = []
     teller = Teller(turns.append)
     verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, teller, excerpt=None)
@@ -75,6 +84,7 @@ async def build(store: Store, run: str, upto: int | None, registry: Registry) ->
         turns=tuple(turns),
         imported=found.imported,
         children=children,
+        pages={run: pages[run] for run in _kin(about.forked_from, parent, children) if run in pages},
         checked=verifier.result(),
         judged=replace(
             judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
@@ -89,6 +99,11 @@ async def build(store: Store, run: str, upto: int | None, registry: Registry) ->
         fields=dict(FIELDS),
         kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
     )
+
+
+def _kin(forked_from: str, parent: Parent | None, children: Sequence[ChildRun]) -> list[str]:
+    """The runs that a page names."""
+    return [forked_from, *([parent.run] if parent else []), *(child.run for child in children)]
 
 
 class Rows(Follower["Rows"]):

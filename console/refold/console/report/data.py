@@ -124,7 +124,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began. `end` is the event
+    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began, `pages` the
+    files of its kin beside this one. `end` is the event
     that says how the run ended, 0 where none does. `turns` are those that the list is made of. `fields` are those that filters
     know, `kinds` those of events.
     """
@@ -135,6 +136,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
     imported: SourceRecorded | None
     children: tuple[ChildRun, ...]
+    pages: Mapping[str, str]
     checked: Verification
     judged: Audit
     refused: str

@@ -13,12 +13,23 @@
     if (model.figures.unmarked) said.push(["warn", model.figures.unmarked]);
     if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
     if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
-    if (about.parent) said.push(["", `Started by run ${about.parent.run}, call ${about.parent.call}.`]);
-    for (const { run, call, task, agent_state, source_end, damaged } of model.children) {
-      const ended = damaged ? "cannot be read whole" : source_end || agent_state;
-      said.push(["", `Started run ${run}, by ${call ? `call ${call}` : "a call that is not known"}: ${ended}. ${task ?? "(erased)"}`]);
-    }
     return said;
+  }
+
+  // A run by its name, and a link to its page where one was written beside this one.
+  R.Other = ({ model, run }) => {
+    const file = Object.hasOwn(model.pages, run) && model.pages[run];
+    return file ? html`<a class="link" href=${encodeURIComponent(file)}>run ${R.line(run, 120)}</a>` : html`run ${R.line(run, 120)}`;
+  };
+
+  // Which run began this one, and which this one began.
+  function Kin({ model }) {
+    const { parent, forked_from, forked_at } = model.about;
+    const child = ({ run, call, task, agent_state, source_end, damaged }) => html`<p class="remark kin">Started <${R.Other} model=${model} run=${run} />,
+      by ${call ? `call ${call}` : "a call that is not known"}: ${R.line(damaged ? "cannot be read whole" : source_end || agent_state, 60)}. ${R.line(task ?? "(erased)", 300)}</p>`;
+    return html`${parent && html`<p class="remark kin">Started by <${R.Other} model=${model} run=${parent.run} />, call ${R.line(parent.call, 80)}.</p>`}
+      ${forked_from && html`<p class="remark kin">Forked from event ${forked_at} of <${R.Other} model=${model} run=${forked_from} />.</p>`}
+      ${model.children.map(child)}`;
   }
 
   function pairs(model, started, chain, audit) {
@@ -33,8 +44,9 @@
     const { about, checked } = model;
     return html`<div class="about">
       ${remarks(model).map(([tone, text]) => html`<p class=${`remark ${tone}`}>${R.line(text, 1000)}</p>`)}
-      ${about.task && html`<h4>task</h4><pre class="text">${R.block(about.task.trim())}</pre>`}
-      <table class="fields"><tbody>${pairs(model, started, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}</td></tr>`)}</tbody></table>
+      <${Kin} model=${model} />
+      ${about.task && html`<h4>task</h4><${R.Prose} text=${about.task.trim()} />`}
+      <table class="fields"><tbody>${pairs(model, started, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}${name === "run" && html` <${R.Copy} text=${value} />`}</td></tr>`)}</tbody></table>
       <div class="unproved"><h4>what this cannot prove</h4><ul>
         ${checked.cannot_prove.map(text => html`<li>${text}</li>`)}
         <li>that this page was made by refold: hold its head hash against <code>refold verify</code>, or against a seal</li>

@@ -45,6 +45,7 @@
     const last = useRef(filter);
     if (filter) last.current = filter;
     const chosen = last.current;
+    R.seek(chosen.sought);
     const rows = useMemo(() => R.rowsOf(model, mode, chosen.empty ? null : event => chosen.matches(event.filterRow)), [mode, chosen]);
     const places = useMemo(() => R.places(model, rows), [rows]);
     return { text, setText, problem, rows, places, empty: chosen.empty };

@@ -28,6 +28,10 @@
 
   R.unquoted = text => text.slice(1, -1).replace(/\\(["\\])/g, "$1");
 
+  // What a word, or a regular expression, looks for, as the source of a RegExp.
+  R.literal = raw => (raw.startsWith('"') ? R.unquoted(raw) : raw).replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
+  R.patternOf = raw => `(?:${R.pattern(raw.startsWith('"') ? R.unquoted(raw) : raw).whole.source})`;
+
   R.holds = value => row => textOf(row).toLowerCase().includes(value.toLowerCase());
 
   // A number beside another field, times `factor`; in whole numbers of any length: money is exact.

@@ -24,7 +24,7 @@
   // Reads a question from left to right, one method a rule of the grammar; each gives a test of a row.
   class Parser {
     constructor(text, fields) {
-      Object.assign(this, { text, fields, place: 0, depth: 0, groups: 0, last: "" });
+      Object.assign(this, { text, fields, place: 0, depth: 0, groups: 0, last: "", sought: [] });
     }
 
     whole() {
@@ -55,8 +55,17 @@
       if (joint) throw this.wrong(`${joint} stands ${joint === "not" ? "before a condition" : "between two conditions"}`);
       if (this.ends || this.here === ")") throw this.wrong("expected a condition");
       if (++this.depth > DEEPEST) throw this.wrong(`nested more than ${DEEPEST} deep`);
-      const found = this.takes("not") ? contrary(this.part()) : this.grouped() || this.condition();
+      const found = this.takes("not") ? this.without(() => contrary(this.part())) : this.grouped() || this.condition();
       this.depth--;
+      return found;
+    }
+
+    // What is not wanted is not looked for either.
+    without(read) {
+      const { sought } = this;
+      this.sought = [];
+      const found = read();
+      this.sought = sought;
       return found;
     }
 
@@ -68,7 +77,7 @@
       this.groups++;
       this.last = "";
       this.passSpace();
-      const found = this.question();
+      const found = minus ? this.without(() => this.question()) : this.question();
       if (this.here !== ")") throw new BadQuestion(begin + 1, "this ( has no ) of its own");
       this.place++;
       this.groups--;
@@ -88,6 +97,7 @@
       if (raw === "" || raw === '""') throw this.noValue(at, raw);
       if (!Object.hasOwn(this.fields, name)) throw this.unknown(match.index, name);
       const found = this.tested(name, sign, raw, at);
+      if (name === "text" && !minus && sign !== "!=") this.sought.push(sign === "~" ? R.patternOf(raw) : R.literal(raw));
       this.betweenWords();
       return minus !== (sign === "!=") ? contrary(found) : found;
     }
@@ -103,6 +113,7 @@
       }
       if (raw === "" || raw === '""') throw this.noValue(at, raw);
       this.betweenWords();
+      if (speaks) this.sought.push(R.literal(raw));
       if (speaks) return R.holds(raw.startsWith('"') ? R.unquoted(raw) : raw);
       if (!Object.hasOwn(this.fields, raw)) throw this.unknown(at, raw);
       if (this.fields[raw].kind !== "flag") throw new BadQuestion(at + 1, `${raw} alone is no question: compare it with something, as by ==`);
@@ -184,9 +195,12 @@
 
   const contrary = test => row => !test(row);
 
-  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is yes.
+  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is yes,
+  // `sought` is what to mark in texts, null for nothing.
   R.parse = (text, fields) => {
     if (text.length > MOST) throw new BadQuestion(MOST + 1, `more than ${MOST} characters`);
-    return { matches: new Parser(text, fields).whole(), empty: !text.trim() };
+    const parser = new Parser(text, fields);
+    const matches = parser.whole();
+    return { matches, empty: !text.trim(), sought: parser.sought.length ? new RegExp(parser.sought.join("|"), "giu") : null };
   };
 })((self.refold ||= {}));

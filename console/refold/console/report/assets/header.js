@@ -80,6 +80,7 @@
     return html`<header class=${whole ? "top whole" : "top"} data-chain=${verdict[1]} data-audit=${audit[1]}>
       ${wrong.map(text => html`<p class="alarm" role="alert">${R.line(text, 1000)}</p>`)}
       <div class="first"><span class=${`state ${tone}`}>${R.line(state, 60)}</span><h1 class="task">${task}</h1>
+        ${model.children.length > 0 && html`<span class="chip">${R.count(model.children.length)} child ${model.children.length === 1 ? "run" : "runs"}</span>`}
         <span class="run" title=${R.plain(about.run)}>${R.line(about.run, 120)}</span></div>
       <div class="second"><span class="did" title=${R.plain(figures.did)}>${R.line(figures.did, 400)}</span>
         <${Chips} model=${model} chain=${verdict} audit=${audit} />

@@ -2,29 +2,10 @@
 (R => {
   "use strict";
 
-  const { useEffect, useState } = preactHooks;
+  const { useEffect } = preactHooks;
   const html = htm.bind(preact.h);
-  const MOST = 20000; // characters of a text that are shown before somebody asks for the rest
 
   R.Link = ({ seq, children }) => html`<a class="link" href=${`#e${seq}`}>${children ?? `e${seq}`}</a>`;
-
-  // A long text, cut until somebody wants all of it.
-  R.Text = ({ text, most = MOST, mono = true }) => {
-    const [whole, setWhole] = useState(false);
-    const cut = !whole && text.length > most;
-    return html`<pre class=${mono ? "text mono" : "text"}>${R.block(cut ? text.slice(0, most) : text)}</pre>
-      ${cut && html`<button class="more" onClick=${() => setWhole(true)}>… ${R.size(text.length - most)} more</button>`}`;
-  };
-
-  // JSON text in lines where it is some, else as it is: a model may write what it likes.
-  R.Arguments = ({ text }) => {
-    try {
-      JSON.parse(text);
-    } catch {
-      return html`<${R.Text} text=${text} />`;
-    }
-    return html`<pre class="text mono json">${R.pretty(text)}</pre>`;
-  };
 
   function related(model, event) {
     const groups = [];
@@ -58,7 +39,7 @@
     if (Array.isArray(words.messages)) return words.messages.map((message, place) => html`<${R.Message} key=${place} message=${plainMessage(message)} open=${true} />`);
     if (event.kind === "model_responded" || event.fields.fact?.kind === "model_responded") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
     return Object.entries(words).filter(([, value]) => value !== "").map(([name, value]) => html`<h4>${R.line(name, 60)}</h4>
-      ${typeof value === "string" ? html`<${R.Text} text=${value} />` : html`<${R.Arguments} text=${JSON.stringify(value)} />`}`);
+      ${typeof value === "string" ? html`<${name === "text" ? R.Prose : R.Text} text=${value} />` : html`<${R.Arguments} text=${JSON.stringify(value)} />`}`);
   }
 
   const plainMessage = message => ({ text: "", reasoning: "", ...message, calls: message.calls || [] });
@@ -68,6 +49,18 @@
     return { role: "assistant", text: words.text ?? "", reasoning: words.reasoning ?? "", calls };
   }
 
+  // The call that an event ends: its tool and what the model wrote into it.
+  function Asked({ model, event }) {
+    const call = model.callOf.get(event.seq);
+    if (!call) return null;
+    const answer = model.event(model.turnOfCall.get(event.seq).answer);
+    const place = ((answer?.fields.fact || answer?.fields)?.calls || []).findIndex(each => each.id === call.id);
+    const text = answer?.words?.arguments?.[place];
+    return html`<div class="asked"><b class="tool">${R.line(call.name, 80)}</b> <${R.Mark} call=${call} />
+      ${model.children.filter(child => child.call === call.id).map(child => html`<p class="remark">began <${R.Other} model=${model} run=${child.run} /></p>`)}
+      ${typeof text === "string" ? html`<${R.Arguments} text=${text} />` : html`<p class="dim">what it was called with was erased</p>`}</div>`;
+  }
+
   function EventTab({ model, event }) {
     const chain = model.chain;
     const broken = chain?.broken.get(event.seq);
@@ -75,6 +68,7 @@
       ${event.damage && html`<p class="remark bad">${R.line(event.damage, 1000)}</p>`}
       ${broken && html`<p class="remark bad">Tampered with: ${broken}.</p>`}
       ${!broken && chain?.first && event.seq > chain.first ? html`<p class="remark bad">Behind event ${chain.first}, which was tampered with: not to be believed.</p>` : null}
+      <${Asked} model=${model} event=${event} />
       <${Related} model=${model} event=${event} />
       <${Said} event=${event} />
       <h4>fields</h4>
@@ -109,6 +103,7 @@
     return html`<section class=${sheet ? "inspector up" : "inspector"} aria-label="event">
       <div class="heading"><h2>e${event.seq} <span>${R.line(event.kind, 60)}</span></h2>
         <span class="dim">${event.turn ? `turn ${event.turn} · ` : ""}${{ note: "annotation", "?": "unread" }[event.side] || event.side} · ${R.elapsed(event)} after the start</span>
+        <${R.Copy} text=${`${model.about.run}@e${event.seq}`} title="copy the address of the event" />
         ${hidden && html`<span class="badge">not in the list as it is filtered</span>`}
         <button class="close" aria-label="close" onClick=${close}>×</button></div>
       <nav class="tabs" role="tablist">${R.TABS.map(([name, title]) => html`<button role="tab" data-tab=${name}

@@ -56,6 +56,7 @@
       this.events = data.events.map(columns => new RunEvent(columns));
       // Of calls by the event that ended them, of turns by their answer.
       this.callOf = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, call])));
+      this.turnOfCall = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, turn])));
       this.turnOf = new Map(this.turns.filter(turn => turn.answer).map(turn => [turn.answer, turn]));
       this.bySeq = new Map(this.events.map((event, place) => [event.seq, place]));
       this.callAt = new Map(this.calls.map((call, place) => [call.seq, place]));

@@ -24,8 +24,8 @@
     if (!opened) return html`<article class=${`message ${kindOf(sign)}`}>${head}</article>`;
     return html`<article class=${`message ${kindOf(sign)}`}>${head}
       ${erased && html`<p class="dim">its words were erased</p>`}
-      ${reasoning && html`<div class="reasoning"><${R.Text} text=${reasoning} most=${SHORT} /></div>`}
-      ${text && html`<${R.Text} text=${text} most=${SHORT} />`}
+      ${reasoning && html`<div class="reasoning"><${R.Prose} text=${reasoning} most=${SHORT} /></div>`}
+      ${text && html`<${role === "tool" ? R.Text : R.Prose} text=${text} most=${SHORT} />`}
       ${calls.map(call => html`<div class="call"><b>${R.line(call.name, 80)}</b> <span class="dim">${R.line(call.id, 40)}</span><${R.Arguments} text=${call.arguments} /></div>`)}
       ${was && html`<details><summary class="dim">as it was shown before</summary><${R.Text} text=${was.text} most=${SHORT} /></details>`}</article>`;
   };

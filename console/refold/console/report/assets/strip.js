@@ -2,7 +2,7 @@
 (R => {
   "use strict";
 
-  const { useEffect, useMemo, useRef } = preactHooks;
+  const { useEffect, useMemo, useRef, useState } = preactHooks;
   const html = htm.bind(preact.h);
 
   const [HEIGHT, LOW] = [150, 84];
@@ -84,7 +84,7 @@
     };
   }
 
-  R.Strip = ({ model, selected, select, chain, dark, small }) => {
+  function Plot({ model, selected, select, chain, dark, small, data, limit }) {
     const box = useRef(null);
     const plot = useRef(null);
     const line = useRef(null);
@@ -92,11 +92,6 @@
     height.current = small ? LOW : HEIGHT;
     const latest = useRef(chain);
     latest.current = chain;
-    const lastCall = model.calls[model.calls.length - 1];
-    const limit = R.limitOf(lastCall);
-    const data = useMemo(() => columns(model), [model]);
-    const far = limit !== null && !near(limit, Math.max(greatest(data[1]), greatest(data[2])));
-
     useEffect(() => {
       if (!model.events.length) return undefined;
       const made = new uPlot(options(model, box.current.clientWidth, height.current, limit, data, () => latest.current), data, box.current);
@@ -123,12 +118,39 @@
       if (plot.current) line.current.style.left = `${(100 * (selected - min)) / (max - min)}%`;
     });
 
+    return html`<div class="plot" ref=${box}><div class="now" ref=${line}></div></div>`;
+  }
+
+  // Why what we estimate is not what the provider counted; "" where it counted nothing.
+  R.whyTheyDiffer = model => {
+    if (!greatest(columns(model)[2])) return "";
+    const own = "The estimate counts the characters of the messages in a request, and is what limits and the history go by; the provider counts with its own tokenizer, tokens that it read from its cache among them";
+    return model.imported ? `${own}. It also counted what a transcript seldom has: the system prompt, the definitions of the tools, what its harness put in.`
+      : `${own}, and the definitions of the tools.`;
+  };
+
+  R.Strip = props => {
+    const { model, small } = props;
+    const [axis, setAxis] = useState("events");
+    const [why, setWhy] = useState(false);
+    const data = useMemo(() => columns(model), [model]);
+    const limit = R.limitOf(model.calls[model.calls.length - 1]);
+    const most = Math.max(greatest(data[1]), greatest(data[2]));
+    const timed = useMemo(() => R.hasTimes(model), [model]);
+    const differ = R.whyTheyDiffer(model);
+    const choice = name => html`<button data-axis=${name} class=${name === axis ? "on" : ""} disabled=${!timed} title=${timed ? "" : "no times were recorded"}
+      onClick=${() => setAxis(name)}>${name}</button>`;
     return html`<section class="strip" aria-label="timeline">
-      <div class="legend"><b>context of each request, tokens</b>
-        <span class="key accent">estimate</span><span class="key ok">counted by the provider</span>
-        ${limit !== null && html`<span class="key error dashed">limit ${R.count(limit)}${far ? ", far above" : ""}</span>`}
-        <span class="key prune">history</span><span class="key guard">guards</span><span class="key error">errors</span></div>
-      <div class="plot" ref=${box}><div class="now" ref=${line}></div></div>
+      <div class="legend"><span class="axes" role="group" aria-label="axis">${choice("events")}${choice("time")}</span>
+        ${axis === "time" ? html`<b>when each call began and ended</b><span class="key accent">model</span><span class="key guard">tools</span><span class="key error">failed</span>
+            <span>pale: no duration was recorded</span>`
+          : html`<b>context of each request, tokens</b><span class="key accent">estimate</span>
+            <span class="key ok">counted by the provider</span>
+            ${differ && html`<button class="more" aria-expanded=${why ? "true" : "false"} onClick=${() => setWhy(!why)}>why they differ</button>`}
+            ${limit !== null && html`<span class="key error dashed">limit ${R.count(limit)}${near(limit, most) ? "" : ", far above"}</span>`}
+            <span class="key prune">history</span><span class="key guard">guards</span><span class="key error">errors</span>`}</div>
+      ${why && axis === "events" && html`<p class="why dim">${differ}</p>`}
+      ${axis === "time" ? html`<${R.Spans} ...${props} height=${small ? LOW : HEIGHT} />` : html`<${Plot} ...${props} data=${data} limit=${limit} />`}
     </section>`;
   };
 })((self.refold ||= {}));

@@ -21,21 +21,44 @@
     return number < 0x10000 ? `\\u${hex(number, 4)}` : `\\U${hex(number, 8)}`;
   }
 
+  let sought = null;
+  const PIECE = 2000; // characters that are searched at once: no pattern takes long in so few
+
+  // What is looked for from now on, a RegExp with the flag g, null for nothing: it is marked in every text.
+  R.seek = pattern => { sought = pattern; };
+
+  function marked(text) {
+    if (!sought || !text) return [text];
+    const made = [];
+    for (let start = 0; start < text.length; start += PIECE) {
+      const piece = text.slice(start, start + PIECE);
+      let from = 0;
+      for (const found of piece.matchAll(sought)) {
+        if (!found[0]) continue;
+        made.push(piece.slice(from, found.index), preact.h("mark", null, found[0]));
+        from = found.index + found[0].length;
+      }
+      made.push(piece.slice(from));
+    }
+    return made;
+  }
+
   // Text as nodes: what is written as it is, and each escape in a span of its own, so that nobody takes `\x1b` for it.
   function nodes(text, pattern) {
     const made = [];
     let from = 0;
     for (const found of text.matchAll(pattern)) {
-      if (found.index > from) made.push(text.slice(from, found.index));
+      if (found.index > from) made.push(...marked(text.slice(from, found.index)));
       made.push(preact.h("span", { class: "esc" }, escape(found[0])));
       from = found.index + found[0].length;
     }
-    if (from < text.length) made.push(text.slice(from));
+    if (from < text.length) made.push(...marked(text.slice(from)));
     return made;
   }
 
   R.block = text => nodes(text, IN_BLOCK);
   R.line = (text, most = 400) => nodes(text.length > most ? `${text.slice(0, most)}…` : text, IN_LINE);
-  // The same as plain text, for titles and attributes.
+  // The same as plain text: for titles and attributes, and as lines.
+  R.visible = text => text.replace(IN_BLOCK, escape);
   R.plain = text => text.replace(IN_LINE, escape);
 })((self.refold ||= {}));

@@ -1,0 +1,135 @@
+"""Pages of all runs of a store, with an index over them; and what a page is called where nobody says."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from console.conftest import Refold, record
+from console.report.conftest import Opened, apart
+from console.report.test_report_page import Read, hostile_marks, read
+from console.test_listings import tamper
+from refold.console.report.index import page_name
+from refold.engine import say
+from refold.store import SqliteStore
+from support.families import CHILD, PARENT, boss, hand_on, writer
+
+Look = Callable[..., Opened]
+Keep = Callable[[Any, str], None]
+
+
+@pytest.fixture
+def refold(refold: Refold) -> Refold:
+    """The command, which runs an event loop of its own beside a browser's."""
+    return lambda *words: apart(lambda: refold(*words))
+
+
+def table(file: Path) -> list[tuple[str, list[str]]]:
+    """The rows of an index: what each says, and where it leads."""
+    text = file.read_text(encoding="utf-8")
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text.partition("<tbody>")[2], re.DOTALL)
+    return [(re.sub(r"<[^>]+>", " ", row), re.findall(r'href="([^"]*)"', row)) for row in rows]
+
+
+def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """A folder has a page for each run of a store, whatever the run is called, and an index that leads to all of them."""
+    apart(lambda: record(store, [say("Well.")], "<b>bold</b>", run_id="../odd<b>/Run"))
+    folder = tmp_path / "pages"
+    ran = refold("report", "--all", "-o", folder, "--store", store)
+    assert 0 == ran.code, ran.err
+    found = table(folder / "index.html")
+    linked = {each for _, links in found for each in links}
+    assert {path.name for path in folder.iterdir()} == {*linked, "index.html"}
+    assert {"ordinary", "hostile", "../odd<b>/Run"} == {
+        read(folder / name).data["about"]["run"] for name in linked
+    }
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "h1",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "a",
+        "code",
+    } >= {tag for tag, _ in Read(text).tags if tag[0] != "/"}
+    assert "" == hostile_marks(text)
+    assert "default-src 'none'" in text
+
+
+def test_what_is_damaged_comes_first(
+    refold: Refold, store: Path, tmp_path: Path, look: Look, keep: Keep
+) -> None:
+    """An index says above all how many runs cannot be believed, and begins with them; so does `ls`, and so does `show`."""
+    tamper(store, "UPDATE event SET body = '{}' WHERE key & 4294967295 = 9 AND key < 8589934592")
+    folder = tmp_path / "pages"
+    ran = refold("report", "--all", "-o", folder, "--store", store)
+    assert 3 == ran.code
+    (said, _), *others = table(folder / "index.html")
+    assert "damaged" in said
+    assert not [other for other, _ in others if "damaged" in other]
+    assert "1 run cannot be believed whole" in (folder / "index.html").read_text(encoding="utf-8")
+    (run, *_) = re.findall("ordinary|hostile", said)
+    assert refold("ls", "--store", store).out.startswith(f"cannot be read whole: {run}\n")
+    assert refold("show", run, "--store", store).out.startswith("damaged ")
+
+
+def test_a_folder_is_not_written_over_unasked(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """Where an index stands already nothing is written without `--force`."""
+    (tmp_path / "index.html").write_text("mine")
+    ran = refold("report", "--all", "-o", tmp_path, "--store", store)
+    assert (2, "mine") == (ran.code, (tmp_path / "index.html").read_text())
+    told = json.loads(
+        refold("-o", "json", "report", "--all", "-o", tmp_path, "--force", "--store", store).out
+    )
+    assert {"ordinary", "hostile"} == {page["run"] for page in told["pages"]}
+    assert {} == told["unwritten"]
+
+
+def test_a_page_is_called_after_its_run(
+    refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a name the page goes where the reader is, under the id of its run; without a run nothing is meant."""
+    monkeypatch.chdir(tmp_path)
+    assert 0 == refold("report", "ordinary@e9", "--store", store).code
+    assert 9 == len(read(tmp_path / "ordinary.html").data["events"])
+    assert 2 == refold("report", "--store", store).code
+    assert 2 == refold("report", "ordinary", "--all", "--store", store).code
+
+
+def test_no_two_runs_have_one_page() -> None:
+    """Names differ where ids do, also on a file system that takes capitals for small letters; none leads out of its folder."""
+    runs = ["a", "A", "a/b", "a-b", "../a", ".", "", "a" * 300, "a" * 301, "con\n", "\ud800", "index"]
+    names = {page_name(run).lower() for run in runs}
+    assert len(runs) == len(names)
+    assert "index.html" not in names
+    assert all(re.fullmatch(r"[a-z0-9_-]+\.html", name) for name in names)
+
+
+def test_runs_of_a_family_lead_to_each_other(refold: Refold, tmp_path: Path) -> None:
+    """The page of a run links the runs that its calls began and the one that began it, where they have pages beside it."""
+    store, folder = tmp_path / "family.db", tmp_path / "pages"
+
+    async def driven() -> None:
+        async with await SqliteStore.open(store) as opened:
+            await boss(hand_on(), say("Done."), to=[writer(say("Written."))], store=opened).run(
+                "Go.", run_id=PARENT
+            )
+
+    apart(lambda: anyio.run(driven))
+    assert 0 == refold("report", "--all", "-o", folder, "--store", store).code
+    parent, child = (read(folder / page_name(run)).data for run in (PARENT, CHILD))
+    assert {CHILD: page_name(CHILD)} == parent["pages"]
+    assert {PARENT: page_name(PARENT)} == child["pages"]
