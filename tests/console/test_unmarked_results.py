@@ -128,8 +128,8 @@ def test_what_nobody_marked_did_not_go_well(
 
 @pytest.mark.parametrize(("file", "unmarked"), [(UNMARKED, True), (FINE, False)])
 def test_a_page_says_it(say: Say, store: Path, file: str, unmarked: bool) -> None:
-    """A page has a remark about it, and at each result the mark of one that has no flag."""
+    """A page has a remark about it, and of each call that nobody knows whether it failed."""
     report = reported(store, imported(say, file))
-    results = [event for event in report.events if event.kind == RESULT]
-    assert {unmarked} == {"error" not in event.row for event in results}
+    calls = [call for turn in report.turns for call in turn.calls if call.result != "open"]
+    assert {unmarked} == {call.failed is None for call in calls}
     assert unmarked == bool(report.figures.unmarked)

@@ -12,7 +12,7 @@ from refold.console.places import StorePlace
 from refold.console.report.builder import build
 from refold.console.report.data import Report
 from refold.console.report.index import NAME, Entry, index, page_name
-from refold.console.report.page import page
+from refold.console.report.page import pieces
 from refold.console.screen import Screen, note
 from refold.console.selection import Trouble, all_runs
 from refold.engine.guards import installed_guards
@@ -128,15 +128,16 @@ def _make(folder: Path) -> None:
 
 
 def _written(report: Report, file: Path, *, force: bool) -> WrittenPage:
-    data = page(report).encode()
+    size = 0
     # A reader of the old page sees one of the two while the new one is written.
-    with written_beside(file, force=force) as beside:
-        beside.write_bytes(data)
+    with written_beside(file, force=force) as beside, beside.open("wb") as made:
+        for piece in pieces(report):
+            size += made.write(piece.encode())
     checked = report.checked.problem
     return WrittenPage(
         run=report.about.run,
         path=str(file),
-        size=len(data),
+        size=size,
         events=len(report.events),
         damaged=report.about.damaged or (checked.problem if checked else ""),
     )

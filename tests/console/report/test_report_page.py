@@ -21,6 +21,7 @@ from console.test_forged import forged
 from console.test_listings import tamper
 from refold.console import hostile as screening
 from refold.console.report import assets
+from refold.console.report.packing import Packed
 from refold.console.report.page import page
 from refold.reducers.codec import encode
 from refold.reducers.events import SourceRecorded
@@ -288,3 +289,15 @@ def test_a_folder_that_is_not_there_is_the_worlds_failure(
     ran = refold("report", "ordinary", "-o", tmp_path / "none" / "page.html", "--store", store)
     assert 4 == ran.code
     assert "page.html: cannot be written: No such file or directory" in ran.err
+
+
+def test_what_is_packed_is_read_as_it_was() -> None:
+    """A list that was packed is the JSON array of its values, however many blocks it has; no piece ends in a letter."""
+    values = [{"b": "\u00e9" * (number % 5000), "a": number} for number in range(2000)]
+    packed = Packed()
+    for value in values:
+        packed.append(value)
+    pieces = [piece.decode() for piece in packed.pieces()]
+    assert len(pieces) > 2
+    assert (len(values), values) == (len(packed), json.loads(f"[{''.join(pieces)}]"))
+    assert [] == json.loads(f"[{b''.join(Packed().pieces()).decode()}]")

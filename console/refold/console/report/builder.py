@@ -20,6 +20,7 @@ from refold.console.report.data import (
     Report,
 )
 from refold.console.report.opinions import Packer
+from refold.console.report.packing import Packed
 from refold.console.report.pointers import Places
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
@@ -37,7 +38,7 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
-from refold.replay.changes import Changes, state_changes
+from refold.replay.changes import state_changes
 from refold.replay.following import Follower, Step, follow
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
@@ -90,8 +91,8 @@ async def build(
             judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
         ),
         refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
-        events=tuple(found.events),
-        changes=tuple(found.changes),
+        events=found.events,
+        changes=found.changes,
         calls=tuple(found.calls),
         shown=tuple[PageMessage, ...](shown),
         words=found.packer.words,
@@ -117,8 +118,7 @@ class Rows(Follower["Rows"]):
         self.imported: SourceRecorded | None = None
         self.ended = 0
         self.said: dict[int, Event] = {}
-        self.events: list[PageEvent] = []
-        self.changes: list[Changes] = []
+        self.events, self.changes = Packed(), Packed()  # of PageEvent, of Changes
         self.calls: list[RequestView] = []
         self.asked: dict[int, tuple[PackedOpinion, ...]] = {}
         self._damaged = False

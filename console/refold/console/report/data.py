@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from refold.console.child_runs import ChildRun
+from refold.console.report.packing import Packed
 from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
-from refold.replay.changes import Changes
 from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.questions import Field
 from refold.replay.queries.rows import Side
@@ -120,7 +120,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `changes` has one entry an event, in order; `asked` one a fact, by its number.
+    """All of it. `events` are `PageEvent`, `changes` has the `Changes` of each event, in order; `asked` one a fact, by its number.
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
@@ -142,8 +142,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     refused: str
     end: int
     turns: tuple[TurnRow, ...]
-    events: tuple[PageEvent, ...]
-    changes: tuple[Changes, ...]
+    events: Packed
+    changes: Packed
     calls: tuple[RequestView, ...]
     shown: tuple[PageMessage, ...]
     words: tuple[str, ...]

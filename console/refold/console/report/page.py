@@ -8,14 +8,14 @@ browser runs, and text nodes once they are shown.
 import base64
 import hashlib
 import html
-
-import msgspec
+from collections.abc import Iterator
 
 from refold.console import hostile
 from refold.console.report import assets
 from refold.console.report.data import Report
+from refold.console.report.packing import ENCODER, Packed
 
-_PAGE = """<!doctype html>
+_HEAD = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -28,18 +28,23 @@ _PAGE = """<!doctype html>
 <body>
 <div id="app"><noscript><p>This page needs JavaScript. `refold show` tells the same run in a terminal.</p></noscript></div>
 <script type="text/plain" id="licences">{licences}</script>
-<script type="application/json" id="data">{data}</script>
+<script type="application/json" id="data">"""
+_FOOT = """</script>
 {scripts}
 </body>
 </html>
 """
 
-_ENCODER = msgspec.json.Encoder()  # in the order in which it was made: changes of a state hold in theirs
 _TITLE = 80
 
 
 def page(report: Report) -> str:
     """The HTML text of a report. The same report gives the same text."""
+    return "".join(pieces(report))
+
+
+def pieces(report: Report) -> Iterator[str]:
+    """`page`, piece by piece: all of a long run would be in memory several times."""
     style, scripts = assets.style(), assets.scripts()
     policy = {
         "default-src": "'none'",
@@ -48,19 +53,35 @@ def page(report: Report) -> str:
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    return _PAGE.format(
+    yield _HEAD.format(
         policy="; ".join(f"{name} {value}" for name, value in policy.items()),
         title=html.escape(_title(report)),
         style=style,
         licences=assets.licences(),
-        data=embedded(report),
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
+    yield from map(_embedded, _data(report))
+    yield _FOOT.format(scripts="\n".join(f"<script>{script}</script>" for script in scripts))
 
 
-def embedded(value: object) -> str:
+def _data(report: Report) -> Iterator[bytes]:
+    """The JSON text of a report, each piece whole letters."""
+    before = b"{"
+    for name in report.__struct_fields__:
+        value: object = getattr(report, name)
+        yield before + ENCODER.encode(name) + b":"
+        before = b","
+        if isinstance(value, Packed):
+            yield b"["
+            yield from value.pieces()
+            yield b"]"
+        else:
+            yield ENCODER.encode(value)
+    yield b"}"
+
+
+def _embedded(piece: bytes) -> str:
     """JSON text that can stand in HTML: nothing in it can end its element, and no mark in it is invisible."""
-    text = hostile.json_text(_ENCODER.encode(value).decode())
+    text = hostile.json_text(piece.decode())
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

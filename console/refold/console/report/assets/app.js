@@ -57,8 +57,12 @@
     const [selected, select] = useState(() => at(first.seq ?? 1));
     const [tab, setTab] = useState(R.TABS.some(([name]) => name === first.tab) ? first.tab : "event");
     const typed = useRef(false);
+    const own = useRef(""); // an address that was set here: by the time that the browser tells of it, another may be selected
     useEffect(() => {
       const follow = () => {
+        const ours = location.hash === own.current;
+        own.current = "";
+        if (ours) return;
         const { seq, tab: wanted } = addressed();
         if (seq) select(at(seq));
         if (R.TABS.some(([name]) => name === wanted)) setTab(wanted);
@@ -75,7 +79,9 @@
       const timer = setTimeout(() => {
         const hash = `#e${selected}${tab === "event" ? "" : `/${tab}`}`;
         // Another address by now is one that somebody went to, and that is about to be followed.
-        if (location.hash === before && hash !== before) location.replace(hash);
+        if (location.hash !== before || hash === before) return;
+        own.current = hash;
+        location.replace(hash);
       }, SETTLED);
       return () => clearTimeout(timer);
     }, [selected, tab]);
