@@ -56,7 +56,7 @@
     const answer = model.event(model.turnOfCall.get(event.seq).answer);
     const place = ((answer?.fields.fact || answer?.fields)?.calls || []).findIndex(each => each.id === call.id);
     const text = answer?.words?.arguments?.[place];
-    return html`<div class="asked"><b class="tool">${R.line(call.name, 80)}</b> <${R.Mark} call=${call} />
+    return html`<div class="asked"><b class="tool">${R.line(call.name, 80)}</b> <${R.Mark} call=${call} doubted=${R.doubted(model.chain, event) !== ""} />
       ${model.children.filter(child => child.call === call.id).map(child => html`<p class="remark">began <${R.Other} model=${model} run=${child.run} /></p>`)}
       ${typeof text === "string" ? html`<${R.Arguments} text=${text} />` : html`<p class="dim">what it was called with was erased</p>`}</div>`;
   }

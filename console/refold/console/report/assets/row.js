@@ -19,19 +19,22 @@
     return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
   }
 
-  // How a call ended: never "ok" where nobody knows.
-  R.Mark = ({ call }) => {
-    const tone = call.failed ? "bad" : call.failed === false ? "fine" : call.result === "refused" ? "guard" : "open";
-    const word = tone === "open" ? `? ${call.result}` : call.result;
+  // Whether an event is not to be believed: "broken" itself, or "behind" one that is; else "".
+  R.doubted = (chain, event) => (chain?.broken.has(event.seq) ? "broken" : chain?.first && event.seq > chain.first ? "behind" : "");
+
+  // How a call ended: never "ok" where nobody knows, or where who says so is not believed.
+  R.Mark = ({ call, doubted }) => {
+    const tone = call.failed ? "bad" : call.failed === false && !doubted ? "fine" : call.result === "refused" ? "guard" : "open";
+    const word = tone === "open" ? `? ${call.result.replaceAll("_", " ")}` : call.result;
     return html`<span class=${`mark ${tone}`}>${R.line(word, 40)}</span>`;
   };
 
-  function Call({ row }) {
+  function Call({ row, doubted }) {
     const { call, event } = row;
     const { tokens } = ENDED(row);
     return html`<${Sign} event=${event} /><span class="tool">${R.line(call.name, 60)}</span>
       ${call.argument === null ? html`<span class="said dim">(erased)</span>` : html`<${Elided} text=${call.argument} />`}
-      <${R.Mark} call=${call} />${call.cut && html`<span class="badge">cut</span>`}
+      <${R.Mark} call=${call} doubted=${doubted} />${call.cut && html`<span class="badge">cut</span>`}
       ${figure("tokens", tokens === undefined ? "-" : `≈ ${R.count(tokens)}`, "estimate of what joins the context")}${figure("cost", "-")}
       ${figure("time", R.took(call.duration), "how long the call took")}`;
   }
@@ -82,22 +85,22 @@
       <span class="words">${event.erased ? "(erased)" : R.block(texts.join("\n").slice(0, SAID))}</span></span>`;
   }
 
-  function inside(row, mode, model) {
+  function inside(row, mode, model, doubted) {
     if (mode === "raw") return html`<${Raw} event=${row.event} />`;
     if (mode === "conversation") return html`<${Saying} event=${row.event} />`;
-    if (row.form === "call") return html`<${Call} row=${row} />`;
+    if (row.form === "call") return html`<${Call} row=${row} doubted=${doubted} />`;
     if (row.form === "turn") return html`<${Turn} row=${row} />`;
     return row.form === "end" ? html`<${End} model=${model} />` : html`<${Event} event=${row.event} />`;
   }
 
   R.Row = ({ model, row, mode, selected, chain, top, height }) => {
     const { event } = row;
-    const state = chain.broken.has(event.seq) ? "broken" : chain.first && event.seq > chain.first ? "behind" : "";
+    const state = R.doubted(chain, event);
     const classes = ["row", row.form, event.side === "?" ? "damage" : event.side, event.tag, state, selected ? "selected" : ""];
     return html`<a class=${classes.join(" ")} href=${`#e${row.seq}`} data-seq=${row.seq} role="option"
         aria-selected=${selected ? "true" : "false"} tabindex="-1" style=${{ top: `${top}px`, height: `${height}px` }}>
       <span class="seq">e${row.seq}</span>
-      ${inside(row, mode, model)}
+      ${inside(row, mode, model, state !== "")}
       ${state === "broken" && html`<span class="badge bad">tampered</span>`}
     </a>`;
   };
