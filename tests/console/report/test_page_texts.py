@@ -107,6 +107,8 @@ def test_what_a_filter_found_is_marked(written: Path, look: Look) -> None:
         ("LEANING", {"leaning"}),
         ('text~"quot[a-z]+"', {"quoted"}),
         ("type:model", set[str]()),
+        (r'text~"(?P<w>qu)oted" text~"(?P<w>lean)ing" bold', {"quoted", "leaning", "bold"}),
+        (r'text~"lean\-?ing"', {"leaning"}),
         ("-text:bold", set[str]()),
     ):
         opened.page.fill(".filter", asked)

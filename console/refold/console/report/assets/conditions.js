@@ -28,9 +28,10 @@
 
   R.unquoted = text => text.slice(1, -1).replace(/\\(["\\])/g, "$1");
 
-  // What a word, or a regular expression, looks for, as the source of a RegExp.
-  R.literal = raw => (raw.startsWith('"') ? R.unquoted(raw) : raw).replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-  R.patternOf = raw => `(?:${R.pattern(raw.startsWith('"') ? R.unquoted(raw) : raw).whole.source})`;
+  // What a word, or a regular expression, looks for, as a RegExp with the flag g.
+  const bare = raw => (raw.startsWith('"') ? R.unquoted(raw) : raw);
+  R.literal = raw => new RegExp(bare(raw).replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
+  R.patternOf = raw => R.pattern(bare(raw)).whole;
 
   R.holds = value => row => textOf(row).toLowerCase().includes(value.toLowerCase());
 

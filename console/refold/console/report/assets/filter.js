@@ -196,11 +196,11 @@
   const contrary = test => row => !test(row);
 
   // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is yes,
-  // `sought` is what to mark in texts, null for nothing.
+  // `sought` is what to mark in texts: each a RegExp.
   R.parse = (text, fields) => {
     if (text.length > MOST) throw new BadQuestion(MOST + 1, `more than ${MOST} characters`);
     const parser = new Parser(text, fields);
     const matches = parser.whole();
-    return { matches, empty: !text.trim(), sought: parser.sought.length ? new RegExp(parser.sought.join("|"), "giu") : null };
+    return { matches, empty: !text.trim(), sought: parser.sought };
   };
 })((self.refold ||= {}));

@@ -21,22 +21,28 @@
     return number < 0x10000 ? `\\u${hex(number, 4)}` : `\\U${hex(number, 8)}`;
   }
 
-  let sought = null;
+  let sought = [];
   const PIECE = 2000; // characters that are searched at once: no pattern takes long in so few
 
-  // What is looked for from now on, a RegExp with the flag g, null for nothing: it is marked in every text.
-  R.seek = pattern => { sought = pattern; };
+  // What is looked for from now on, each a RegExp with the flag g: it is marked in every text.
+  R.seek = patterns => { sought = patterns; };
+
+  // From where to where something was found, in order; what lies in another is left out.
+  function hits(piece) {
+    const found = sought.flatMap(pattern => Array.from(piece.matchAll(pattern), each => [each.index, each.index + each[0].length]));
+    return found.filter(([from, to]) => to > from).sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+  }
 
   function marked(text) {
-    if (!sought || !text) return [text];
+    if (!sought.length || !text) return [text];
     const made = [];
     for (let start = 0; start < text.length; start += PIECE) {
       const piece = text.slice(start, start + PIECE);
       let from = 0;
-      for (const found of piece.matchAll(sought)) {
-        if (!found[0]) continue;
-        made.push(piece.slice(from, found.index), preact.h("mark", null, found[0]));
-        from = found.index + found[0].length;
+      for (const [begin, end] of hits(piece)) {
+        if (begin < from) continue;
+        made.push(piece.slice(from, begin), preact.h("mark", null, piece.slice(begin, end)));
+        from = end;
       }
       made.push(piece.slice(from));
     }
