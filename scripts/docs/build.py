@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import mmdr
 from scripts.docs import api, check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,16 +46,10 @@ def main(site: Path) -> int:
         missing = not_in_navigation(
             {path.relative_to(work / "docs").as_posix() for path in work.rglob("*.md")}
         )
-        done = subprocess.run(
-            [sys.executable, "-m", "zensical", "build", "--strict"],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode or missing:
-            print(f"{done.stdout}{done.stderr}{missing}", file=sys.stderr)
+        if missing:
+            print(missing, file=sys.stderr)
             return 1
+        tool("zensical", "build", "--strict", folder=work)
         for name in ("404.html", "sitemap.xml"):  # for servers
             (work / "site" / name).unlink(missing_ok=True)
         shutil.rmtree(site, ignore_errors=True)
@@ -82,8 +75,23 @@ def files() -> Iterator[tuple[str, str]]:
 
 def drawn(diagram: str) -> str:
     """A diagram as SVG, with a font that readers have in place of the one that it was measured with, which is narrower."""
-    svg = mmdr.render(diagram).svg()
+    svg = tool("mmdr", "--format", "svg", "--output", "-", given=diagram)
     return svg.replace("Recursive Variable", "Arial").replace("font-size:14px", "font-size:12px")
+
+
+def tool(name: str, *words: str, folder: Path = ROOT, given: str = "") -> str:
+    """What a tool prints that is run and not imported: where it cannot be installed, this file can still be checked."""
+    done = subprocess.run(
+        [sys.executable, "-m", name, *words],
+        cwd=folder,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def inside(path: Path, text: str) -> str:
