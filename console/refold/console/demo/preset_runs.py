@@ -1,11 +1,8 @@
-"""`python -m refold.console.demo`: a real model, in this process, drives recorded runs, and each is audited.
+"""The runs of a preset: a real model, in this process, drives them, and each is verified and audited.
 
-With `--preset` the runs are those of a preset. Nothing is asserted of the words of the model, which differ from
-machine to machine; only of what they lead to. Exit code 0 means that all of it held.
+Nothing is asserted of the words of the model, which differ from machine to machine; only of what they lead to.
 """
 
-import argparse
-import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -15,8 +12,9 @@ from typing import Any
 
 import anyio
 
-from refold.console import main as console
-from refold.console.demo_scenes import FILES, PLAIN, Scene, Seen
+from refold.console.demo.presets import scenes
+from refold.console.demo.scenes import FILES, Scene, Seen
+from refold.console.demo.terminal import path_setting
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 
@@ -30,25 +28,11 @@ _SYSTEM = "You look things up in files with the tools, then answer in one senten
 _OFFERED = ("list_files", "read_file")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Play the demo. Exit code 0 if everything held, 1 if something did not, else that of the error."""
-    words = argparse.ArgumentParser(prog="python -m refold.console.demo", description=__doc__)
-    words.add_argument("--store", type=Path, default=Path(".demo") / "runs.db", help="the store's file")
-    words.add_argument("--root", type=Path, default=None, help="the files to read, by default docs/ here")
-    words.add_argument(
-        "--preset", default=None, metavar="NAME", help="play this preset, over files of its own"
-    )
-    options = words.parse_args(argv)
-    return console.guarded(
-        lambda: _play(options.store, options.root, options.preset), sys.argv[1:] if argv is None else argv
-    )
-
-
-def _play(store: Path, root: Path | None, preset: str | None) -> int:
-    from refold.console.demo_presets import scenes
+def play_preset(preset: str, store: Path, root: Path | None) -> int:
+    """Play the runs of a preset over the files in `root`, or files of its own. Exit code 0 if everything held, else 1."""
     from refold.console.weights import fetched
 
-    played = PLAIN if preset is None else scenes(preset)
+    played = scenes(preset)
     path = fetched(_MODEL)
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +40,7 @@ def _play(store: Path, root: Path | None, preset: str | None) -> int:
         raise WorldFailed(
             f"{store.parent}: cannot be made: {error.strerror}; name another by --store"
         ) from error
-    with _files(root, ours=preset is not None) as place:
+    with _files(root) as place:
         _say(
             f"The model is {path.name}, in this process: no key, no network. It may read the files in {place}."
         )
@@ -142,14 +126,12 @@ async def _events(here: Any, run: str) -> tuple[Event, ...]:
 
 
 @contextmanager
-def _files(root: Path | None, *, ours: bool) -> Generator[Path]:
-    """The directory to read: what was asked for, `docs/` here, or a few files of our own: the only ones that are as
-    few and as short as a preset's task says."""
-    if root is not None and not root.is_dir():
-        raise WrongUse(f"--root {root}: is not a directory")
-    chosen = root or Path("docs")
-    if (root is not None or not ours) and chosen.is_dir() and any(chosen.rglob("*.md")):
-        yield chosen
+def _files(root: Path | None) -> Generator[Path]:
+    """The directory to read: what was asked for, or a few files of our own, as few and as short as a task says."""
+    if root is not None:
+        if not root.is_dir():
+            raise WrongUse(f"--root {root}: is not a directory")
+        yield root
         return
     with tempfile.TemporaryDirectory(prefix="refold-demo-") as made:
         for name, text in FILES.items():
@@ -160,30 +142,16 @@ def _files(root: Path | None, *, ours: bool) -> Generator[Path]:
 def _next(store: Path, runs: Sequence[str]) -> list[str]:
     from refold.console.places import StorePlace
 
-    refold = _command()
-    option = StorePlace(store, "--store").option
+    option, path = StorePlace(store, "--store").option, path_setting(Path.cwd())
     return [
-        f"{refold} ls{option}",
-        f"{refold} view {runs[0]}@t1{option}",
-        f"{refold} show {runs[1]} --all{option}",
-        f"{refold} state {runs[-1]}{option}",
-        f"{refold} audit --all{option}",
+        *([f"export {path}"] if path else []),
+        f"refold ls{option}",
+        f"refold view {runs[0]}@t1{option}",
+        f"refold show {runs[1]} --all{option}",
+        f"refold state {runs[-1]}{option}",
+        f"refold audit --all{option}",
     ]
-
-
-def _command() -> str:
-    """How the command is typed here: by its name where that is found, else by the path of this environment's."""
-    if shutil.which("refold"):
-        return "refold"
-    script = Path(sys.executable).parent / "refold"
-    if script.exists():
-        return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
-    return f"{sys.executable} -m refold.console"
 
 
 def _say(title: str) -> None:
     print(f"\n{title}\n", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

