@@ -13,7 +13,7 @@ from refold.reducers.events import Parent
 from refold.replay.begun import Begun, Named
 from refold.replay.following import Follower
 from refold.replay.reader import NO_GUARDS
-from refold.replay.source_words import SourceEnd
+from refold.replay.source_words import BRANCH_LABEL, SourceEnd
 from refold.replay.summary import Summary, goes_on_in, summary
 from refold.store.protocol import Store, UnknownRun
 
@@ -23,11 +23,12 @@ _TEXT = 70
 class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that a call of another began. `call` is "" where nobody knows which; `task`, `code` and `source_end` as in a summary.
 
-    `damaged` says why the rest may be wrong.
+    `branch` is "rewound" for one that no call began: somebody went back, and left it. `damaged` says why the rest may be wrong.
     """
 
     run: str
     call: str = ""
+    branch: str = ""
     model: str = ""
     task: str | None = ""
     agent_state: str = ""
@@ -91,6 +92,7 @@ async def _child(store: Store, run: str, call: str) -> tuple[int, ChildRun]:
     return told.started, ChildRun(
         run=run,
         call=call or own,
+        branch=told.labels.get(BRANCH_LABEL, ""),
         model=told.model,
         task=told.task,
         agent_state=told.agent_state,
@@ -115,4 +117,4 @@ def _cells(child: ChildRun) -> list[str]:
     state = SourceEnd(end=child.source_end).brief(0) if child.source_end else state
     state = "cannot be read whole" if child.damaged else hostile.line(state)
     task = descriptions.task(child.task, _TEXT) if not child.damaged else child.damaged
-    return [child.run, child.call or "not known", state, child.model, task]
+    return [child.run, child.call or child.branch or "not known", state, child.model, task]

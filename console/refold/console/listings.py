@@ -26,7 +26,7 @@ from refold.replay.kinds.table import sentence
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
-from refold.replay.source_words import PARENT_LABEL, SourceTotals
+from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL, SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -341,6 +341,8 @@ def _cells(run: RunLine) -> list[str]:
         state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
     if run.parent is not None:
         state = f"{state}, child of {run.parent.run}"
+    elif BRANCH_LABEL in run.labels:
+        state = f"{state}, a rewound branch"
     elif PARENT_LABEL in run.labels:
         state = f"{state}, a sub-agent's"  # `show` looks for the call that began it
     if run.damaged:

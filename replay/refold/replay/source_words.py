@@ -26,6 +26,12 @@ BEGAN = "began:"
 PARENT_LABEL = "source.parent"
 """The label of a run that another of its source began: the key of that one."""
 
+BRANCH_LABEL = "source.branch"
+"""The label of a run that was part of another, `source.parent`, until somebody left it: how, as `rewound`."""
+
+FORK_LABEL = "source.fork"
+"""Where in its source such a run forks from the other: the position of the last row that both have."""
+
 GOES_ON = "goes_on:"
 """How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
 

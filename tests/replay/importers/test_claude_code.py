@@ -195,27 +195,6 @@ def test_a_file_of_a_sub_agent_is_its_conversation() -> None:
     assert "unknown" == ending(items).end
 
 
-def test_who_goes_back_leaves_a_branch() -> None:
-    """Rows on a branch that does not lead to the last row are a remark: later answers never saw them."""
-    items = read(
-        user("u", None, "go"),
-        answer("a", "u", "r", said("hi")),
-        user("x", "a", "wrong"),
-        answer("y", "x", "q", said("oh")),
-        user("b", "a", "right"),
-        answer("c", "b", "p", said("yes")),
-    )
-
-    assert [
-        ("Said", "go"),
-        ("Answered", "hi"),
-        ("Remarked", "rewound"),
-        ("Said", "right"),
-        ("Answered", "yes"),
-    ] == told(items)
-    assert (3, 3) == (tally_of(items).user_messages, tally_of(items).assistant_messages)
-
-
 def test_a_branch_before_a_compaction_is_a_branch() -> None:
     """The chain goes on behind a boundary, by the logical parent."""
     items = read(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.items import Answered, Remarked, RunBegan, Said, Unread
+from refold.replay.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Unread
 from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import Tally
 from refold.replay.importers.times import stamp
@@ -194,7 +194,7 @@ def test_a_call_without_a_result_keeps_its_status() -> None:
 
 
 def test_a_branch_stays_left_behind_when_a_compaction_moves_what_it_keeps() -> None:
-    """A compaction names a message that it writes again behind itself: what was left before stays a remark."""
+    """A compaction names a message that it writes again behind itself: what was left before stays left."""
 
     def row(uuid: str, parent: str | None, kind: str, **more: Any) -> Json:
         found = {"id": uuid, "model": "m", "content": [{"type": "text", "text": uuid}]}
@@ -215,7 +215,8 @@ def test_a_branch_stays_left_behind_when_a_compaction_moves_what_it_keeps() -> N
         row("a3", "p3", "assistant"),
     )
     items = list(importer("claude_code").items(Source.of("x", data)))
-    assert ["a1", "a2", "kept", "a3"] == [item.text for item in items if isinstance(item, Answered)]
-    assert ["lines 3-4"] == [
-        item.position for item in items if isinstance(item, Remarked) and item.what == "rewound"
+    end = next(place for place, item in enumerate(items) if isinstance(item, RunEnded))
+    assert ["a1", "a2", "kept", "a3"] == [item.text for item in items[:end] if isinstance(item, Answered)]
+    assert ["line 3"] == [
+        item.position for item in items[:end] if isinstance(item, Remarked) and item.what == "rewound"
     ]

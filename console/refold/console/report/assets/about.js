@@ -25,8 +25,8 @@
   // Which run began this one, and which this one began.
   function Kin({ model }) {
     const { parent, forked_from, forked_at } = model.about;
-    const child = ({ run, call, task, agent_state, source_end, damaged }) => html`<p class="remark kin">Started <${R.Other} model=${model} run=${run} />,
-      by ${call ? `call ${call}` : "a call that is not known"}: ${R.line(damaged ? "cannot be read whole" : source_end || agent_state, 60)}. ${R.line(task ?? "(erased)", 300)}</p>`;
+    const child = ({ run, call, branch, task, agent_state, source_end, damaged }) => html`<p class="remark kin">${branch ? "Had" : "Started"} <${R.Other} model=${model} run=${run} />,
+      ${branch ? "a branch that somebody left by going back" : `by ${call ? `call ${call}` : "a call that is not known"}`}: ${R.line(damaged ? "cannot be read whole" : source_end || agent_state, 60)}. ${R.line(task ?? "(erased)", 300)}</p>`;
     return html`${parent && html`<p class="remark kin">Started by <${R.Other} model=${model} run=${parent.run} />, call ${R.line(parent.call, 80)}.</p>`}
       ${forked_from && html`<p class="remark kin">Forked from event ${forked_at} of <${R.Other} model=${model} run=${forked_from} />.</p>`}
       ${model.children.map(child)}`;

@@ -43,6 +43,7 @@ class Ending:
         response = text(row, "message", "id")
         if response != self.response or not response:
             self.response, self.calls, self.stop, self.spoke, self.thought = response, [], "", False, False
+            self.answered = set()
         self.stop = text(row, "message", "stop_reason") or self.stop
         for block in blocks(row):
             match text(block, "type"):
