@@ -123,7 +123,8 @@ def _left_out(**history: Any) -> Plain:
     return {"history": [{"do": "observed"}, history]}
 
 
-def _never(_: Counted) -> bool:
+def never(_: Counted) -> bool:
+    """No run is one that such a policy must touch."""
     return False
 
 
@@ -180,19 +181,19 @@ KINDS: Mapping[str, Kind] = {
     "no batch of which every call failed": Kind(
         lambda _: {"guards": [{"guard": "errors", "rounds": 1}]}, lambda run: run.failed > 0
     ),
-    "more tokens than any run has": Kind(lambda _: _limit(type="token", value=_UNLIMITED), _never),
-    "more money than any run costs": Kind(lambda _: _limit(type="cost", value=_UNLIMITED / 10**9), _never),
-    "more time than any run takes": Kind(lambda _: _limit(type="time", value=9 * 10**9), _never),
+    "more tokens than any run has": Kind(lambda _: _limit(type="token", value=_UNLIMITED), never),
+    "more money than any run costs": Kind(lambda _: _limit(type="cost", value=_UNLIMITED / 10**9), never),
+    "more time than any run takes": Kind(lambda _: _limit(type="time", value=9 * 10**9), never),
     "half of the context": Kind(
-        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), _never
+        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), never
     ),
     "half of a context that was given": Kind(
-        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), _never, GIVEN
+        lambda _: _left_out(do="drop_oldest", fraction=0.5, when={"tokens": {"share": 0.5}}), never, GIVEN
     ),
     "what the tools leave of the context": Kind(
-        lambda _: _left_out(do="token_tail", budget={"context": _UNLIMITED, "minus_tools": True}), _never
+        lambda _: _left_out(do="token_tail", budget={"context": _UNLIMITED, "minus_tools": True}), never
     ),
-    "two batches that only read": Kind(lambda _: {"guards": [{"guard": "read_only", "batches": 2}]}, _never),
+    "two batches that only read": Kind(lambda _: {"guards": [{"guard": "read_only", "batches": 2}]}, never),
 }
 
 
