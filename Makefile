@@ -1,10 +1,12 @@
 # Each command sets up what it needs in .venv, from nothing the first time: see scripts/setup.
 #   PYTHON=python3.12 make test      another interpreter
-#   make test ARGS="-k repetition"   more words for pytest (or the benchmark, or topics of conformance)
+#   make test-all ARGS="-k repetition"   more words for pytest (or the benchmark, or topics of conformance)
 #   make demo PRESET=hermes          the demo of a preset or variant
 #   make -k check                    go on after the first check that fails
 
 BIN := .venv/bin
+# Tests of a module go to one worker, as far as they can: what they share is made once.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 ARGS ?=
 CASES ?= tests/conformance/cases
 SECONDS ?= 60
@@ -13,7 +15,7 @@ SECONDS ?= 60
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance mutants check format-check lint mypy pyright layers format demo docs bench big whatif-table storm fuzz soak clean
+.PHONY: help setup test test-all conformance mutants check format-check lint mypy pyright layers format demo docs bench big whatif-table storm fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -21,8 +23,11 @@ help: ## List the commands
 setup: ## Make .venv whole, if it is not
 	@sh scripts/setup
 
-test: setup ## Run the tests
-	$(BIN)/python -m pytest -n auto $(ARGS)
+test: setup ## Run the quick tier of the tests, a sample of every part: two minutes
+	$(PYTEST) --tier quick $(ARGS)
+
+test-all: setup ## Run all tests, as before a change lands: five minutes
+	$(PYTEST) $(ARGS)
 
 conformance: setup ## Hold the presets against recorded answers of known loops: CASES=DIR for others
 	$(BIN)/python tests/conformance/run.py "$(CASES)" $(ARGS)
@@ -72,7 +77,7 @@ big: setup ## Do everything to a run of 340,000 events and 1 GB: seconds, peak m
 	$(BIN)/python tests/bench/big.py $(ARGS)
 
 fuzz: setup ## Break logs, files, bundles and policies at random, 80 times as many as in a build: half an hour
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n auto tests/fuzz $(ARGS)
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) tests/fuzz $(ARGS)
 
 soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new seeds; the last line has the figures
 	$(BIN)/python tests/simulation/run.py --soak $(SECONDS) $(ARGS)

@@ -2,16 +2,69 @@
 
 import os
 import sys
+import zlib
+from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from refold.reducers import tokenizers
 
+MOST = 8
+"""The most cases of one test in the quick tier."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        choices=["all", "quick"],
+        default="all",
+        help="quick: leave out the slow tests, sample the others",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`-m "not slow"` leaves out what takes up to a minute: tests with real processes."""
-    config.addinivalue_line("markers", "slow: takes up to a minute")
+    config.addinivalue_line("markers", "slow: takes more than about a second; not in the quick tier")
+    tier: str = config.getoption("tier")
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tier))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the quick tier: no slow test, each async test on one of the event loops, of each test at most `MOST` cases.
+
+    Which loop and which cases is up to the hashes of their names. So it is the same everywhere and every time, and of the
+    same files each test takes others.
+    """
+    if config.getoption("tier") == "all":
+        return
+    loops = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            loops[_without_loop(item)].append(item)
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for same in loops.values():
+        cases[same[0].nodeid.partition("[")[0]].append(min(same, key=_hash))
+    kept = {item for some in cases.values() for item in sorted(some, key=_hash)[:MOST]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _without_loop(item: pytest.Item) -> str:
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return (
+        item.nodeid.replace(str(params.get("anyio_backend", "")), "", 1)
+        if "anyio_backend" in params
+        else item.nodeid
+    )
+
+
+def _hash(item: pytest.Item) -> int:
+    return zlib.crc32(item.nodeid.encode())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("tier") == "quick":
+        terminalreporter.write_line("This was the quick tier, a sample: `make test-all` runs everything.")
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
@@ -35,12 +88,14 @@ def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.
 settings.register_profile(
-    "ci",
+    "all",
     derandomize=True,
     deadline=None,
     max_examples=25,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-settings.register_profile("thorough", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.register_profile("quick", parent=settings.get_profile("all"), max_examples=5)
+settings.register_profile(
+    "thorough", parent=settings.get_profile("all"), derandomize=False, max_examples=2000
+)

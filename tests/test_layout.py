@@ -179,3 +179,10 @@ def test_the_project_stands_alone() -> None:
             if (match := ELSEWHERE.search(line))
         ]
     assert not found, "\n".join(found)
+
+
+def test_the_build_runs_the_tests_that_the_readme_names() -> None:
+    """Who types what the README says has run the tests that a build runs: all of them."""
+    typed = re.findall(r"^\$ (make test\S*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    built = re.findall(r"^make test\S*$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert ["make test-all"] == typed == built

@@ -87,6 +87,7 @@ def test_an_environment_that_cannot_be_made_says_why(monkeypatch: pytest.MonkeyP
     assert [] == list(tmp_path.rglob("installed"))
 
 
+@pytest.mark.slow
 def test_everything_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

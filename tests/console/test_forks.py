@@ -265,6 +265,7 @@ def test_shrinking_by_a_command(refold: Refold, store: Path, finished: str, tmp_
     assert "4 of 7 facts" in ran.out
 
 
+@pytest.mark.slow
 def test_a_test_of_a_run(refold: Refold, store: Path, plain: str, tmp_path: Path) -> None:
     """It passes where nothing but the two files is, and fails at the first decision that is another one."""
     folder = tmp_path / "tests"

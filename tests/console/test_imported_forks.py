@@ -68,6 +68,7 @@ def test_a_fork_asks_where_the_source_did_not(
     assert "Done." in refold("show", fork["run"], "--store", store).out
 
 
+@pytest.mark.slow
 def test_a_test_of_such_a_run(refold: Refold, store: Path, run: str, tmp_path: Path) -> None:
     """It passes."""
     folder = tmp_path / "tests"

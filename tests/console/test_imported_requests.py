@@ -76,6 +76,7 @@ def counted(store: Path, *runs: str) -> tuple[int, int, int]:
     return counts["requests"], answers, sum(counts["failures"].values())
 
 
+@pytest.mark.slow
 def test_each_request_was_answered_or_failed(everything: Path) -> None:
     """No run of any transcript has a request that nothing in its source answered, refused or interrupted."""
     for run in (each["run"] for each in listed(everything)):
@@ -83,6 +84,7 @@ def test_each_request_was_answered_or_failed(everything: Path) -> None:
         assert answers + failures == requests, run
 
 
+@pytest.mark.slow
 def test_there_are_as_many_requests_as_the_manifest_has_answers(everything: Path) -> None:
     """What was counted from the bytes without us bounds what may be decided."""
     files: defaultdict[str, list[str]] = defaultdict(list)
@@ -96,6 +98,7 @@ def test_there_are_as_many_requests_as_the_manifest_has_answers(everything: Path
         assert int(rows[file]) == requests - failures, file
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_steps_that_were_taken_stops_nothing(everything: Path) -> None:
     """Whoever allows as many steps as a run took is never told that this would have ended it."""
     runs: defaultdict[int, list[str]] = defaultdict(list)
@@ -112,6 +115,7 @@ def test_a_limit_of_the_steps_that_were_taken_stops_nothing(everything: Path) ->
     assert [] == [run for run, each in unjudged.items() if not each["why"].startswith(_REASONS)]
 
 
+@pytest.mark.slow
 def test_no_turn_without_an_answer(everything: Path) -> None:
     """`show` has a turn without an answer only where the source shows a failure or an interruption."""
     for run in (each["run"] for each in listed(everything)):

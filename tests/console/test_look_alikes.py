@@ -65,6 +65,7 @@ def test_in_a_folder_a_look_alike_is_no_note_beside(refold: Refold, file: Path) 
     assert "1 skipped; 1 not imported" in ran.out
 
 
+@pytest.mark.slow
 def test_no_transcript_of_ours_is_taken_for_a_look_alike(refold: Refold) -> None:
     """Every transcript is imported by its content, those that hold next to nothing too."""
     ran = refold("import", "--dry-run", *map(path_of, FILES + WRITTEN), "-o", "json")

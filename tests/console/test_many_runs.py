@@ -118,6 +118,7 @@ def dies(shard: Shard) -> Iterator[Any]:
     yield from shard.runs
 
 
+@pytest.mark.slow
 def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None:
     """Real processes: all parts but the one that kills its worker are looked through, and that one is named."""
     work = shards(many, [(f"run-{number:02}", 20) for number in range(12)], 20)

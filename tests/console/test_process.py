@@ -74,6 +74,7 @@ def started(tmp_path: Path) -> Iterator[Any]:
         process.wait()
 
 
+@pytest.mark.slow
 def test_ctrl_c_once(started: Any, store: Path) -> None:
     """Once cancels cleanly: CANCELLED is on disk, the exit code is 130, and the log is whole."""
     process, out = started("model", "run", "Go", "--store", store)
@@ -89,6 +90,7 @@ def test_ctrl_c_once(started: Any, store: Path) -> None:
     assert 0 == refold("audit", "@last", "--store", store).returncode
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice(started: Any, store: Path) -> None:
     """Twice ends the process at once, whatever a tool does; the log is whole and the call is in doubt on resume."""
     process, out = started("tool", "run", "Go", "--tools", "stubborn:hold", "--store", store)
@@ -106,6 +108,7 @@ def test_ctrl_c_twice(started: Any, store: Path) -> None:
     assert 0 == refold("audit", "@last", "--store", store).returncode
 
 
+@pytest.mark.slow
 def test_a_full_disk(store: Path) -> None:
     """A disk that is full in mid-run: exit code 4, the last good event is named, and `resume` goes on from there."""
     words = f"{sys.executable} {STUBBORN} flood run Go --tools stubborn:flood --store {store}"
@@ -120,6 +123,7 @@ def test_a_full_disk(store: Path) -> None:
     assert 0 == refold("audit", "@last", "--store", store).returncode
 
 
+@pytest.mark.slow
 def test_a_vendor(store: Path) -> None:
     """The whole way to an OpenAI-compatible server and back, over real HTTP."""
     server = Server()

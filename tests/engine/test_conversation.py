@@ -26,7 +26,7 @@ from refold.reducers.window import MessageRef, Window, extend
 from refold.store import MemoryStore
 from support import golden
 from support.scenario import Scenario
-from support.strategies import Driver, each, runs
+from support.strategies import Driver, runs, scaled
 
 ANYTHING = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
 
@@ -124,7 +124,7 @@ def follow(pool: Sequence[Message], windows: Sequence[Sequence[int]]) -> None:
         agree(conversation, replace(NEW, window=extend(Window(), shown)), contents)
 
 
-@settings(max_examples=each(200))
+@settings(max_examples=scaled(200))
 @given(st.lists(TORN, min_size=9, max_size=9), st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
 def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
     """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
@@ -138,7 +138,7 @@ def unit(number: int, hidden: int) -> list[Message]:
     return [reply, *[Message(role=Role.TOOL, call=call.id) for call in made[hidden:]]]
 
 
-@settings(max_examples=each(100))
+@settings(max_examples=scaled(100))
 @given(
     st.lists(st.integers(0, 3), min_size=9, max_size=9),
     st.lists(st.sets(st.integers(0, 8)), max_size=9),

@@ -16,6 +16,7 @@ from refold.reducers.errors import RefoldError
 from refold.replay import audit, state_at, verify, why
 from refold.replay.timeline import timeline
 from refold.store.protocol import Store
+from support.strategies import scaled
 
 SECONDS = 20
 """The most that one case may take, on a machine that does much else: nearly all take some milliseconds."""
@@ -25,9 +26,8 @@ CODES = (0, 1, 2, 3, 4, 125)
 
 
 def examples(number: int) -> settings:
-    """So many examples by default, and as many times more as the profile has more than the default one."""
-    profile = settings.get_profile(settings.get_current_profile_name())
-    return settings(max_examples=number * profile.max_examples // 25)
+    """So many examples by default, fewer or more as the profile says."""
+    return settings(max_examples=scaled(number))
 
 
 @contextmanager

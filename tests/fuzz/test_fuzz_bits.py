@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import anyio
 import pytest
-from hypothesis import settings
 
 from fuzz.asking import assert_sound, refold, within
 from refold.engine import Agent, ScriptedModel, call, say, tool
@@ -18,6 +17,7 @@ from refold.replay import verify
 from refold.store import SqliteStore
 from refold.store.seals import Kept, seal
 from support.sealing import signing_key, write_key
+from support.strategies import scaled
 
 PAGE = 4096
 RUNS = ("aa11", "bb22", "cc33")
@@ -120,7 +120,7 @@ def steering(data: bytes, number: int) -> Iterator[int]:
 def bits(data: bytes, number: int, few: int) -> list[int]:
     """Bits of a page: `few` in a build, most of them such as steer; all of them where there is time for it."""
     page = range(number * PAGE * 8, min(number * PAGE + PAGE, len(data)) * 8)
-    most = few * settings.get_profile(settings.get_current_profile_name()).max_examples // 25
+    most = scaled(few)
     if most >= len(page):
         return list(page)
     chance, steer = random.Random(number), sorted(set(steering(data, number)))

@@ -23,7 +23,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.meanings import MEANINGS
 from support import strategies
-from support.strategies import each
+from support.strategies import scaled
 
 # Written out by hand: a kind is never removed or renamed.
 ALL_KINDS = sorted(KINDS)
@@ -35,7 +35,7 @@ def test_every_fact_and_decision_has_a_meaning() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-@settings(max_examples=each(10))
+@settings(max_examples=scaled(10))
 @given(data=strategies.data())
 def test_round_trip(kind: str, data: strategies.Data) -> None:
     """Any event of any kind comes back from its bytes as it was, content included."""
@@ -47,7 +47,7 @@ def test_round_trip(kind: str, data: strategies.Data) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-@settings(max_examples=each(10))
+@settings(max_examples=scaled(10))
 @given(data=strategies.data())
 def test_the_body_can_be_read_without_the_content(kind: str, data: strategies.Data) -> None:
     """A body alone is the event without its content."""
@@ -59,7 +59,7 @@ def test_the_body_can_be_read_without_the_content(kind: str, data: strategies.Da
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-@settings(max_examples=each(10))
+@settings(max_examples=scaled(10))
 @given(data=strategies.data())
 def test_unknown_fields_are_refused(kind: str, data: strategies.Data) -> None:
     """A field that this version does not know stops the reader, in a body and in a content."""

@@ -19,7 +19,7 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from support.once import Once
 from support.scenario import SECOND, TOOLS, Scenario
-from support.strategies import each
+from support.strategies import scaled
 
 HAPPENED, DID_NOT, UNKNOWN = Doubt.HAPPENED, Doubt.DID_NOT, Doubt.UNKNOWN
 ALL = (*TOOLS, Manifest(name="book", replay=Replay.RECONCILABLE))
@@ -461,4 +461,4 @@ class DoubtRun(RuleBasedStateMachine):
 
 
 TestDoubtRun = DoubtRun.TestCase
-TestDoubtRun.settings = settings(max_examples=each(60), stateful_step_count=20, deadline=None)
+TestDoubtRun.settings = settings(max_examples=scaled(60), stateful_step_count=20, deadline=None)

@@ -48,7 +48,7 @@ from refold.reducers.window import MessageRef, Window, adds_up, append, refs
 from support.any_policy import policies
 from support.once import Once
 from support.plans import only, prune
-from support.strategies import MARKER, Driver, choices, drive, each, events, runs, stored
+from support.strategies import MARKER, Driver, choices, drive, events, runs, scaled, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,7 +110,7 @@ def test_bodies_alone_give_the_same_state(run: Driver) -> None:
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-@settings(max_examples=each(10))
+@settings(max_examples=scaled(10))
 @given(policy=policies(), picked=choices, data=st.data())
 def test_a_run_that_ended_takes_annotations_only(
     kind: str, policy: dict[str, Any], picked: list[int], data: Any
@@ -365,7 +365,7 @@ def test_results_may_arrive_in_any_order(names: list[str], order: int, policy: d
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-@settings(max_examples=each(10))
+@settings(max_examples=scaled(10))
 @given(run=runs(), data=st.data(), later=st.booleans())
 def test_no_event_breaks_the_fold(kind: str, run: Driver, data: Any, later: bool) -> None:
     """Any event of any kind, wherever it comes, is folded or refused as damage, and leaves the state alone."""
@@ -415,6 +415,7 @@ def batch() -> list[tuple[dict[str, Any], list[int]]]:
     ]
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_equal_bytes() -> None:
     """Nothing hangs on the order of sets, on addresses or on the process: the bytes are equal."""
     path = os.pathsep.join([str(ROOT / "tests"), *sys.path])

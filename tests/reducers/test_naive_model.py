@@ -42,7 +42,7 @@ from support.ledger import overshot
 from support.naive import Transcript, refused_by_a_provider, rendered
 from support.once import Once
 from support.scenario import Scenario
-from support.strategies import each
+from support.strategies import scaled
 from support.world import MARKER, World
 
 _SECONDS = st.sampled_from([*[0] * 9, 1, 5, 90])
@@ -210,7 +210,7 @@ def decided(log: list[Event]) -> list[Event]:
 
 
 TestAnyRun = AnyRun.TestCase
-TestAnyRun.settings = settings(max_examples=each(60), stateful_step_count=14, deadline=None)
+TestAnyRun.settings = settings(max_examples=scaled(60), stateful_step_count=14, deadline=None)
 
 
 WORDS = st.sampled_from(["yes", "a longer answer", "hm."])
@@ -311,7 +311,7 @@ class TailRun(RuleBasedStateMachine):
 
 
 TestTailRun = TailRun.TestCase
-TestTailRun.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestTailRun.settings = settings(max_examples=scaled(30), stateful_step_count=40, deadline=None)
 
 
 # What these machines have found.

@@ -145,6 +145,7 @@ class Deadly(ProcessPoolExecutor):
         return super().submit(dies if self._run in shard.runs else fn, *args, **kwargs)
 
 
+@pytest.mark.slow
 async def test_a_part_that_kills_its_worker_takes_no_other_with_it(store: Path) -> None:
     """A pool of real processes breaks, and all but the part that broke it is audited all the same."""
     work = shards(store, await sizes(store), 1)

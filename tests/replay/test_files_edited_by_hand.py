@@ -14,6 +14,7 @@ from refold.replay.verification import UNKEYED, UNSEALED
 from refold.store import SqliteStore
 from refold.store.schema import SEQ_MASK
 from support import runs
+from support.strategies import scaled
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +82,7 @@ async def test_an_untouched_file_is_whole(scratch: Path, written: bytes) -> None
     assert (UNSEALED, UNKEYED) == found.cannot_prove
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seq=st.integers(1, EVENTS),
     column=st.sampled_from(["body", "content", "kind", "hash", "content_digest", "salt"]),

@@ -9,7 +9,7 @@ from refold.reducers.parser import parse
 from refold.replay.whatif.verdict import Verdict
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, early, tempers
-from support.strategies import each
+from support.strategies import scaled
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_evidence_seldom_ends_before_anything_is_otherwise() -> None:
     """
     pairs, needless = 0, Counter[str]()
 
-    @settings(max_examples=each(200))
+    @settings(max_examples=scaled(200))
     @given(case=CASES)
     def look(case: Case) -> None:
         nonlocal pairs

@@ -6,6 +6,8 @@ from refold.replay.whatif.verdict import Verdict
 from support.transcripts import manifest
 from support.whatif_law import KINDS, Found, found, never, unjudged
 
+pytestmark = pytest.mark.slow
+
 TOUCHING = [name for name, kind in KINDS.items() if kind.touches is not never]
 MOST_UNJUDGED = {
     "half of the tokens that its file has": 4,

@@ -19,7 +19,7 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.any_policy import policies
 from support.following import shown
 from support.scenario import Scenario
-from support.strategies import each
+from support.strategies import scaled
 
 Plain = dict[str, Any]
 _KINDS = st.sets(st.sampled_from(sorted(RULES)), min_size=1).map(sorted)
@@ -43,7 +43,7 @@ def three_steps(policy: Plain) -> Scenario:
     return scenario
 
 
-@settings(max_examples=each(60))
+@settings(max_examples=scaled(60))
 @given(one=policies().map(parse), other=policies().map(parse), kinds=_KINDS)
 def test_only_these_rules_are_taken(one: Policy, other: Policy, kinds: list[str]) -> None:
     """Every key but those of these kinds is as it was, and so are all words; what comes out is a policy that works."""

@@ -18,7 +18,7 @@ from support.following import shown
 from support.scenario import Scenario
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, tempers
-from support.strategies import each
+from support.strategies import scaled
 
 Plain = dict[str, Any]
 
@@ -117,7 +117,7 @@ class Priced(Life):
         super()._feed(priced(fact, self.state, TABLE))
 
 
-@settings(max_examples=each(20))
+@settings(max_examples=scaled(20))
 @given(case=CASES, value=st.sampled_from([0, 0.0000005, 0.000002]))
 def test_what_is_said_by_prices_is_what_happens_at_these_prices(case: Case, value: float) -> None:
     """AGREE and STOPS are what happens where the prices are known at once; nothing happens otherwise before DIVERGES."""

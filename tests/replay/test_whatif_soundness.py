@@ -22,10 +22,10 @@ from support.blotting import Blots, Blotted
 from support.following import shown
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, others, seen, tempers, told
-from support.strategies import Driver, each, runs
+from support.strategies import Driver, runs, scaled
 
 
-@settings(max_examples=each(60))
+@settings(max_examples=scaled(60))
 @given(case=CASES)
 def test_what_is_said_is_what_happens(case: Case) -> None:
     """AGREE and STOPS are what happens under the other policy; nothing happens otherwise before DIVERGES."""
@@ -38,7 +38,7 @@ def test_what_is_said_is_what_happens(case: Case) -> None:
             assert found.saved == spend_of(recorded.state) - found.until
 
 
-@settings(max_examples=each(60))
+@settings(max_examples=scaled(60))
 @given(case=CASES, other=policies(), kinds=st.sets(st.sampled_from(sorted(RULES)), min_size=1))
 def test_what_is_said_of_rules_alone_is_what_happens(
     case: Case, other: dict[str, Any], kinds: set[str]
@@ -81,7 +81,7 @@ _TOOLS = (
 )  # a transcript calls what there was, and starts no runs of ours
 
 
-@settings(max_examples=each(100))
+@settings(max_examples=scaled(100))
 @given(
     other=st.one_of(others(OBSERVED), one_rule({**OBSERVED, "history": [{"do": "observed"}]})),
     blots=_BLOTS,

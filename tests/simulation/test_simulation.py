@@ -9,8 +9,9 @@ from simulation.exhausting import outcomes
 from simulation.faults import Fault, Kind, Point, kinds
 from simulation.scenarios import BY_HAND
 from simulation.schedule import Outcome, Plan, play
+from support.strategies import scaled
 
-CHUNKS, SEEDS = 8, 30
+CHUNKS, SEEDS = 8, scaled(30)
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,7 @@ def broken(played: Iterable[Outcome]) -> list[str]:
     return [f"{outcome.plan}  # {outcome.violations[0]}" for outcome in played if outcome.violations]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", BY_HAND)
 def test_whatever_fails_once_or_for_good_no_promise_is_broken(scenario: str) -> None:
     """The n-th use of the store, a model or a tool fails, hangs, tears or kills, for every n: all promises hold."""

@@ -29,6 +29,7 @@ from refold.store.protocol import Record, Seal, SealedHead, Stored, UnknownRun
 from refold.store.seals import DamagedSeals, leaf_of, seal
 from refold.store.verify_bundle import seal_message, unproved
 from support.sealing import append, erase, notice, record, records, sealed, signing_key
+from support.strategies import scaled
 
 pytestmark = pytest.mark.anyio
 
@@ -711,6 +712,7 @@ async def test_what_would_grow(name: str, data: bytes, bundle: Path, tmp_path: P
     assert peak < 5 * len(data) + 2**20
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Wherever it fills up, that is the error, and nothing is tried again once the file is closed."""
 
@@ -806,7 +808,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return anyio.run(packed, tmp_path_factory.mktemp("whole")).read_bytes()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_byte_changed(whole: bytes, tmp_path: Path, data: st.DataObject) -> None:
     """Whatever bytes are changed, taken or put in, the answer is that it is whole, or an error of ours."""

@@ -75,6 +75,7 @@ async def whole(path: Path) -> list[int]:
         return seqs
 
 
+@pytest.mark.slow
 def test_fsync_survives_a_power_cut(tmp_path: Path, synced: Path) -> None:
     """At every moment at which appends had returned, what was flushed by then has all of them."""
     kept, cut = tmp_path / "kept", tmp_path / "cut"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fuzz.asking import within
 from refold.store.foreign import BadDatabase, tables
+from support.strategies import scaled
 
 
 def made(*statements: str) -> bytes:
@@ -69,6 +70,7 @@ def test_virtual_tables_are_not_opened() -> None:
     assert "v" not in found
 
 
+@pytest.mark.slow
 def test_a_huge_schema() -> None:
     """A database of more objects than anybody has is refused before they are all parsed, which would take minutes."""
     rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT 'view', 'v' || i, 'v' || i, 0, 'CREATE VIEW v' || i || ' AS SELECT 1' FROM n"
@@ -86,7 +88,7 @@ def test_no_database(data: bytes) -> None:
         tables(data)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(st.lists(st.tuples(st.integers(16, len(PLAIN) - 1), st.integers(0, 255)), max_size=20))
 def test_forged_pages(changes: list[tuple[int, int]]) -> None:
     """Any byte may be forged: rows or `BadDatabase`, nothing else."""

@@ -694,6 +694,7 @@ def start(path: Path, run: str, count: int) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(path: Path) -> None:
     """Three processes that make one file and append to one run at once lose nothing and break no chain."""
     processes = [start(path, "r", 10) for _ in range(3)]

@@ -76,9 +76,9 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _POLICIES = st.deferred(lambda: st.builds(parse, policies()))
 
 
-def each(examples: int) -> int:
-    """How many examples a test needs that runs once for each kind: fewer than others, as the profile says."""
-    return max(examples, settings().max_examples * examples // 100)
+def scaled(examples: int) -> int:
+    """So many examples of a test by default, fewer or more as the profile has fewer or more than its 25."""
+    return max(1, examples * settings().max_examples // 25)
 
 
 @cache

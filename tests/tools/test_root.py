@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from refold.engine.tools.decorator import FunctionTool
 from refold.engine.tools.files import files
 from refold.engine.tools.root import HAS_DESCRIPTORS, FileError, Root, names, shown
+from support.strategies import scaled
 
 SECRET = "the secret outside"
 NAMES = st.sampled_from(["a", "b", "c.txt"])
@@ -109,7 +110,7 @@ def functions(root: Path, *, descriptors: bool) -> dict[str, Any]:
 @example(layout=[("a/b", "../../outside")], path="a/b/secret")
 @example(layout=[("c.txt", "../outside/secret")], path="c.txt")
 @example(layout=[("a", None)], path="a/../../outside/secret")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_nothing_outside_is_read_or_written(
     layout: list[tuple[str, str | None]], path: str, descriptors: bool
 ) -> None:
@@ -138,7 +139,7 @@ def test_nothing_outside_is_read_or_written(
 
 @pytest.mark.parametrize("descriptors", WALKS)
 @given(layout=LAYOUT, path=st.lists(NAMES, min_size=1, max_size=3).map("/".join), text=st.text(max_size=20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 def test_what_was_written_is_read(
     layout: list[tuple[str, str | None]], path: str, text: str, descriptors: bool
 ) -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.replay.importers.formats import importer
@@ -58,7 +58,6 @@ def written(data: bytes) -> set[int]:
 CASES = {file: data_of(file) for file in (*LOGS, *DOCUMENTS)}
 
 
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("file", LOGS)
 def test_no_line_is_lost_however_a_log_was_damaged(file: str, data: st.DataObject) -> None:
@@ -83,7 +82,6 @@ def test_no_line_is_lost_however_a_log_was_damaged(file: str, data: st.DataObjec
     assert set() == written(damaged) - covered(items) or "$" in {item.position for item in items}
 
 
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("file", DOCUMENTS)
 def test_a_document_imports_up_to_its_cut(file: str, data: st.DataObject) -> None:

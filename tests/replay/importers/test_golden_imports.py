@@ -64,6 +64,7 @@ def test_recorded_prompts_are_shown(file: str) -> None:
     assert (told.first, told.equal, told.changed) == (found.first, found.equal, found.changed)
 
 
+@pytest.mark.slow
 def test_the_page_has_these_figures() -> None:
     """The table of the reference page is the one that the figures make today."""
     assert prompt_figures.table() in PAGE.read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ from refold.replay.importers.protocol import Importer
 from refold.replay.importers.pydantic_ai.importer import PYDANTIC_AI
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tau_bench import TAU_BENCH
+from support.strategies import scaled
 
 MESSAGES: list[Any] = [
     {"role": "system", "content": "s"},
@@ -95,7 +96,7 @@ FORMATS: list[tuple[Importer, list[Any], Callable[[list[Any]], Any]]] = [
 EACH = pytest.mark.parametrize(
     ("importer", "rows", "around"), [pytest.param(*each, id=each[0].name) for each in FORMATS]
 )
-FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def read(importer: Importer, data: bytes) -> list[Item]:
