@@ -1,6 +1,7 @@
 """`approvals`, `approve`, `reject` and `edit`: a person at a terminal decides about calls, and the run goes on."""
 
 import json
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,18 @@ def last(refold: Refold, store: Path, kind: str) -> dict[str, Any]:
 def state(refold: Refold, store: Path) -> str:
     told: str = json.loads(refold("show", "@last", "-o", "json", "--store", store).out)["agent_state"]
     return told
+
+
+def test_what_to_type_is_whole(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
+    """What is told to be typed next drives the run by the same means: another tool would not be there without them."""
+    (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "approvals": {"chain": [ASK]}}))
+    scripted([ANSWER])
+    means = ["--tools", "todos,shell", "--root", tmp_path, "--base-url", "http://localhost:1/v1"]
+    ran = refold("run", "Plan", "--policy", tmp_path / "p.json", *means, "--store", store)
+    nexts = [line for line in ran.err.splitlines() if line.startswith("next    refold approve")]
+    (line,) = nexts
+    scripted([say("Done.")])
+    assert 0 == refold(*shlex.split(line.partition("refold ")[2])).code
 
 
 def test_what_waits_is_listed(refold: Refold, store: Path, asking: str) -> None:

@@ -214,6 +214,25 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        pytest.param(["pack", "aa11"], "aa11.zip", id="a bundle"),
+        pytest.param(["report", "aa11"], "aa11.html", id="a page"),
+    ],
+)
+def test_a_file_without_a_name_is_named_for_its_run(
+    words: list[str], name: str, refold: Refold, store: Path, finished: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Without -o it lies in the current folder; one that is there already is left as it is."""
+    monkeypatch.chdir(tmp_path)
+    assert 0 == refold(*words, "--store", store).code
+    before = (tmp_path / name).read_bytes()
+    again = refold(*words, "--store", store)
+    assert (2, before) == (again.code, (tmp_path / name).read_bytes())
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         pytest.param(["verify", "--all", "--key", "KEY"], "is a private key", id="the private key"),
@@ -229,7 +248,6 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
         pytest.param(
             ["erase", "aa11@e2", "--why", "x"], "e1 run_started, e3 model_responded", id="nothing said"
         ),
-        pytest.param(["pack", "aa11"], "--output", id="no file"),
         pytest.param(["pack", "zz", "-o", "b.zip"], "is no run in this store", id="no run"),
         pytest.param(["unpack", "none.zip", "-o", "new.db"], "there is no such file", id="no bundle"),
         pytest.param(["verify", "none.zip"], "there is no such file", id="no bundle to verify"),

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
+from refold.console.app import COMMANDS
 from refold.store import SqliteStore
 from refold.store.protocol import Record
 
@@ -226,7 +227,19 @@ def test_wrong_use(words: list[str], refold: Refold) -> None:
     """What cannot be parsed exits with 2, says how to use it, and prints no result."""
     ran = refold(*words)
     assert (2, "") == (ran.code, ran.out)
-    assert "Usage: refold" in ran.err
+    assert ["Usage: refold", "refold: "] == [
+        line[:13] if n == 0 else line[:8] for n, line in enumerate(ran.err.splitlines())
+    ]
+    assert "Traceback" not in ran.err
+
+
+def test_the_help_has_each_command_once(refold: Refold) -> None:
+    """Whatever can be typed stands in one section of the help."""
+    told = [
+        line.split()[0] for line in refold("-h").out.splitlines() if line.startswith("  ") and line.strip()
+    ]
+    names = {words.partition(" ")[0] for words in COMMANDS}
+    assert sorted(names) == sorted(word for word in told if word in names)
 
 
 def test_why_names_what_allowed_it_too(refold: Refold, store: Path, limited: str) -> None:

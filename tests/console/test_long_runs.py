@@ -11,7 +11,7 @@ import pytest
 from bench.big_run import write
 from bench.workload import RUN
 from console.conftest import Refold
-from refold.console import listings
+from refold.console import show
 from refold.console.screen import Screen
 from refold.replay.timeline import Timeline, timeline, turns
 from refold.store import SqliteStore
@@ -31,7 +31,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "_TURNS", AT_ONCE)
+    monkeypatch.setattr(show, "_TURNS", AT_ONCE)
 
 
 def whole(path: Path) -> Timeline:
@@ -103,7 +103,7 @@ def test_turns_are_printed_while_the_log_is_read(
         printed.append(read)
         table(self, *args)
 
-    monkeypatch.setattr(listings, "turns", counted)
+    monkeypatch.setattr(show, "turns", counted)
     monkeypatch.setattr(Screen, "table", told)
     refold("show", RUN, "--store", long)
     assert [8, 16, 24, 30] == printed
@@ -146,7 +146,7 @@ def test_how_often_a_log_is_read(
         return reading(self, run, *places)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(listings, "_TURNS", 1000)
+    monkeypatch.setattr(show, "_TURNS", 1000)
     monkeypatch.setattr(SqliteStore, "read", counted)
     assert 0 == refold(words[0], RUN, *words[1:], "--store", long).code
     assert [RUN] * passes == read

@@ -122,6 +122,11 @@ def test_a_worker_is_killed(started: Started, refold: Refold, store: Path, tmp_p
     first.kill()
     first.wait()
     assert "abandoned" == listed(refold, store)["run-1"]["engine"]["standing"]
+    for words in (["ls"], ["show", "run-1"]):
+        assert (
+            f"refold resume run-1 --store {store}   its engine is gone"
+            in refold(*words, "--store", store).err
+        )
     (tmp_path / "gate").touch()
     second = started("worker", "-o", "json", *TOOLS)
     assert second.stdout is not None
@@ -195,7 +200,7 @@ def test_nobody_reads(started: Started, refold: Refold, store: Path, tmp_path: P
     assert worker.stdout is not None
     worker.stdout.close()
     (tmp_path / "gate").touch()
-    assert 4 == worker.wait(10)
+    assert 141 == worker.wait(10)
     runs = listed(refold, store)
     assert ["COMPLETED", "RUNNING"] == [runs[run]["agent_state"] for run in ("run-1", "run-2")]
     assert "queued" == runs["run-2"]["engine"]["standing"]

@@ -18,6 +18,7 @@ from refold.store.protocol import Store
 LAST = "@last"
 _ADDRESS = re.compile(r"(?P<run>@last|[^@\s]+)(?:@(?P<unit>[et])(?P<number>[1-9][0-9]{0,11}))?")
 _LISTED = 8
+_SHORTEST = 4
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -137,6 +138,17 @@ async def resolved(store: Store, typed: str) -> str:
     newest = await _some(store, "")
     problem = "is no run in this store; its newest are:" if newest else "is no run: this store has none"
     raise NoSuchRun(typed, problem, newest[:_LISTED], more=len(newest) > _LISTED)
+
+
+async def shortened(store: Store, runs: Sequence[str]) -> dict[str, str]:
+    """Of each id so much of its beginning as no other run of the store has: behind its last hyphen at least `_SHORTEST`."""
+    short = {run: run for run in runs}
+    for run in runs:
+        for length in range(run.rfind("-") + 1 + _SHORTEST, len(run)):
+            if await _some(store, run[:length]) == [run]:
+                short[run] = run[:length]
+                break
+    return short
 
 
 async def _newest(store: Store) -> str:

@@ -6,7 +6,7 @@ commands share with it: `refold --help` loads nothing else.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
@@ -14,66 +14,106 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from refold.console.forms import Form
 from refold.console.options import Output, StorePath
 
-COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "run": ("runs", "Start an agent on TASK and stay with it to its end."),
-        "resume": ("runs", "Go on with a run where its log ends."),
-        "ls": ("listings", "List the runs of the store, the newest first."),
-        "show": ("listings", "Show what happened in a run, in a turn, at an event."),
-        "state": ("inspection", "Show the state after an event."),
-        "view": ("inspection", "Show what the model saw at a turn."),
-        "why": ("reasons", "Show what limits and guards saw and said."),
-        "graph": ("inspection", "Print the machine of an agent's states."),
-        "approvals": ("approvals", "List the calls that wait for approval."),
-        "approve": ("approvals", "Let calls that wait for approval run."),
-        "reject": ("approvals", "Refuse calls that wait for approval."),
-        "edit": ("approvals", "Let a call run with other arguments."),
-        "verify": ("verification", "Check that logs, or bundles, are whole and unedited."),
-        "audit": ("audits", "Derive every decision again and compare."),
-        "seal": ("evidence", "Sign the heads of all runs."),
-        "keygen": ("evidence", "Make a key to sign with."),
-        "erase": ("erasure", "Erase what an event said."),
-        "pack": ("evidence", "Put runs into a file that verifies offline."),
-        "unpack": ("evidence", "Make a store of a bundle."),
-        "export": ("exports", "Write runs in the shapes that other programs read."),
-        "report": ("reports", "Write a run as one HTML page."),
-        "import": ("imports", "Import transcripts of other agents."),
-        "fork": ("forks", "Go on live from a prefix of a run, differently."),
-        "shrink": ("minimal_logs", "Make the smallest log that still shows something."),
-        "testcase": ("testcases", "Write a pytest file that replays a run."),
-        "grep": ("grep", "Find events in runs."),
-        "bisect": ("bisection", "Find the first event after which something is true."),
-        "blame": ("bisection", "Show which events changed a field of the state."),
-        "diff": ("diffs", "Show where two runs part."),
-        "stats": ("statistics", "Count what was done in runs."),
-        "whatif": ("whatif", "Ask what other policies would have decided."),
-        "worker": ("workers", "Drive the runs that want an engine, many at once."),
-        "doubts": ("doubts", "List the calls whose end is not known."),
-        "resolve": ("doubts", "Say how a call ended whose end is not known."),
-        "cancel": ("cancellation", "Stop a run at once, whatever drives it."),
-        "model fetch": ("weights", "Fetch a model's weights, and print where they are."),
-        "model list": ("weights", "List the embedded models."),
-        "policy list": ("presets", "List the presets and their variants."),
-        "policy show": ("presets", "Print a policy in full."),
-        "policy check": ("presets", "Check that a policy can work."),
-        "policy schema": ("presets", "Print the JSON Schema of policy files."),
+        "Run": {
+            "run": ("runs", "Start an agent on TASK and stay with it to its end."),
+            "resume": ("runs", "Go on with a run where its log ends."),
+            "approvals": ("approvals", "List the calls that wait for approval."),
+            "approve": ("approvals", "Let calls that wait for approval run."),
+            "reject": ("approvals", "Refuse calls that wait for approval."),
+            "edit": ("approvals", "Let a call run with other arguments."),
+            "cancel": ("cancellation", "Stop a run at once, whatever drives it."),
+            "doubts": ("doubts", "List the calls whose end is not known."),
+            "resolve": ("doubts", "Say how a call ended whose end is not known."),
+            "worker": ("workers", "Drive the runs that want an engine, many at once."),
+            "fork": ("forks", "Go on live from a prefix of a run, differently."),
+        },
+        "Look": {
+            "ls": ("ls", "List the runs of the store, the newest first."),
+            "show": ("show", "Show what happened in a run, in a turn, at an event."),
+            "view": ("inspection", "Show what the model saw at a turn."),
+            "state": ("inspection", "Show the state after an event."),
+            "why": ("reasons", "Show what limits and guards saw and said."),
+            "diff": ("diffs", "Show where two runs part."),
+            "graph": ("inspection", "Print the machine of an agent's states."),
+        },
+        "Ask": {
+            "grep": ("grep", "Find events in runs."),
+            "stats": ("statistics", "Count what was done in runs."),
+            "whatif": ("whatif", "Ask what other policies would have decided."),
+            "bisect": ("bisection", "Find the first event after which something is true."),
+            "blame": ("bisection", "Show which events changed a field of the state."),
+            "shrink": ("minimal_logs", "Make the smallest log that still shows something."),
+        },
+        "Prove": {
+            "verify": ("verification", "Check that logs, or bundles, are whole and unedited."),
+            "audit": ("audits", "Derive every decision again and compare."),
+            "seal": ("evidence", "Sign the heads of all runs."),
+            "keygen": ("evidence", "Make a key to sign with."),
+            "testcase": ("testcases", "Write a pytest file that replays a run."),
+        },
+        "Hand on": {
+            "report": ("reports", "Write a run as one HTML page."),
+            "export": ("exports", "Write runs in the shapes that other programs read."),
+            "pack": ("evidence", "Put runs into a file that verifies offline."),
+            "unpack": ("evidence", "Make a store of a bundle."),
+        },
+        "Manage": {
+            "import": ("imports", "Import transcripts of other agents."),
+            "erase": ("erasure", "Erase what an event said."),
+            "model fetch": ("weights", "Fetch a model's weights, and print where they are."),
+            "model list": ("weights", "List the embedded models."),
+            "policy list": ("presets", "List the presets and their variants."),
+            "policy show": ("presets", "Print a policy in full."),
+            "policy check": ("presets", "Check that a policy can work."),
+            "policy schema": ("presets", "Print the JSON Schema of policy files."),
+        },
     }
 )
-"""What can be typed, each with its module and its line in the list of commands."""
+"""What can be typed, by what it is for: each command with its module and its line in the list of commands."""
+
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {words: row for section in SECTIONS.values() for words, row in section.items()}
+)
 
 _EMPTY = inspect.Parameter.empty
 _GIVEN = ("screen", "place")
 _GROUPS = {"model": "The embedded models' weights.", "policy": "Presets, and policies as files."}
 
 
+class _Sections(TyperGroup):
+    """`refold`, whose help lists the commands by what they are for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All of them, in the order of the sections."""
+        there = super().list_commands(ctx)
+        return [name for name in _names(COMMANDS) if name in there]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the parser's signature
+        """A list for each section, their columns alike."""
+        width = max(map(len, self.commands)) + 2
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                listed = [(name, self.commands[name]) for name in _names(section) if name in self.commands]
+                formatter.write_dl(
+                    [(f"{name:<{width - 2}}", each.get_short_help_str(limit=80)) for name, each in listed]
+                )
+
+
+def _names(section: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(words.partition(" ")[0] for words in section))
+
+
 app = typer.Typer(
     name="refold",
+    cls=_Sections,
     help="Run LLM agents on an append-only log, and replay, verify and audit what they did.",
     epilog="Exit codes: 0 agrees or COMPLETED, 1 differs or another end, 2 wrong use, 3 damaged log, "
     "4 the world failed, 125 cannot be judged, 130 Ctrl-C.",
@@ -90,7 +130,13 @@ def command_of(words: str) -> Any:
     module = import_module(f"refold.console.{COMMANDS[words][0]}")
     made = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     made.command(words.rpartition(" ")[2])(_typed(getattr(module, f"{words.replace(' ', '_')}_command")))
-    return get_command(made)
+    command = get_command(made)
+    for each in command.params:
+        if each.param_type_name == "argument":
+            each.metavar = (
+                f"{each.name}".upper()
+            )  # as the documentation has it, and what is said of one that is missing
+    return command
 
 
 class _Late(TyperCommand):

@@ -115,11 +115,11 @@ async def _answer(
         run.answer(answers, by=remark.by, note=remark.note)
 
     if means.detach:
-        return await say_and_leave(screen, place, state.setup.run, say)
+        return await say_and_leave(screen, place, state.setup.run, say, means.typed)
     async with AsyncExitStack() as stack:
         run = await taken_up(stack, place, state, means)
         say(run)
-        return await stay(screen, place, run)
+        return await stay(screen, place, run, means.typed)
 
 
 def _meant(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequence[str]:

@@ -33,7 +33,7 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
             case "driven":
                 return f"driven by {driver(self.holder)}"
             case "abandoned":
-                return "abandoned, waits for a worker"
+                return "its engine is gone"
             case "queued":
                 return "waits for a worker"
             case "later":

@@ -141,8 +141,17 @@ def is_unresolved(call: DoubtfulCall) -> bool:
 
 
 def _tell(screen: Screen, place: StorePlace, found: Doubts, count: int) -> None:
-    columns = [Column("run"), Column("call"), Column("tool"), Column("since"), Column("stands", elastic=True)]
-    if found.calls:
+    columns = [
+        Column("run", elastic=True, middle=True),
+        Column("call"),
+        Column("tool", elastic=True),
+        Column("since"),
+    ]
+    columns.append(Column("stands", elastic=True))
+    if found.calls and screen.live:
+        screen.table(columns, [_cells(place, call)[:-1] for call in found.calls])
+        screen.say(f"to settle one: refold resolve RUN CALL {ENDINGS}{place.option}")
+    elif found.calls:
         screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in found.calls])
     if count > len(found.calls):
         note(f"and {figures.count(count - len(found.calls))} newer ones")

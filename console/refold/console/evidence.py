@@ -102,12 +102,16 @@ async def pack_command(
     place: StorePlace,
     runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
     *,
-    file: Annotated[Path, new_file("The bundle's file; it must not exist.")],
+    file: Annotated[
+        Path | None, new_file("The bundle's file; it must not exist.", show_default="RUN.zip")
+    ] = None,
     tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
 ) -> int:
     """Put runs into one file that verifies offline, with the seal that covers them."""
     async with places.reading(place) as store:
         named = await addresses.runs_of(store, runs)
+        others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
+        file = file or places.beside(f"{named[0]}{others}", ".zip")
         if tree:
             named = [each for run in named for each in await family_of(store, run)]
         packed = await packer.pack(store, named, file)

@@ -8,11 +8,12 @@ from typing import Annotated
 
 from refold.console import addresses, places
 from refold.console.detachment import leave
+from refold.console.labels import labels_of
 from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option, repeated
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
-from refold.console.runs import Models, add_fallbacks, labels_of, offered_tools, stay
+from refold.console.runs import Models, add_fallbacks, offered_tools, stay
 from refold.console.screen import Screen, note
 from refold.console.served import served
 from refold.console.toolbox import chosen_tools
@@ -58,7 +59,7 @@ async def fork_command(
         store = await stack.enter_async_context(places.writing(place))
         fork = agent.fork(parent, at, say=say, results=edits, by=by, labels=labels, store=store)
         note(f"run {fork.id} goes on from event {figures.count(at)} of run {parent}")
-        return await (leave if means.detach else stay)(screen, place, fork)
+        return await (leave if means.detach else stay)(screen, place, fork, means.typed)
 
 
 def edits_of(pairs: Sequence[str]) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Interrupts:
             os._exit(INTERRUPTED)
 
 
-async def drive(run: Run, watcher: Watcher, place: StorePlace) -> tuple[RunResult, bool]:
+async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") -> tuple[RunResult, bool]:
     """Watch a run until it has ended or waits, and say whether Ctrl-C was pressed.
 
     Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
@@ -75,7 +75,7 @@ async def drive(run: Run, watcher: Watcher, place: StorePlace) -> tuple[RunResul
         await while_heard(watch, interrupts, signal.SIGINT)
     except WorldFailed as failure:
         watcher.close()
-        raise _halfway(run, failure, place) from failure
+        raise _halfway(run, failure, place, means) from failure
     watcher.close()
     return await run.result(), interrupts.count > 0
 
@@ -96,8 +96,8 @@ async def while_heard(
         raise failure
 
 
-def _halfway(run: Run, failure: WorldFailed, place: StorePlace) -> WorldFailed:
-    resume = f"refold resume {run.id}{place.option}"
+def _halfway(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
+    resume = f"refold resume {run.id}{means}{place.option}"
     return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
 
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from refold.console import damage
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from refold.reducers.errors import RefoldError
 
 INTERRUPTED = 130
+CLOSED = 141
+"""As a shell has it of who wrote into a closed pipe: nothing failed, and not all was said."""
 WRONG_USE = 2
 NEEDED = ("typer", "rich", "platformdirs")
 DIGITS = 10_000
@@ -56,8 +58,11 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
 
 
 def _failed(error: Exception, words: Sequence[str]) -> int:
+    from refold.console.screen import OutputClosed
     from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
 
+    if isinstance(error, OutputClosed) and error.quiet:
+        return _told_damage(words) or CLOSED
     if isinstance(error, RefoldError):
         _explain(error, words)
         return _told_damage(words) or error.exit_code
@@ -131,22 +136,29 @@ def _dispatched(words: list[str]) -> int:
         return INTERRUPTED
     except Exception as error:
         # The parser's own complaint: typer's class for it has moved from one release to the next.
-        show = getattr(error, "show", None)
-        if show is None:
+        if not hasattr(error, "format_message"):
             raise
-        show()
+        _misused(error)
         return WRONG_USE
     return code if isinstance(code, int) else 0
+
+
+def _misused(error: Any) -> None:
+    """Say what of the words cannot be read: how the command is used, and then as any other error."""
+    context = error.ctx
+    if context is not None:
+        with contextlib.suppress(OSError):
+            print(context.get_usage(), file=sys.stderr)
+    said = error.format_message().rstrip(".")
+    more = f"; `{context.command_path} -h` says what can be typed" if context is not None else ""
+    _complain(f"{said[:1].lower()}{said[1:]}{more}")
 
 
 def _explain(error: "RefoldError", words: Sequence[str]) -> None:
     from refold.console.addresses import NoSuchRun
     from refold.console.claims import Elsewhere
     from refold.console.interrupts import StoppedHalfway
-    from refold.console.screen import OutputClosed
 
-    if isinstance(error, OutputClosed) and error.quiet:
-        return
     lines = error.lines if isinstance(error, Elsewhere | NoSuchRun | StoppedHalfway) else [str(error)]
     _complain(*lines, words=words)
 

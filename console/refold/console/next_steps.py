@@ -31,16 +31,16 @@ def asked_about(state: RunState) -> tuple[str, ...]:
     return unknown(state) if state.asked_at is not None and state.approval is None else ()
 
 
-def next_words(state: RunState) -> list[str]:
-    """What to type next, after `refold`, for a run that no engine drives."""
+def next_words(state: RunState, means: str = "") -> list[str]:
+    """What to type next, after `refold`, for a run that no engine drives; `means` are the options by which it was driven."""
     run = state.setup.run
     if state.ended:
         return [f"show {run}", f"audit {run}"]
     if state.approval is not None:
         asked = " ".join(state.approval.event.calls)
-        return [f"approve {run} {asked}", f"reject {run} {asked}", f"approvals {run}"]
+        return [f"approve {run} {asked}{means}", f"reject {run} {asked}{means}", f"approvals {run}"]
     if calls := asked_about(state):
         return [f"resolve {run} {call} {ENDINGS}" for call in calls]
     if state.agent_state is AgentState.WAITING_FOR_INPUT:
-        return [f"resume {run} --message TEXT", f"show {run}"]
-    return ["worker", f"resume {run}", f"show {run}"]
+        return [f"resume {run} --message TEXT{means}", f"show {run}"]
+    return [f"worker{means}", f"resume {run}{means}", f"show {run}"]

@@ -1,5 +1,6 @@
 """The arguments and options that several commands share, each with its words of help."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +46,7 @@ def paths_option(name: str, help: str) -> Any:  # noqa: A002
 
 
 def new_file(help: str, **more: Any) -> Any:  # noqa: A002
-    """`-o FILE`, of a command that writes one."""
+    """`-o FILE`, of a command that writes one; `show_default` says how it is named otherwise."""
     return typer.Option("-o", "--output", help=help, parser=_path, **more)
 
 
@@ -111,6 +112,16 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         option("--timeout", "Seconds for which the model's server may stay silent.", show_default="120"),
     ] = None
+
+    @property
+    def typed(self) -> str:
+        """What to type after another command so that it drives the run by the same: ` --root DIR --tools shell`, or nothing."""
+        given = {name: getattr(self, name) for name in Means.__struct_fields__}
+        return "".join(
+            f" --{name.replace('_', '-')} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
+            for name, value in given.items()
+            if value is not None
+        )
 
 
 class MeansOrWorker(Means, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,10 +32,7 @@ class StorePlace(msgspec.Struct, frozen=True):
         """What to type after a command so that it means this store too: ` --store PATH`, or nothing."""
         if self.chosen != "--store":
             return ""
-        text = str(self.path)
-        quoted = "'" + text.replace("'", "'\\''") + "'"
-        plain = all(letter.isalnum() or letter in "/._-+:" for letter in text)
-        return f" --store {text if plain else quoted}"
+        return f" --store {shlex.quote(str(self.path))}"
 
 
 def expanded(path: Path) -> Path:
@@ -52,6 +50,11 @@ def file_of(typed: str) -> Path | None:
     """
     path = Path(typed)
     return expanded(path) if path.suffix or os.sep in typed else None
+
+
+def beside(name: str, ending: str) -> Path:
+    """A file of the current folder, named for a run where `-o` names none."""
+    return Path("".join(each if each.isalnum() or each in "-_." else "_" for each in name) + ending)
 
 
 def login() -> str:

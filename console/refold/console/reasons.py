@@ -1,10 +1,14 @@
 """`refold why`: what every limit and guard saw at an event, and said."""
 
+from collections.abc import Mapping
+
 from refold.console import addresses, places
 from refold.console.options import Address
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
+from refold.reducers.limits import LimitUnit
+from refold.replay import figures
 from refold.replay.why import Opinion, Reasons, why
 
 _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
@@ -35,5 +39,16 @@ def _tell(screen: Screen, found: Reasons) -> None:
 def _row(opinion: Opinion, found: Reasons) -> list[str]:
     # What was asked before the n-th decision stands beside the event that the decision became.
     before = f"e{found.fact + 1 + opinion.before}"
-    saw = " ".join(f"{key}={value}" for key, value in opinion.saw.items())
-    return [before, opinion.place, opinion.who, ", ".join(opinion.said), saw]
+    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _saw(opinion.saw)]
+
+
+def _saw(saw: Mapping[str, str | int]) -> str:
+    """`3 of 12 steps`, as the page says it; of a guard its own numbers."""
+    used, unit, value = saw.get("used"), saw.get("unit"), saw.get("value")
+    if not isinstance(used, int) or unit not in set(LimitUnit):
+        return " ".join(f"{key}={value}" for key, value in saw.items())
+    of = LimitUnit(unit)
+    amount = figures.amount(used, of)
+    if not isinstance(value, int):
+        return f"{amount}, unlimited"
+    return f"{amount.removesuffix(f' {of}')} of {figures.amount(value, of)}"

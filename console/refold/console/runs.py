@@ -11,6 +11,7 @@ import msgspec
 from refold.console import addresses, claims, places
 from refold.console.detachment import leave, say_and_leave, wake
 from refold.console.interrupts import INTERRUPTED, drive
+from refold.console.labels import labels_of
 from refold.console.log_lines import follow
 from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
 from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun, argument, option
@@ -77,7 +78,7 @@ async def run_command(
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(places.writing(place))
         run = agent.start(task, labels=labels, environment=(*environment, *chosen, *typed(means)))
-        return await (leave if means.detach else stay)(screen, place, run)
+        return await (leave if means.detach else stay)(screen, place, run, means.typed)
 
 
 async def resume_command(
@@ -94,18 +95,18 @@ async def resume_command(
         _refuse_message(state)
     elif state.ended or _waits(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
-        return _told(screen, place, result_of(state, contents), state, interrupted=False)
+        return _told(screen, place, result_of(state, contents), state, means.typed, interrupted=False)
     if means.detach:
         if message is None:
-            return await wake(screen, place, state)
-        return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message))
+            return await wake(screen, place, state, means.typed)
+        return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message), means.typed)
     async with AsyncExitStack() as stack:
         going_on = await taken_up(stack, place, state, means)
         if message is not None:
             with claims.told(place):
                 await going_on.result()  # the log is read; nothing happens before the answer
             going_on.send(message)
-        return await stay(screen, place, going_on)
+        return await stay(screen, place, going_on, means.typed)
 
 
 def _waits(state: RunState) -> bool:
@@ -183,17 +184,6 @@ def exit_code(state: AgentState, code: str) -> int:
     return WorldFailed.exit_code if state is AgentState.ERROR and code.startswith("provider:") else 1
 
 
-def labels_of(pairs: list[str]) -> dict[str, str]:
-    """`name=value` texts as labels. Raises `WrongUse`."""
-    labels: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name or name in labels:
-            raise WrongUse(f"--label {pair!r}: expected name=value, each name once")
-        labels[name] = value
-    return labels
-
-
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
     """The state of the run that was typed, and the contents that it needs.
 
@@ -214,18 +204,20 @@ def _closing(stack: AsyncExitStack, model: Model) -> None:
     stack.push_async_callback(close)
 
 
-async def stay(screen: Screen, place: StorePlace, run: Run) -> int:
-    """Watch a run until it ends or waits, and tell how it stands. The exit code."""
+async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> int:
+    """Watch a run until it ends or waits, and tell how it stands. The exit code. `means`: see `next_words`."""
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:
-        result, interrupted = await drive(run, watching, place)
+        result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()
-    return _told(screen, place, result, run.state, interrupted=interrupted)
+    return _told(screen, place, result, run.state, means, interrupted=interrupted)
 
 
-def _told(screen: Screen, place: StorePlace, result: RunResult, state: RunState, *, interrupted: bool) -> int:
+def _told(
+    screen: Screen, place: StorePlace, result: RunResult, state: RunState, means: str, *, interrupted: bool
+) -> int:
     code = INTERRUPTED if interrupted else exit_code(result.state, result.outcome.code)
     line = ResultLine(
         **standing_of(result),
@@ -235,11 +227,11 @@ def _told(screen: Screen, place: StorePlace, result: RunResult, state: RunState,
         events=state.seq,
         exit_code=code,
     )
-    screen.result(line, lambda: _tell(screen, place, result, state))
+    screen.result(line, lambda: _tell(screen, place, result, state, means))
     return code
 
 
-def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState) -> None:
+def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState, means: str) -> None:
     screen.say()
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code})")
     if result.outcome.source == "fallback":
@@ -248,5 +240,5 @@ def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState)
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
-    for command in next_words(state):
+    for command in next_words(state, means):
         note(f"next    refold {command}{place.option}")

@@ -84,7 +84,8 @@ class Screen:
         listed = list(rows)
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            self.say(f"{name:<{width}}  {value}".rstrip())
+            for place, part in enumerate(self._folded(value, width + 2)):
+                self.say(f"{'' if place else name:<{width}}  {part}".rstrip())
 
     def facts(self, rows: Mapping[str, str | list[str] | tuple[str, ...] | None], indent: str = "  ") -> None:
         """What is known of something by its names. None is left out; a list has a row each, a tuple goes on below its name."""
@@ -117,8 +118,18 @@ class Screen:
             self.say(each)
 
     def heading(self, text: str) -> None:
-        """A line that stands out, where lines can. It stays one line, whatever is in it."""
-        self.styled(hostile.line(text), "bold")
+        """A line that stands out, where lines can. It stays one line, whatever is in it, but on a terminal too narrow for it."""
+        first, *rest = self._folded(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
+        self.styled(hostile.line(first), "bold")
+        for part in rest:
+            self.styled(f"    {hostile.line(part)}", "bold")
+
+    def _folded(self, text: str, indent: int) -> list[str]:
+        """A text in lines that fit a terminal behind so much space, broken between words; whole where there is no terminal."""
+        room = self.rich.width - indent
+        if not self.live or cell_len(text) <= room or room < _NARROWEST:
+            return [text]
+        return folded(hostile.line(text), room)
 
     def styled(self, text: str, style: str = "") -> None:
         """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
@@ -195,6 +206,18 @@ def _without_middle(text: str, width: int) -> str:
     while cell_len(tail) > width // 3:
         tail = tail[1:]
     return fitted(text, width - cell_len(tail)) + tail
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A text in lines of so many cells at most, broken between words; a longer word stands in a line of its own."""
+    lines = [""]
+    for word in text.split(" "):
+        line = f"{lines[-1]} {word}"
+        if lines[-1] and cell_len(line) > width:
+            lines.append(word)
+        else:
+            lines[-1] = line if lines[-1] else word
+    return lines
 
 
 def fitted(text: str, width: int) -> str:

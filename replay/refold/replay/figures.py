@@ -8,6 +8,15 @@ from refold.reducers.state import RunState
 from refold.replay import known
 
 _SECOND = _DOLLAR = 1_000_000_000
+_YEAR = 365 * 86_400
+_AGES = (
+    (60, 1, "s"),
+    (3600, 60, "m"),
+    (86_400, 3600, "h"),
+    (14 * 86_400, 86_400, "d"),
+    (_YEAR, 7 * 86_400, "w"),
+)
+"""Up to how many seconds an age is told in which unit."""
 _MOST = 10**30
 """What a forged log says may be longer than any double, or than Python writes out: above this, only that it is."""
 
@@ -94,6 +103,15 @@ def clock(at: int) -> str:
         return datetime.fromtimestamp(at / _SECOND).strftime("%Y-%m-%d %H:%M:%S")  # a person's own time
     except (ValueError, OverflowError, OSError):
         return f"{count(at)} ns"
+
+
+def age(nanoseconds: int) -> str:
+    """How long ago, in one unit: `38 s`, `12 m`, `5 h`, `3 d`, `8 w`, `2 y`."""
+    seconds_ = max(0, nanoseconds) // _SECOND
+    for most, unit, name in _AGES:
+        if seconds_ < most:
+            return f"{seconds_ // unit} {name}"
+    return f"{count(seconds_ // _YEAR)} y"
 
 
 def amount(number: int, unit: LimitUnit) -> str:

@@ -71,7 +71,7 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
 
 
 async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
-    from refold.console import listings, verdicts
+    from refold.console import show, verdicts
     from refold.console.interrupts import drive
     from refold.console.places import StorePlace
     from refold.console.watchers import watcher
@@ -99,7 +99,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     if interrupted:
         raise KeyboardInterrupt
     _say(f"$ refold show {run.id}{here.option}")
-    told = await listings.shown(screen, here, run.id)
+    told = await show.shown(screen, here, run.id)
     _say(f"$ refold verify {run.id}{here.option}; refold audit {run.id}{here.option}")
     verified = await verdicts.judge_command(screen, here, [run.id], verdicts.verify_run, everything=False)
     audited = await verdicts.judge_command(screen, here, [run.id], verdicts.audit_run, everything=False)

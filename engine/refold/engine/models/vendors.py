@@ -103,6 +103,7 @@ def vendor_endpoint(
     """Where a model of one of `VENDORS` is asked. Raises `WrongUse` as `PydanticAIModel`."""
     prefix, _, model = name.partition(":")
     vendor = VENDORS[prefix]
+    load(vendor.client)  # names the extra where it is missing: before a key is asked for
     if base_url is not None:
         check_address(name, base_url, "base_url", OTHER_KEY)
     variable, key = _key(vendor, name, base_url, api_key)

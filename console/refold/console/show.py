@@ -1,4 +1,4 @@
-"""`refold ls` and `refold show`: the runs of a store, and what happened in one."""
+"""`refold show`: what happened in a run."""
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
@@ -6,12 +6,11 @@ from typing import Annotated
 
 import anyio
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from refold.console import addresses, descriptions, hostile, places
 from refold.console.child_runs import ChildRun, Kin, tell_children
-from refold.console.claims import EngineClaim, claimed
-from refold.console.options import Address, argument, option
+from refold.console.options import Address, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
@@ -26,10 +25,10 @@ from refold.replay.kinds.table import sentence
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
-from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL, SourceTotals
+from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
-from refold.store.protocol import Store, Stored, UnknownRun
+from refold.store.protocol import Store, Stored
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70
@@ -37,45 +36,6 @@ _SAID = 300
 _MOVED = "state_changed"
 _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
-class RunLine(Summary, frozen=True, kw_only=True):
-    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and its `engine`.
-
-    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a damaged log, or
-    one of a newer refold.
-    """
-
-    tokens: int | None = None
-    engine: EngineClaim | None = None
-
-
-async def ls_command(
-    screen: Screen,
-    place: StorePlace,
-    prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
-    *,
-    most: Annotated[int, option("--most", "How many at most, the newest first.", min=1)] = 20,
-) -> int:
-    """List the runs of the store, the newest first. With -o json: one array."""
-    if not place.chosen and not place.path.exists():
-        return _listed(screen, place, [], others=False)
-    async with places.reading(place) as store:
-        found: list[RunLine] = []
-        damage: Damaged | None = None
-        try:
-            async for chunk in store.runs(prefix):
-                for run, head in chunk:
-                    if head.seq and len(found) <= most:
-                        found.append(await _run_line(store, run))
-                if len(found) > most:
-                    break
-        except Damaged as error:  # of a run that cannot be listed: the others are
-            damage = error
-    code = _listed(screen, place, found[:most], prefix=prefix, others=len(found) > most)
-    if damage is not None:
-        raise damage
-    return code
 
 
 async def show_command(
@@ -104,11 +64,24 @@ async def show_command(
     async with places.reading(place) as store:
         run = await addresses.run_of(store, run)
         told, last = await _show(screen, store, run)
+        gone = not screen.json and await _without_engine(store, told)
+    if gone:
+        note(f"next    refold resume {run}{place.option}   its engine is gone")
     if screen.live:
         if last is not None:
             note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
         note(f"next    refold audit {run}{place.option}")
     return Damaged.exit_code if told.damaged else 0
+
+
+async def _without_engine(store: Store, told: Summary) -> bool:
+    """Whether the process that drove a run died, and nobody has taken it over."""
+    if told.code or told.damaged:
+        return False
+    from refold.console.claims import claimed
+
+    engine = await claimed(store, told.run)
+    return engine is not None and engine.standing == "abandoned"
 
 
 async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
@@ -298,57 +271,3 @@ def _event(
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL
-
-
-async def _run_line(store: Store, run: str) -> RunLine:
-    try:
-        told, _ = await summary(store, run, registry=NO_GUARDS)
-    except (CannotJudge, Damaged, UnknownRun) as error:
-        return RunLine(run=run, damaged=str(error))
-    engine = None if told.code else await claimed(store, run)
-    return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
-
-
-def _listed(screen: Screen, place: StorePlace, runs: list[RunLine], *, prefix: str = "", others: bool) -> int:
-    if screen.json:
-        screen.document(runs)
-    elif runs:
-        if unread := [run.run for run in runs if run.damaged]:
-            screen.say(f"cannot be read whole: {', '.join(unread)}")
-            screen.say()
-        columns = [Column("run"), Column("started"), Column("state"), Column("turns", right=True)]
-        columns += [Column("tokens", right=True), Column("cost", right=True)]
-        screen.table(
-            [*columns, Column("model", elastic=True), Column("task", elastic=True)],
-            [_cells(run) for run in runs],
-        )
-    if not runs and prefix:
-        note(
-            f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
-        )
-    elif not runs:
-        note(f"no runs in {place.path}; `refold run TASK` makes one")
-    if others:
-        note("there are older ones: --most N lists more")
-    return 0
-
-
-def _cells(run: RunLine) -> list[str]:
-    state = descriptions.ended(run)
-    if run.engine is not None:
-        state = f"{state}, {run.engine}"
-    if run.forked_from:
-        state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
-    if run.parent is not None:
-        state = f"{state}, child of {run.parent.run}"
-    elif BRANCH_LABEL in run.labels:
-        state = f"{state}, a rewound branch"
-    elif PARENT_LABEL in run.labels:
-        state = f"{state}, a sub-agent's"  # `show` looks for the call that began it
-    if run.damaged:
-        state = "cannot be read whole"
-    tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
-    cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
-    numbers = [str(run.steps), tokens, cost]
-    task = descriptions.task(run.task, _TEXT) if not run.damaged else run.damaged
-    return [run.run, figures.clock(run.started), state, *numbers, run.model, task]

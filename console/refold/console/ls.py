@@ -1,0 +1,264 @@
+"""`refold ls`: the runs of a store, a line each."""
+
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum, unique
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import asdict
+
+from refold.console import addresses, descriptions, places
+from refold.console.claims import EngineClaim, claimed
+from refold.console.labels import labels_of
+from refold.console.options import argument, option, repeated
+from refold.console.places import StorePlace
+from refold.console.screen import Column, Screen, note
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.numbers import NANO
+from refold.replay import figures, known
+from refold.replay.reader import NO_GUARDS
+from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL
+from refold.replay.summary import Summary, summary
+from refold.store.protocol import Store, UnknownRun
+
+_TEXT = 70
+_GONE = 3  # runs whose engine is gone for which is said what to type
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_AGO = re.compile(r"([0-9]{1,6})([mhdw])")
+_FILE = "source.file"
+
+
+class RunLine(Summary, frozen=True, kw_only=True):
+    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and its `engine`.
+
+    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a damaged log, or
+    one of a newer refold.
+    """
+
+    tokens: int | None = None
+    engine: EngineClaim | None = None
+
+
+@unique
+class Order(StrEnum):
+    """By what runs are sorted: the most first, and last those of which it is not known."""
+
+    COST = "cost"
+    TOKENS = "tokens"
+    STEPS = "steps"
+    STARTED = "started"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs are asked for, and in which order: all of it must fit, of several states one."""
+
+    state: Annotated[
+        list[str],
+        repeated("--state", "Only runs in this state, or ended so by their source: completed, open, driven."),
+    ]
+    label: Annotated[list[str], repeated("--label", "name=value: only runs with this label.")]
+    since: Annotated[
+        str, option("--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date as 2026-01-31.")
+    ] = ""
+    sort: Annotated[
+        Order | None, option("--sort", "The most first; by default the newest, by when they were recorded.")
+    ] = None
+
+
+async def ls_command(
+    screen: Screen,
+    place: StorePlace,
+    asked: Asked,
+    prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
+    *,
+    most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
+) -> int:
+    """List the runs of the store, the newest first. With -o json: one array.
+
+    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole.
+    """
+    sieve = _Sieve(asked, time.time())
+    if not place.chosen and not place.path.exists():
+        return _listed(screen, place, [], {}, others=False)
+    async with places.reading(place) as store:
+        found: list[RunLine] = []
+        damage: Damaged | None = None
+        try:
+            async for line in _lines(store, prefix, sieve):
+                found.append(line)
+                if asked.sort is None and len(found) > most:
+                    break
+        except Damaged as error:  # of a run that cannot be listed: the others are
+            damage = error
+        if asked.sort is not None:
+            found.sort(key=lambda line: _measure(line, asked.sort), reverse=True)
+        shown = found[:most]
+        short = await addresses.shortened(store, [each.run for each in shown]) if screen.live else {}
+    code = _listed(screen, place, shown, short, others=len(found) > most, sieve=sieve, prefix=prefix)
+    if damage is not None:
+        raise damage
+    return code
+
+
+class _Sieve:
+    """Lets through what was asked for, and remembers the states of what it kept back."""
+
+    def __init__(self, asked: Asked, now: float) -> None:
+        self.states = {each.casefold() for each in asked.state}
+        self.since = _instant(asked.since, now) if asked.since else 0
+        self._labels = labels_of(asked.label)
+        self.seen: dict[str, None] = {}
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.states or self.since or self._labels)
+
+    def means(self, line: RunLine) -> bool:
+        states = _states(line)
+        if self.states and not self.states & {each.casefold() for each in states}:
+            self.seen.update(dict.fromkeys(states))
+            return False
+        labelled = all(line.labels.get(name) == value for name, value in self._labels.items())
+        return labelled and line.started >= self.since
+
+
+def _states(line: RunLine) -> list[str]:
+    """The words for how a run stands: of an imported one its source's, and ours where it ended here."""
+    own = (line.agent_state, line.code) if line.code or not line.source_end else ()
+    source = (line.source_end, line.source_end.partition(":")[0])
+    return [each for each in (*own, *source, line.engine.standing if line.engine else "") if each]
+
+
+async def _lines(store: Store, prefix: str, sieve: _Sieve) -> AsyncIterator[RunLine]:
+    async for chunk in store.runs(prefix):
+        for run, head in chunk:
+            if head.seq and not (sieve.since and await _older(store, run, sieve.since)):
+                line = await _run_line(store, run)
+                if sieve.means(line):
+                    yield line
+
+
+async def _older(store: Store, run: str, since: int) -> bool:
+    """Whether a run surely began before: read off its first event, so that the others are not."""
+    return any(0 < each.at < since for each in await store.read_some(run, [1]))
+
+
+async def _run_line(store: Store, run: str) -> RunLine:
+    try:
+        told, _ = await summary(store, run, registry=NO_GUARDS)
+    except (CannotJudge, Damaged, UnknownRun) as error:
+        return RunLine(run=run, damaged=str(error))
+    engine = None if told.code else await claimed(store, run)
+    return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
+
+
+def _instant(text: str, now: float) -> int:
+    """What `--since` says, in nanoseconds since the epoch; a date is one of this place. Raises `WrongUse`."""
+    if (ago := _AGO.fullmatch(text)) is not None:
+        return round((now - int(ago[1]) * _UNITS[ago[2]]) * NANO)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * NANO)
+    except (ValueError, OverflowError, OSError):
+        raise WrongUse(
+            f"--since {text!r}: expected 90m, 12h, 2d or 3w, or a date: 2026-01-31, 2026-01-31T09:30"
+        ) from None
+
+
+def _measure(line: RunLine, order: Order | None) -> int:
+    known_ = {
+        Order.COST: line.cost_nanousd,
+        Order.TOKENS: line.tokens,
+        Order.STEPS: line.steps,
+        Order.STARTED: line.started or None,
+    }
+    found = known_.get(order or Order.STARTED)
+    return -1 if found is None else found
+
+
+def _listed(
+    screen: Screen,
+    place: StorePlace,
+    runs: Sequence[RunLine],
+    short: Mapping[str, str],
+    *,
+    others: bool,
+    sieve: _Sieve | None = None,
+    prefix: str = "",
+) -> int:
+    if screen.json:
+        screen.document(runs)
+        return 0
+    if unread := [run.run for run in runs if run.damaged]:
+        screen.say(f"cannot be read whole: {', '.join(unread)}")
+        screen.say()
+    if runs and screen.live:
+        now = time.time_ns()
+        screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
+    elif runs:
+        screen.table(_WHOLE, [_cells(run) for run in runs])
+    if not runs:
+        note(_none(place, sieve, prefix))
+    gone = [run.run for run in runs if run.engine is not None and run.engine.standing == "abandoned"]
+    for run in gone[:_GONE]:
+        note(f"next    refold resume {short.get(run, run)}{place.option}   its engine is gone")
+    if others:
+        note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
+    return 0
+
+
+def _none(place: StorePlace, sieve: _Sieve | None, prefix: str) -> str:
+    if prefix:
+        return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
+    if sieve and sieve.asks:
+        there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
+        return f"no run in {place.path} is so{there}"
+    return f"no runs in {place.path}; `refold run TASK` makes one"
+
+
+_ON_TERMINAL = (
+    Column("run"), Column("age", right=True), Column("state", elastic=True), Column("turns", right=True), Column("cost", right=True),
+    Column("from", elastic=True), Column("task", elastic=True),
+)  # fmt: skip
+_WHOLE = (
+    Column("run"), Column("started"), Column("state"), Column("turns", right=True), Column("tokens", right=True),
+    Column("cost", right=True), Column("model"), Column("task"),
+)  # fmt: skip
+
+
+def _brief_cells(run: RunLine, short: Mapping[str, str], now: int) -> list[str]:
+    """A line of a terminal. `from` is the file that an imported run came from, else the model."""
+    age = figures.age(now - run.started) if run.started else "-"
+    source = run.labels.get(_FILE) or run.model
+    cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
+    return [short.get(run.run, run.run), age, _state(run), str(run.steps), cost, source, _task(run)]
+
+
+def _cells(run: RunLine) -> list[str]:
+    tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
+    cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
+    numbers = [str(run.steps), tokens, cost]
+    return [run.run, figures.clock(run.started), _state(run), *numbers, run.model, _task(run)]
+
+
+def _task(run: RunLine) -> str:
+    return run.damaged or descriptions.task(run.task, _TEXT)
+
+
+def _state(run: RunLine) -> str:
+    if run.damaged:
+        return "cannot be read whole"
+    state = descriptions.ended(run)
+    if run.engine is not None:
+        state = f"{state}, {run.engine}"
+    if run.forked_from:
+        state = f"{state}, forked from {run.forked_from}@e{run.forked_at}"
+    if run.parent is not None:
+        state = f"{state}, child of {run.parent.run}"
+    elif BRANCH_LABEL in run.labels:
+        state = f"{state}, a rewound branch"
+    elif PARENT_LABEL in run.labels:
+        state = f"{state}, a sub-agent's"  # `show` looks for the call that began it
+    return state
