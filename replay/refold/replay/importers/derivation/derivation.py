@@ -31,8 +31,10 @@ from refold.replay.importers.derivation.log import (
     Salts,
     Writer,
 )
+from refold.replay.importers.derivation.pairs import without_call
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
+from refold.replay.importers.derivation.units import Unit, words_of
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -97,6 +99,7 @@ class Derivation:
         self._run, self._origin, self._parent = run, origin, parent
         self._log = Writer(origin, salts, self.problems.append, between)
         self._gap: list[Item] = []
+        self._halves: set[str] = set()
         self._held: Answered | None = None
         """An answer that waits for what follows: why it stopped is not said, and a person may have stopped it."""
 
@@ -158,9 +161,9 @@ class Derivation:
         verdict = "changed" if plan.change else "equal"
         if shown != plan.keys:
             verdict = "unequal"
-        for _ in plan.halves:
+        for half in plan.halves:
             problem = "the prompt holds a call without its result, or a result without its call"
-            self._log.diagnose("half_pair", problem, prompt)
+            self._log.diagnose("half_pair", problem, prompt, text=self._half(half))
         rest = "" if plan.change else prompt.rest  # else it stands with the fact
         self._log.record(msgspec.structs.replace(prompt, rest=rest), what=f"{prompt.why}:{verdict}")
         if asked is not None and prompt.why == "prompt":
@@ -189,15 +192,19 @@ class Derivation:
                 case _:
                     beside(self._log, item)
         for unit in start.hidden:
-            text = "\n".join(message.text for message in unit.messages)
             problem = "something was said that the first prompt has not"
-            self._log.diagnose("not_shown", problem, began, seq=seq, text=text)
+            self._log.diagnose("not_shown", problem, began, seq=seq, text=words_of(unit))
         for orphan in start.orphans:
-            problem = f"no call waits for the result of {orphan.id!r}"
-            self._log.diagnose("result_without_call", problem, orphan, text=orphan.output)
-        for _ in start.halves:
+            self._log.diagnose("result_without_call", without_call(orphan), orphan, text=orphan.output)
+        for half in start.halves:
             problem = "the run begins with a call without its result, or a result without its call"
-            self._log.diagnose("half_pair", problem, began, seq=seq)
+            self._log.diagnose("half_pair", problem, began, seq=seq, text=self._half(half))
+
+    def _half(self, unit: Unit) -> str:
+        """What of half a pair no message says; each prompt may show it again."""
+        told = unit.rest in self._halves
+        self._halves.add(unit.rest)
+        return "" if told else unit.rest
 
     def _started(self, began: RunBegan, at: int, model: str, start: Opening, *, unasked: bool) -> RunStarted:
         labels = {

@@ -74,15 +74,23 @@ class _Free:
         return None
 
 
+def without_call(result: Returned) -> str:
+    """What is said of a result that no call waits for."""
+    tool = f", of the tool {result.name!r}" if result.name else ""
+    return f"no call waits for the result of {result.id!r}{tool}"
+
+
 def _next(free: _Free, result: Returned) -> Paired:
     if free.has_id(result.id):
         return Paired(code="result_repeated", problem=f"call {result.id!r} has its result already")
     call = free.of_name(result.name)
     if call is None:
-        return Paired(code="result_without_call", problem=f"no call waits for the result of {result.id!r}")
+        return Paired(code="result_without_call", problem=without_call(result))
     if not result.id:
         return _pair(call, result)
     problem = f"no call has the id {result.id!r}: taken for the result of the next call that waits"
+    if other := _pair(call, result).problem:
+        problem = f"{problem}; {other}"
     return Paired(call=call.id, name=call.name, code="paired_by_order", problem=problem)
 
 

@@ -14,6 +14,7 @@ import msgspec
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import Role
+from refold.replay.importers.fields import JSON, as_written
 
 Key = bytes
 Keys = tuple[Key, ...]
@@ -22,11 +23,15 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """Messages that belong together. `whole`: no call without its result, no result without its call."""
+    """Messages that belong together. `whole`: no call without its result, no result without its call.
+
+    `rest`: JSON text of what of a half pair `lawful` does not say.
+    """
 
     messages: tuple[Message, ...]
     keys: Keys
     whole: bool = True
+    rest: str = ""
 
     def lawful(self) -> tuple[Message, ...]:
         """The messages as a window may hold them: of half a pair only what can stand alone.
@@ -40,6 +45,14 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
         answered = {message.call for message in self.messages[1:]}
         calls = tuple(call for call in first.calls if call.id in answered)
         return (msgspec.structs.replace(first, calls=calls, call=None), *self.messages[1:])
+
+
+def words_of(unit: Unit) -> str:
+    """All that is said in a unit, a line each: thoughts, texts, and calls as JSON text."""
+    lines: list[str] = []
+    for message in unit.messages:
+        lines += [message.reasoning, message.text, *(as_written(_plain(call)) for call in message.calls)]
+    return "\n".join(filter(None, lines))
 
 
 def key_of(message: Message) -> Key:
@@ -103,7 +116,9 @@ def _units(messages: Sequence[Message]) -> Iterator[Unit]:
         first = messages[place]
         results, place = _results(messages, place + 1, first)
         if results is None:
-            yield Unit((first,), (key_of(first),), whole=first.role is not Role.TOOL)
+            alone = first.role is Role.TOOL
+            rest = as_written({"call": first.call, "name": first.name}) if alone else ""
+            yield Unit((first,), (key_of(first),), whole=not alone, rest=rest)
             continue
         named = tuple(
             MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(first.calls)
@@ -114,7 +129,15 @@ def _units(messages: Sequence[Message]) -> Iterator[Unit]:
             if result is not None
         )
         unit = (msgspec.structs.replace(first, calls=named), *shown)
-        yield Unit(unit, tuple(map(key_of, unit)), whole=len(shown) == len(named))
+        open_calls = [
+            _plain(call) for call, result in zip(first.calls, results, strict=True) if result is None
+        ]
+        rest = as_written(list(open_calls)) if open_calls else ""
+        yield Unit(unit, tuple(map(key_of, unit)), whole=not open_calls, rest=rest)
+
+
+def _plain(call: MessageCall) -> dict[str, JSON]:
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def _results(
