@@ -1,25 +1,30 @@
-"""Transcripts in which one text is another: does the log tell, whatever the importer knows of its key?"""
+"""Transcripts in which one text is another, or no text: does the log tell, whatever the importer knows of its key?"""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from refold.replay.importers.source import Source
+from refold.replay.importers.source import BadTranscript, Source
 from support.transcripts import path_of
 from support.unknown_keys import Json, logs_of, values_of, written
 
 MARK = "not-what-it-was"
+_FORMS: tuple[Json, ...] = (MARK, [MARK], {"another": MARK})
 
 
 def untold(file: str, format: str) -> list[str]:  # noqa: A002
-    """The keys, with the kinds of the objects around them, under which a text can be any other, and no log says which."""
+    """The keys, with the kinds of the objects around them, under which any other text can stand, a list or an object, and no log says it."""
     with path_of(file).open("rb") as opened:
         values = values_of(Source.opened(file, opened))
-    found: dict[str, bool] = {}
-    for shape, holder, key in _texts(values, "$"):
-        if shape not in found:
-            was, holder[key] = holder[key], MARK
-            found[shape] = MARK in logs_of(written(file, values), format)
-            holder[key] = was
-    return sorted(shape for shape, told in found.items() if not told)
+    lost: set[str] = set()
+    for shape, (holder, key) in {shape: place for shape, *place in _texts(values, "$")}.items():
+        was = holder[key]
+        for form in _FORMS:
+            holder[key] = form
+            with suppress(BadTranscript):  # it says of itself that it is not told
+                if MARK not in logs_of(written(file, values), format):
+                    lost.add(shape)
+        holder[key] = was
+    return sorted(lost)
 
 
 def _texts(value: Json, path: str) -> Iterator[tuple[str, Json, str | int]]:

@@ -33,7 +33,7 @@ class Response(Draft):
 
     def add(self, row: Row) -> None:
         """Take one more row in."""
-        self.grow(row, leftover(row.value))
+        self.grow(row, leftover(row))
         self.uuids.add(text(row.value, "uuid"))
         # The first rows were written when the response had only begun.
         self.usage = larger(self.usage, _TOKENS.of(at(row.value, "message", "usage")))

@@ -133,7 +133,7 @@ class Reading:
                 self._results(row)
             case "summary":
                 self.talk.compact(text(row.value, "uuid"), spoken(row.value))
-                self._prompted(row, "compaction", leftover(row.value), Counted(user=1))
+                self._prompted(row, "compaction", leftover(row), Counted(user=1))
             case "interrupt":
                 # Later answers are shown the marker as a message; that it stopped something is what happened.
                 self._say(row, by="harness")
@@ -167,7 +167,7 @@ class Reading:
 
     def _failed(self, row: Row) -> None:
         failed, message, status = failure(row.value)
-        self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row.value)))
+        self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row)))
 
     def _say(self, row: Row, *, by: str, role: Role = Role.USER) -> None:
         if said := spoken(row.value):
@@ -180,11 +180,11 @@ class Reading:
         self, row: Row, said: str, *, by: str, role: Role = Role.USER, counts: Counted | None = None
     ) -> None:
         place = row.place.counting(counts)
-        self.queue.append(place.said(said, by, role=role, rest=leftover(row.value)))
+        self.queue.append(place.said(said, by, role=role, rest=leftover(row)))
         self.talk.add(text(row.value, "uuid"), Message(role=role, text=said))
 
     def _results(self, row: Row) -> None:
-        rest, uuid = leftover(row.value), text(row.value, "uuid")
+        rest, uuid = leftover(row), text(row.value, "uuid")
         # The key is the one that the agent's own file gives. Where a row has several results, nobody says of which it speaks.
         agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
         returned = results(row.value)

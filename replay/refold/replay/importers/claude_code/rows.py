@@ -9,6 +9,7 @@ from typing import Literal
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
+from refold.replay.importers.session_rows import Row
 
 Kind = Literal[
     "result", "interrupt", "summary", "command", "meta", "prompt", "answer", "synthetic", "failed", "other"
@@ -257,35 +258,40 @@ def remark(row: JSON) -> str:
             return "unmapped"
 
 
-def leftover(row: JSON) -> str:
+def leftover(row: Row) -> str:
     """What a message's row holds beside what an item takes of it."""
-    taken = ["content", "role", "type"]
-    found = kind(row)
+    found = kind(row.value)
+    said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
     if found == "answer":  # of what else is said nobody asks which answer it is
-        taken += ["id", "model", "stop_reason"]
-    message = {key: value for key, value in table(row, "message").items() if key not in taken}
-    if left := [rest for block in blocks(row) if (rest := _block_left(block, found))]:
+        said += [(name, text(row.value, "message", name)) for name in ("id", "model", "stop_reason")]
+        said += [("stop_reason", None)]
+    message = {
+        key: value
+        for key, value in table(row.value, "message").items()
+        if key != "content" and (key, value) not in said
+    }
+    if left := [rest for block in blocks(row.value) if (rest := _block_left(block, found))]:
         message["content"] = list(left)
-    elif not isinstance(content := at(row, "message", "content"), str | list | None):
+    elif not isinstance(content := at(row.value, "message", "content"), str | list | None):
         message["content"] = content
-    told = ("type", "timestamp", "message")
-    whole: dict[str, JSON] = {key: value for key, value in table(row).items() if key not in told}
+    told = ("type", "message") if row.at is None else ("type", "message", "timestamp")
+    whole: dict[str, JSON] = {key: value for key, value in row.value.items() if key not in told}
     if message:
         whole["message"] = message
     return json_text(whole) if whole else ""
 
 
-def _block_left(block: JSON, of: Kind) -> dict[str, JSON]:
+def _block_left(block: JSON, of: Kind) -> JSON:
     """What of a block no item takes: of an answer none takes results, and of anything else none takes thoughts and calls."""
+    if not isinstance(block, dict):
+        return block
     known = {
         "text": ("type", "text"),
         "thinking": ("type", "thinking") if of == "answer" else (),
         "tool_use": ("type", "id", "name", "input") if of == "answer" else (),
         "tool_result": ("type", "tool_use_id", "is_error") if of == "result" else (),
     }.get(text(block, "type"), ())
-    left = {
-        key: value for key, value in table(block).items() if key not in known or not _is_taken(key, value)
-    }
+    left = {key: value for key, value in block.items() if key not in known or not _is_taken(key, value)}
     if known and text(block, "type") == "tool_result" and _plain(left.get("content")):
         left.pop("content", None)
     return left
@@ -300,4 +306,8 @@ def _is_taken(key: str, value: JSON) -> bool:
 
 def _plain(content: JSON) -> bool:
     """Whether the text of a result says all that stands there."""
-    return isinstance(content, str) or all(set(table(part)) == {"type", "text"} for part in rows(content))
+    if not isinstance(content, list):
+        return isinstance(content, str | None)
+    return all(
+        isinstance(part, str) or part == {"type": "text", "text": text(part, "text")} for part in content
+    )

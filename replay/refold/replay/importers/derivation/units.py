@@ -52,6 +52,7 @@ def words_of(unit: Unit) -> str:
     lines: list[str] = []
     for message in unit.messages:
         lines += [message.reasoning, message.text, *(as_written(_plain(call)) for call in message.calls)]
+    lines += [unit.rest] if unit.messages[0].role is Role.TOOL else []
     return "\n".join(filter(None, lines))
 
 

@@ -103,7 +103,8 @@ class _Conversation:
     """One conversation: its messages with their places. Each repeats the ids of the first, which are told once."""
 
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
-        told: dict[str, JSON] = {name: table(listed[0][1]).get(name) for name in _IDS}
+        first = table(listed[0][1])
+        told = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
         told["state"] = "complete"
         for _, row in listed:
             for name, value in told.items():
