@@ -96,6 +96,9 @@ def test_what_the_five_say_is_so(played: Played) -> None:
     assert "killed: SIGKILL" in played.lines
     assert (0, 0) == (played.code("doubts"), played.code("audit", played.id("resume")))
     assert 1 == played.code("whatif", "claude_code", "--policy", "rule.yaml")
+    turn = re.search(r"refold view (claude_code@t\d+)", played.lines[-1])
+    assert turn is not None
+    assert 0 == played.code("view", turn[1])
     assert (played.folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

@@ -41,8 +41,7 @@ def play(folder: Path) -> int:
         run = _answers_by_a_tool(terminal)
         _tells_an_edit(terminal, run)
         _pays_once(terminal)
-        _finds_the_rule(terminal)
-        _makes_a_page(terminal)
+        _makes_a_page(terminal, _finds_the_rule(terminal))
     except NotShown as problem:
         print(f"demo: not so: {problem}", file=sys.stderr)
         return 1
@@ -150,21 +149,23 @@ def _killed(terminal: Terminal, *words: str) -> str:
     return out
 
 
-def _finds_the_rule(terminal: Terminal) -> None:
+def _finds_the_rule(terminal: Terminal) -> str:
+    """Where the rule would have stopped the session: `t19`, its turn."""
     say("\n4. A real session: Claude Code drops a stash that holds its work. Where would one rule stop it?")
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
     whatif = ("whatif", _SESSION, "--policy", "rule.yaml")
     say(f"$ grep guard: rule.yaml; {typed(*whatif)}")
     show((terminal.folder / "rule.yaml").read_text(), "guard:")
-    terminal.run(*whatif, shows=["STOPS"], code=1)
+    found = terminal.run(*whatif, shows=[r"STOPS at event \d+, in turn \d+"], code=1)
     say("exit code 1")
+    return f"t{found.splitlines()[0].rpartition(' ')[2]}"
 
 
-def _makes_a_page(terminal: Terminal) -> None:
+def _makes_a_page(terminal: Terminal, turn: str) -> None:
     say("\n5. That session as one page, for any browser, without network. And what to type next.")
     terminal.type("report", _SESSION, "-o", "page.html", shows=["^page.html: "])
-    say(f"$ refold ls; refold view {_SESSION}@t19    # what the model saw when it did that")
+    say(f"$ refold ls; refold view {_SESSION}@{turn}    # what the model saw when it did that")
 
 
 def _id(output: str) -> str:
