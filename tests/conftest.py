@@ -25,37 +25,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes more than about a second; not in the quick tier")
-    tier: str = config.getoption("tier")
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tier))
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or str(config.getoption("tier")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In the quick tier: no slow test, each async test on one of the event loops, of each test at most `MOST` cases.
 
-    Which loop and which cases is up to the hashes of their names. So it is the same everywhere and every time, and of the
-    same files each test takes others.
+    Which loop and which cases is up to the hashes of their names, the same everywhere and every time. A case that several
+    tests have, such as a transcript, is kept of one of them at least.
     """
     if config.getoption("tier") == "all":
         return
-    loops = defaultdict[str, list[pytest.Item]](list)
+    loops = defaultdict[tuple[str, str], list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("slow") is None:
-            loops[_without_loop(item)].append(item)
-    cases = defaultdict[str, list[pytest.Item]](list)
-    for same in loops.values():
-        cases[same[0].nodeid.partition("[")[0]].append(min(same, key=_hash))
-    kept = {item for some in cases.values() for item in sorted(some, key=_hash)[:MOST]}
+            loops[_test_and_case(item)].append(item)
+    tests, cases = defaultdict[str, list[pytest.Item]](list), defaultdict[str, list[pytest.Item]](list)
+    for (test, case), same in loops.items():
+        chosen = min(same, key=_hash)
+        tests[test].append(chosen)
+        cases[case].append(chosen)
+    kept = {item for some in tests.values() for item in sorted(some, key=_hash)[:MOST]}
+    kept |= {min(some, key=_hash) for some in cases.values() if len(some) > 1 and kept.isdisjoint(some)}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
-def _without_loop(item: pytest.Item) -> str:
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return (
-        item.nodeid.replace(str(params.get("anyio_backend", "")), "", 1)
-        if "anyio_backend" in params
-        else item.nodeid
-    )
+def _test_and_case(item: pytest.Item) -> tuple[str, str]:
+    """The names of a test and of its case, whatever event loop it is on."""
+    test, _, case = item.nodeid.removesuffix("]").partition("[")
+    return test, "-".join(part for part in case.split("-") if part not in ("asyncio", "trio"))
 
 
 def _hash(item: pytest.Item) -> int:
