@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bench.big_run import write as write_big
 from console.conftest import Refold
-from refold.console import asking, grep, processes, statistics, whatif
+from refold.console import asking, grep, processes, stats, whatif
 from refold.console.other_policies import OtherPolicies
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
@@ -61,7 +61,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (grep, statistics, whatif):
+    for module in (grep, stats, whatif):
         monkeypatch.setattr(module, "SHARD_OF_A_STORE", 20)
 
 
@@ -139,7 +139,7 @@ def gone(shard: Shard, *_: object, **__: object) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("question", "place"),
-    [("grep", "refold.console.grep.look_through"), ("stats", "refold.console.statistics.count_all"),
+    [("grep", "refold.console.grep.look_through"), ("stats", "refold.console.stats.count_all"),
      ("whatif", "refold.console.asking.ask_all")],
 )  # fmt: skip
 def test_what_could_not_be_looked_at_is_named(
@@ -156,7 +156,7 @@ def test_of_statistics_it_stands_in_the_document(
     refold: Refold, many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads counts alone reads there what they lack."""
-    monkeypatch.setattr("refold.console.statistics.count_all", gone)
+    monkeypatch.setattr("refold.console.stats.count_all", gone)
     told = json.loads(asked(refold, "stats", many, "-o", "json").out)
     assert (1, 0) == (len(told["unread"]), told["counts"]["runs"])
 

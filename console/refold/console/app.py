@@ -1,7 +1,7 @@
 """The command line: what can be typed, and where it is done.
 
-A command is a function of its own module, `NAME_command`: its parameters are the arguments and options, its docstring
-is the help. The module is imported once its command is typed, and what
+A command is a function, `NAME_command`, of a module that has its name, or the name of what several commands are about: its
+parameters are the arguments and options, its docstring is the help. The module is imported once its command is typed, and what
 commands share with it: `refold --help` loads nothing else.
 """
 
@@ -23,51 +23,51 @@ from refold.console.options import Output, StorePath
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "Run": {
-            "run": ("runs", "Start an agent on TASK and stay with it to its end."),
-            "resume": ("runs", "Go on with a run where its log ends."),
+            "run": ("run", "Start an agent on TASK and stay with it to its end."),
+            "resume": ("run", "Go on with a run where its log ends."),
             "approvals": ("approvals", "List the calls that wait for approval."),
             "approve": ("approvals", "Let calls that wait for approval run."),
             "reject": ("approvals", "Refuse calls that wait for approval."),
             "edit": ("approvals", "Let a call run with other arguments."),
-            "cancel": ("cancellation", "Stop a run at once, whatever drives it."),
+            "cancel": ("cancel", "Stop a run at once, whatever drives it."),
             "doubts": ("doubts", "List the calls whose end is not known."),
             "resolve": ("doubts", "Say how a call ended whose end is not known."),
-            "worker": ("workers", "Drive the runs that want an engine, many at once."),
-            "fork": ("forks", "Go on live from a prefix of a run, differently."),
+            "worker": ("worker", "Drive the runs that want an engine, many at once."),
+            "fork": ("fork", "Go on live from a prefix of a run, differently."),
         },
         "Look": {
             "ls": ("ls", "List the runs of the store, the newest first."),
             "show": ("show", "Show what happened in a run, in a turn, at an event."),
-            "view": ("inspection", "Show what the model saw at a turn."),
-            "state": ("inspection", "Show the state after an event."),
-            "why": ("reasons", "Show what limits and guards saw and said."),
-            "diff": ("diffs", "Show where two runs part."),
-            "graph": ("inspection", "Print the machine of an agent's states."),
+            "view": ("view", "Show what the model saw at a turn."),
+            "state": ("view", "Show the state after an event."),
+            "why": ("why", "Show what limits and guards saw and said."),
+            "diff": ("diff", "Show where two runs part."),
+            "graph": ("view", "Print the machine of an agent's states."),
         },
         "Ask": {
             "grep": ("grep", "Find events in runs."),
-            "stats": ("statistics", "Count what was done in runs."),
+            "stats": ("stats", "Count what was done in runs."),
             "whatif": ("whatif", "Ask what other policies would have decided."),
-            "bisect": ("bisection", "Find the first event after which something is true."),
-            "blame": ("bisection", "Show which events changed a field of the state."),
-            "shrink": ("minimal_logs", "Make the smallest log that still shows something."),
+            "bisect": ("bisect", "Find the first event after which something is true."),
+            "blame": ("bisect", "Show which events changed a field of the state."),
+            "shrink": ("shrink", "Make the smallest log that still shows something."),
         },
         "Prove": {
-            "verify": ("verification", "Check that logs, or bundles, are whole and unedited."),
-            "audit": ("audits", "Derive every decision again and compare."),
+            "verify": ("verify", "Check that logs, or bundles, are whole and unedited."),
+            "audit": ("audit", "Derive every decision again and compare."),
             "seal": ("evidence", "Sign the heads of all runs."),
             "keygen": ("evidence", "Make a key to sign with."),
-            "testcase": ("testcases", "Write a pytest file that replays a run."),
+            "testcase": ("testcase", "Write a pytest file that replays a run."),
         },
         "Hand on": {
             "report": ("reports", "Write a run as one HTML page."),
-            "export": ("exports", "Write runs in the shapes that other programs read."),
+            "export": ("export", "Write runs in the shapes that other programs read."),
             "pack": ("evidence", "Put runs into a file that verifies offline."),
             "unpack": ("evidence", "Make a store of a bundle."),
         },
         "Manage": {
             "import": ("imports", "Import transcripts of other agents."),
-            "erase": ("erasure", "Erase what an event said."),
+            "erase": ("erase", "Erase what an event said."),
             "model fetch": ("weights", "Fetch a model's weights, and print where they are."),
             "model list": ("weights", "List the embedded models."),
             "policy list": ("presets", "List the presets and their variants."),

@@ -11,7 +11,7 @@ from refold.console.detachment import say_and_leave
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace
 from refold.console.questions import Question, question_of, tell_questions
-from refold.console.runs import look, overdue, stay, taken_up
+from refold.console.run import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from refold.console.audits import code_of, imported_row, named_rows
+from refold.console.audit import code_of, imported_row, named_rows
 from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay import figures

@@ -47,7 +47,7 @@ def test_what_was_not_checked_is_a_line_of_json(refold: Refold, many: Path, tmp_
 
 def test_two_processes_say_what_one_says(refold: Refold, many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes, each with parts of the store, come to the same lines."""
-    monkeypatch.setattr("refold.console.audits.SHARD_OF_A_STORE", 20)
+    monkeypatch.setattr("refold.console.audit.SHARD_OF_A_STORE", 20)
     alone = refold("audit", "--all", "--store", many, "--jobs", "1", "-o", "json")
     shared = refold("audit", "--all", "--store", many, "--jobs", "2", "-o", "json")
     assert (0, sorted(alone.out.splitlines())) == (shared.code, sorted(shared.out.splitlines()))

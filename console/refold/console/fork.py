@@ -13,7 +13,7 @@ from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option, repeated
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
-from refold.console.runs import Models, add_fallbacks, offered_tools, stay
+from refold.console.run import Models, add_fallbacks, offered_tools, stay
 from refold.console.screen import Screen, note
 from refold.console.served import served
 from refold.console.toolbox import chosen_tools

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, places
-from refold.console.diffs import rows_of
+from refold.console.diff import rows_of
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen

@@ -16,7 +16,7 @@ from refold.console.log_lines import follow
 from refold.console.next_steps import standing_of
 from refold.console.options import Means, option
 from refold.console.places import StorePlace
-from refold.console.runs import Models, agent_of, offered_tools
+from refold.console.run import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.served import Served, served
 from refold.console.toolbox import chosen_tools
