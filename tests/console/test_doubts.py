@@ -62,6 +62,21 @@ def test_nothing_in_doubt(refold: Refold, store: Path, waiting: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("since", "oldest"),
+    [
+        pytest.param([], 0, id="none"),
+        pytest.param([0], None, id="no record says since when: unknown, and not since 1970"),
+        pytest.param([0, 40, 60], 60, id="the oldest of those that are known"),
+    ],
+)
+def test_for_how_long(since: list[int], oldest: int | None) -> None:
+    """Counted from the first instant that is known."""
+    tally = Tally(everything=False)
+    tally.take([DoubtfulCall(run="r", call=f"c{at}", tool="pay", since=at, standing="open") for at in since])
+    assert oldest == tally.document(100).oldest
+
+
 def test_doubts(refold: Refold, store: Path, finished: str) -> None:
     """Each call of each run, the oldest first, with what to type; the last line counts them, and the exit code is 1."""
     runs = [crash(store, "pay-2"), crash(store, "pay-1")]

@@ -32,12 +32,12 @@ _MOST = 1000
 class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the oldest is.
 
-    `oldest` is nanoseconds, 0 if there is none. `calls` are the oldest of what was asked for.
+    `oldest` is nanoseconds, 0 if there is none, None where no record says since when. `calls` are the oldest of what was asked for.
     """
 
     unresolved: int
     runs: int
-    oldest: int
+    oldest: int | None
     calls: list[DoubtfulCall]
 
 
@@ -56,16 +56,15 @@ class Tally:
         self.unresolved += len(unresolved)
         self.runs += bool(unresolved)
         known = [] if self.oldest is None else [self.oldest]
-        self.oldest = min([*known, *(call.since for call in unresolved)], default=None)
+        self.oldest = min([*known, *(call.since for call in unresolved if call.since)], default=None)
         for call in calls if self._everything else unresolved:
             self.shown.add(call.since, call)
 
     def document(self, now: int) -> Doubts:
         """All of it, at the instant `now`."""
-        since = now if self.oldest is None else self.oldest
-        return Doubts(
-            unresolved=self.unresolved, runs=self.runs, oldest=max(0, now - since), calls=self.shown.rows
-        )
+        none = None if self.unresolved else 0
+        since = none if self.oldest is None else max(0, now - self.oldest)
+        return Doubts(unresolved=self.unresolved, runs=self.runs, oldest=since, calls=self.shown.rows)
 
 
 async def doubts_command(
@@ -180,8 +179,9 @@ def stands(call: DoubtfulCall) -> str:
 
 def _metric(found: Doubts) -> str:
     runs = figures.counted(found.runs, "run")
-    where = f" in {runs}, the oldest for {figures.seconds(found.oldest)}" if found.unresolved else ""
-    return f"{figures.count(found.unresolved)} unresolved{where}"
+    where = f" in {runs}" if found.unresolved else ""
+    since = f", the oldest for {figures.seconds(found.oldest)}" if found.unresolved and found.oldest else ""
+    return f"{figures.count(found.unresolved)} unresolved{where}{since}"
 
 
 async def _note_beside(
