@@ -46,6 +46,25 @@ def test_many_unknown_tools() -> None:
     assert "t19 and 5 more may run" in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        pytest.param("FIND", True, id="in any case"),
+        pytest.param("\ufb01nd", False, id="a ligature that is `fi` without case"),
+        pytest.param("\u017fubmit", False, id="a long s"),
+        pytest.param("thin\u212a", False, id="the sign of Kelvin"),
+        pytest.param("\ufb01le_editor", True, id="what looks sensitive is refused"),
+        pytest.param("GRÖSSE", True, id="letters that a person wrote"),
+    ],
+)
+def test_what_only_looks_harmless_is_not_known(name: str, known: bool) -> None:
+    """No name that is another in plain letters passes for a harmless one."""
+    policy = parse(
+        {"approvals": {"chain": [{"approver": "gate", "then": "terminate", "harmless": ["größe"]}]}}
+    )
+    assert known is not any(unsorted(policy, (Manifest(name=name),)))
+
+
 @pytest.mark.parametrize("mark", HARMLESS)
 def test_no_known_tool_is_both(mark: str) -> None:
     """What is sensitive goes first: a name that stood in both lists would be harmless in vain."""

@@ -25,7 +25,7 @@ def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str)
         if not any(fnmatchcase(tool.name, glob) for glob in link.tools):
             continue
         asks = isinstance(link, Gate) and link.otherwise == "approve" and link.harmless is not None
-        if asks and not fits(_marks(link), tool.name, arguments):
+        if asks and not fits(_marks(link, tool.name), tool.name, arguments):
             return place
         if word_of(link, tool.name, arguments) != "escalate":
             return None
@@ -39,7 +39,8 @@ def unsorted(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
     for tool in tools:
         place = gate_without_word(chain, tool, "{}")
         # Of a tool of which commands are named, each call shows by its arguments which it is.
-        if place is not None and not any(is_of(mark, tool.name) for mark in _marks(chain[place])):
+        marks = () if place is None else _marks(chain[place], tool.name)
+        if place is not None and not any(is_of(mark, tool.name) for mark in marks):
             found.setdefault(place, []).append(tool.name)
     for place, names in found.items():
         yield f"approvals.chain[{place}]", not_known(names)
@@ -52,5 +53,10 @@ def not_known(names: Sequence[str]) -> str:
     return f"{listed} may run without a word in 'sensitive' or 'harmless': name each in one of them"
 
 
-def _marks(link: Approver) -> tuple[str, ...]:
-    return (*(link.sensitive or ()), *(link.harmless or ())) if isinstance(link, Gate) else ()
+def _marks(link: Approver, name: str) -> tuple[str, ...]:
+    """The marks by which the gate may know a tool of this name."""
+    if not isinstance(link, Gate):
+        return ()
+    # Without case U+FB01 is `fi`, and the sign of Kelvin a `k`: what only looks harmless is not.
+    alike = name.casefold().isascii() and not name.isascii()
+    return (*(link.sensitive or ()), *(() if alike else link.harmless or ()))
