@@ -17,7 +17,8 @@ MOST_UNJUDGED = {
     "more time than any run takes": 51,
     "half of the context": 94,
     "what the tools leave of the context": 65,
-    "two batches that only read": 94,
+    "two batches that only read": 98,
+    "no call of its tools": 18,
     "the preset prod": 49,
     "the preset dev": 53,
 }

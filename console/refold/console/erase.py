@@ -63,7 +63,7 @@ async def erase_command(
     by: By,
     yes: Annotated[bool, option("--yes", "Do not ask; needed where there is no terminal.")] = False,
 ) -> int:
-    """Erase what an event said, for good, once it was shown and you said yes. StorePlace, size and the chain of hashes stay."""
+    """Erase what an event said, for good, once it was shown and you said yes. Its place, size and the chain of hashes stay."""
     if not why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
     address = addresses.parse(event)

@@ -20,6 +20,12 @@ UNCALLED = "uncalled"
 HOSTED = "hosted_call"
 """How an import remarks on what an answer holds of a call that it did not leave to its harness, or not in a known form."""
 
+INFERRED = "calls_inferred"
+"""The diagnosis of a run with calls that are known by their results only."""
+
+UNNAMED = "unknown"
+"""The name that such a call is given: nobody knows what was called, or with which arguments."""
+
 BEGAN = "began:"
 """How an import remarks, with a result, that its call began the run whose key follows. It may be in another file."""
 

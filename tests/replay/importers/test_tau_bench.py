@@ -5,10 +5,15 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from refold.reducers.parser import parse
 from refold.replay.importers.items import Answered, Item, Remarked, Returned, RunBegan, RunEnded, Said, Unread
 from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.tau_bench import TAU_BENCH
+from refold.replay.whatif.comparison import Comparison
+from refold.replay.whatif.verdict import Verdict
+from support.following import shown
+from support.told import derived, events
 from support.transcribed import tally_of
 from support.unknown_keys import lost
 
@@ -103,6 +108,29 @@ def test_no_two_inferred_calls_are_the_same() -> None:
     items = of({"messages_display": "user: hi\n" + "assistant: None\ntool: r\n" * 2 + "tool: r"})
     arguments = [call.arguments for item in only(items, Answered) for call in item.calls]
     assert ['{"not_recorded":1}', '{"not_recorded":2}', '{"not_recorded":3}'] == arguments
+
+
+@pytest.mark.parametrize(
+    ("policy", "judged"),
+    [
+        pytest.param({"guards": [{"guard": "arguments", "matches": "cancel"}]}, False, id="arguments"),
+        pytest.param({"guards": [{"guard": "repetition", "repeats": 2}]}, False, id="what is the same call"),
+        pytest.param({"guards": [{"guard": "tool_cap", "tools": ["pay"], "max": 1}]}, False, id="names"),
+        pytest.param(
+            {"approvals": {"chain": [{"approver": "gate", "sensitive": ["pay"], "then": "terminate"}]}},
+            False,
+            id="who is asked",
+        ),
+        pytest.param({"guards": [{"guard": "keywords", "words": ["done!"]}]}, True, id="words of the model"),
+        pytest.param({"limits": [{"type": "step", "value": 9}]}, True, id="steps"),
+    ],
+)
+def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> None:
+    """A rule that asks what was called has nothing to look at: nobody can say that it would have let the call run."""
+    items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
+    found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(derived(items)[1]))
+    assert (Verdict.AGREE if judged else Verdict.UNJUDGED) is found.verdict
+    assert judged is not any("what was called" in why for why in found.unknown)
 
 
 def test_keys_are_unique() -> None:

@@ -19,12 +19,10 @@ from refold.replay.importers.openai_messages import Row, conversation, read_rows
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.values import Value, values
+from refold.replay.source_words import INFERRED, UNNAMED
 
 MOST_ANSWERS = 30
 """Answers of a run, `max_num_steps` in the benchmark's agents."""
-
-UNNAMED = "unknown"
-"""The name of a call that is known only by its result."""
 
 NOT_RECORDED = "not_recorded"
 """The only argument of such a call: its number in the run, from 1. Nobody knows that two of them are the same call, so no two are."""
@@ -128,7 +126,7 @@ def _displayed(value: Value, key: str) -> Iterator[Item]:
     odd = [place.unread("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
-        odd.append(place.unread("calls_inferred", problem))
+        odd.append(place.unread(INFERRED, problem))
     head = RunBegan(
         place.position,
         rest=rest(value.value),

@@ -4,7 +4,8 @@ What there was more or less of has two ends (`ends`). Here stands what has none.
 no most of it can be derived, and only limits of what adds up are known to come no later for it. A word for why an answer
 stopped is one of several, and none of them is more than another. How long another agent waited before it tried again is the
 time of nothing that is in the record: it tells of the failure, and of what came next. A result that the source does not
-have may have been of any length, and an error or none: what reads results is judged up to there.
+have may have been of any length, and an error or none: what reads results is judged up to there. A call that is known by
+its result only may have been any call: what reads calls is judged up to there.
 """
 
 from collections.abc import Callable
@@ -20,20 +21,22 @@ from refold.reducers.events import (
     SourceRecorded,
     ToolReturned,
 )
+from refold.reducers.guards.errors import Errors
+from refold.reducers.guards.keywords import Keywords
 from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown
-from refold.replay.source_words import HOSTED, UNCALLED
+from refold.replay.source_words import HOSTED, INFERRED, UNCALLED, UNNAMED
 from refold.replay.whatif.doubt import Doubt, Effect
 from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Pair
-from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED
+from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
 
 _SAID_ALL_THE_SAME = frozenset(
     {
         "result_missing",
-        "calls_inferred",
+        INFERRED,
         "half_pair",
         "not_shown",
         "paired_by_order",
@@ -42,8 +45,11 @@ _SAID_ALL_THE_SAME = frozenset(
     }
 )
 """Diagnoses after which all that the source says is in a fact all the same."""
+_READS_NO_CALL = (Errors, Keywords, PrematureEnd)
+"""Guards that watch answers, and neither ask what was called nor with which arguments."""
 _PAUSES = "retries: the record does not say how long was waited before the next"
 _UNASKED = "the record has no request to the model that any policy could have judged"
+_UNASKABLE = "the record does not say what was called here, or with which arguments"
 _BESIDE = {
     UNCALLED: "the record has results of calls that it does not have",
     HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
@@ -58,7 +64,7 @@ class Losses:
     def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
         self._near, self._doubt = near, doubt
         self._lost = ""  # what of the source is in no fact
-        self._behind = self.more = self._failed = False
+        self._behind = self.more = self._failed = self._inferred = False
 
     @property
     def _imported(self) -> bool:
@@ -67,6 +73,7 @@ class Losses:
     def hear(self, event: Event) -> None:
         """What of the source is in no fact: said where it stood, or of all of it."""
         lost, in_place = "", True
+        self._inferred = self._inferred or (isinstance(event, Diagnosed) and event.code == INFERRED)
         if isinstance(event, Diagnosed) and event.code not in _SAID_ALL_THE_SAME:
             lost = f"the source was not wholly read, or has more than is told of it: {event.code}"
             in_place = event.code in _IN_PLACE
@@ -83,6 +90,8 @@ class Losses:
         if near.reached and isinstance(fact, ModelResponded) and self._minds_stop_of(fact):
             why = f"the record does not say what it means that an answer stopped by {fact.stop_raw[:40]!r}"
             self._say(seq, why, "rests")
+        if not parted and isinstance(fact, ModelResponded) and self._minds_calls_of(fact):
+            self._say(seq, _UNASKABLE, self._rule_of_any_call(seq))
         if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
             self._say(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
         # What stands between two answers is told in another order than it stood in.
@@ -131,6 +140,25 @@ class Losses:
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         ends = any(isinstance(watch.guard, PrematureEnd) for watch in self._near.derived.state.guards)
         return ends or one.truncation != other.truncation
+
+    def _minds_calls_of(self, fact: ModelResponded) -> bool:
+        """Whether a call is known by its result only, and the other policy asks what was called."""
+        if not (self._inferred and any(call.name == UNNAMED for call in fact.calls)):
+            return False
+        one, other = self._near.recorded.state.policy, self._near.derived.state.policy
+        watched = any(
+            ModelResponded in watch.guard.observes and not isinstance(watch.guard, _READS_NO_CALL)
+            for watch in self._near.derived.state.guards
+            if watch.guard is not None
+        )
+        return watched or one.approvals != other.approvals
+
+    def _rule_of_any_call(self, seq: int) -> Effect:
+        """What is in doubt if approvals have stepped in here all the same: only whether that came no earlier."""
+        found = self._near.found
+        if found is None or found.fact != seq or self._near.derived.state.policy.guards:
+            return "rests"
+        return "stops" if found.verdict is Verdict.STOPS else "asks"
 
     def _minds_result_of(self, fact: ToolReturned) -> bool:
         """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output was."""
