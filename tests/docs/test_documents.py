@@ -45,7 +45,7 @@ RUN = [path for path in DOCUMENTS if path.relative_to(ROOT).as_posix() not in GE
 # How many blocks of each document nobody runs, because they need what a test must not have. A longer list is a
 # decision, not an accident.
 NOT_RUN = {
-    "README.md": 4,  # `make`, `pip install`, a run to stop, and somebody's transcripts
+    "README.md": 2,  # `make`, and `pip install`
     "docs/how-to/ask-a-person-first.md": 1,  # a model, to go on after an answer typed in a shell
     "docs/how-to/ask-with-sql.md": 1,  # `pip install`
     "docs/how-to/make-a-test-of-a-run.md": 1,  # what another refold would print
