@@ -14,6 +14,7 @@ from console.conftest import EVIL, Refold
 from console.paying import PAID, TOOLS, crash
 from console.test_hostile import dangerous
 from refold.console.doubts import Tally
+from refold.console.screen import Screen
 from refold.engine import say
 from refold.replay import DoubtfulCall
 from refold.store import SqliteStore
@@ -60,6 +61,18 @@ def test_nothing_in_doubt(refold: Refold, store: Path, waiting: str) -> None:
     assert {"unresolved": 0, "runs": 0, "oldest": 0, "calls": []} == json.loads(
         refold("doubts", "-o", "json", "--store", store).out
     )
+
+
+def test_doubts_on_a_terminal(refold: Refold, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in a row can be typed, however narrow the terminal is."""
+    crash(store, "pay-2")
+    crash(store, "pay-1")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(Screen, "live", True)
+    _, row, *_ = refold("doubts", "--store", store).out.splitlines()
+    run, call = row.split()[:2]
+    monkeypatch.undo()
+    assert 0 == refold("resolve", run, call, "unknown", "--store", store).code
 
 
 @pytest.mark.parametrize(

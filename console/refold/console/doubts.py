@@ -1,7 +1,7 @@
 """`refold doubts` and `refold resolve`: calls whose end is not known, and what a person found out about one."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -91,8 +91,10 @@ async def doubts_command(
         else:
             # That a run has ended settles nothing in the world.
             problem = await sweep(store, look, ended=True)
-    found = tally.document(time.time_ns())
-    screen.result(found, lambda: _tell(screen, place, found, tally.shown.count))
+        found = tally.document(time.time_ns())
+        runs_ = list(dict.fromkeys(call.run for call in found.calls))
+        short = await addresses.shortened(store, runs_) if screen.live else {}
+    screen.result(found, lambda: _tell(screen, place, found, short, tally.shown.count))
     if problem is not None:
         raise problem
     return int(found.unresolved > 0)
@@ -139,16 +141,16 @@ def is_unresolved(call: DoubtfulCall) -> bool:
     return call.standing != "resolved"
 
 
-def _tell(screen: Screen, place: StorePlace, found: Doubts, count: int) -> None:
+def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, str], count: int) -> None:
     columns = [
-        Column("run", elastic=True, middle=True),
+        Column("run"),
         Column("call"),
         Column("tool", elastic=True),
         Column("since"),
     ]
     columns.append(Column("stands", elastic=True))
     if found.calls and screen.live:
-        screen.table(columns, [_cells(place, call)[:-1] for call in found.calls])
+        screen.table(columns, [[short[call.run], *_cells(place, call)[1:-1]] for call in found.calls])
         screen.say(f"to settle one: refold resolve RUN CALL {ENDINGS}{place.option}")
     elif found.calls:
         screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in found.calls])
