@@ -163,7 +163,7 @@ def test_answering_a_run(refold: Refold, scripted: Scripted, store: Path, tmp_pa
     assert "Fine." in ran.out
     assert set() == dangerous(ran.out + ran.err)
     told = json.loads(refold("show", "@last", "-o", "json", "--store", store).out)
-    assert [["resumed"], ["message from user"]] == [turn["marks"] for turn in told["turns"]]
+    assert [["resumed"], [f'message from user: "Yes {EVIL}"']] == [turn["marks"] for turn in told["turns"]]
     assert 0 == refold("audit", "@last", "--store", store).code
 
 

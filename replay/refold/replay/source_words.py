@@ -87,7 +87,7 @@ def decided(what: str) -> bool:
 def source_remark(event: SourceRecorded) -> str:
     """What the source decided there, in a few words; of what somebody typed that the model may not know, these too."""
     if (sentence := _TYPED.get(event.what)) is not None:
-        return sentence + (f": {_quoted(_content(event.content.text))}" if event.content else "")
+        return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
     return f"source: {event.what}" if decided(event.what) else ""
 
 
@@ -100,10 +100,10 @@ def context_words(event: ContextObserved) -> str:
     """The words that joined, if a person's are among them."""
     if "user" not in event.why.split() or event.content is None:
         return ""
-    return ", ".join(_quoted(message.text) for message in event.content.messages[:_MESSAGES])
+    return ", ".join(quoted(message.text) for message in event.content.messages[:_MESSAGES])
 
 
-def _quoted(said: str) -> str:
+def quoted(said: str) -> str:
     """The beginning of somebody's words, in quotation marks."""
     return f'"{said[:_QUOTED]}{"…" if len(said) > _QUOTED else ""}"'
 

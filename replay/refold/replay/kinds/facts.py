@@ -56,7 +56,7 @@ FACTS = (
          details=lambda event, tools: of_calls((event.call,), tools, by=event.by, verdict=(event.doubt,)), named=True),
     Kind(of=InputReceived, type="person", says=lambda event: event.by,
          quotes=lambda event: brief(event.content.text if event.content else None, SHOWN), marks="next",
-         mark=lambda event: f"message from {event.by}", texts=("content.text",), speaker="person",
+         mark=sentences.received, texts=("content.text",), speaker="person",
          details=lambda event, _: EventDetails(by=event.by, tokens=event.size.tokens), tells=True),
     Kind(of=ApprovalAnswered, type="person", says=sentences.decided,
          quotes=lambda event: brief(event.content.note if event.content else None, SHOWN), marks="this",

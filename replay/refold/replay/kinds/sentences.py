@@ -7,6 +7,7 @@ from refold.reducers.events import (
     ApprovalRequested,
     ContentErased,
     ContextObserved,
+    InputReceived,
     LateResult,
     ModelFailed,
     ModelRequested,
@@ -27,7 +28,7 @@ from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
 from refold.replay import figures, known
 from refold.replay.kinds.arguments import brief, called, main_argument
-from refold.replay.source_words import context_remark, context_words
+from refold.replay.source_words import context_remark, context_words, quoted
 
 SHOWN = 160
 """Characters of what somebody else said that stand in a line."""
@@ -139,6 +140,12 @@ def moved(event: StateChanged) -> str:
 def context(event: ContextObserved) -> str:
     """`context: 2 messages (user): "Stop."`."""
     return ": ".join(filter(None, (context_remark(event), context_words(event))))
+
+
+def received(event: InputReceived) -> str:
+    """`message from user: "Stop."`."""
+    said = quoted(event.content.text) if event.content else ""
+    return ": ".join(filter(None, (f"message from {event.by}", said)))
 
 
 def late(event: LateResult) -> str:
