@@ -28,7 +28,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards.approvals import Approval, Asked
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
-from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.marks import fits
 from refold.reducers.state import Batch, CallState, Pending, RunState
 from refold.reducers.vocabulary import Refusal, StopReason
@@ -148,7 +148,7 @@ def test_presets(preset: str, name: str, arguments: str, expected: list[str]) ->
     ],
 )  # fmt: skip
 def test_sensitive(name: str, arguments: str, expected: bool) -> None:
-    """What is sensitive unless a policy says otherwise."""
+    """What is sensitive to `dev_any` and `prod_any`."""
     assert expected == fits(SENSITIVE, name, arguments)
 
 
@@ -321,7 +321,7 @@ def test_a_preset_spelt_out() -> None:
     gate = {
         "approver": "gate",
         "tools": ["*"],
-        "sensitive": list(SENSITIVE),
+        "sensitive": list(OF_ITS_LOOP),
         "harmless": list(HARMLESS),
         "then": "escalate",
         "else": "approve",

@@ -47,7 +47,7 @@ def test_what_can_never_fit_is_warned_of(policy: dict[str, Any], path: str, said
     [
         pytest.param(gate("web_*", "files:write"), id="globs, and one word for a command"),
         pytest.param(chain("reject", tools=["mcp__*__write", "b?sh"]), id="globs"),
-        pytest.param({"approvals": {"preset": "dev"}}, id="what is sensitive by default"),
+        pytest.param({"approvals": {"preset": "dev_any"}}, id="what is sensitive by default"),
         pytest.param(guard("tool_cap", tools=["mcp.server/tool-1"], max=1), id="a name"),
     ],
 )
@@ -66,7 +66,7 @@ def test_what_may_fit_is_not(policy: dict[str, Any]) -> None:
         pytest.param(gate("bash:rm"), "", id="a command of a tool"),
         pytest.param(gate("ba"), "fits no tool", id="a beginning"),
         pytest.param(gate("BA*"), "", id="a glob in another case"),
-        pytest.param({"approvals": {"preset": "prod"}}, "", id="a list for any harness"),
+        pytest.param({"approvals": {"preset": "prod_any"}}, "", id="a list for any harness"),
     ],
 )
 def test_a_run_without_such_a_tool(policy: dict[str, Any], problem: str) -> None:

@@ -381,11 +381,9 @@ REFUSED = [
     pytest.param(
         {"truncation": {"max": True}}, "truncation.max", "a whole number", "true", id="true for a number"
     ),
+    pytest.param({"approvals": {}}, "approvals", "or a 'chain'", "", id="no approver"),
     pytest.param(
-        {"approvals": {}}, "approvals", "'preset' (ci, dev or prod) or a 'chain'", "", id="no approver"
-    ),
-    pytest.param(
-        {"approvals": {"preset": "stage"}}, "approvals.preset", "ci, dev, prod", '"stage"', id="approvals"
+        {"approvals": {"preset": "stage"}}, "approvals.preset", "ci, dev, dev_any", '"stage"', id="approvals"
     ),
     pytest.param(
         {"preset": "hermez"}, "preset", "did you mean 'hermes'?", '"hermez"', id="a preset misspelt"

@@ -14,18 +14,21 @@ from refold.reducers.vocabulary import Replay
 PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))
 BALANCE = Manifest(name="balance", replay=Replay.READ_ONLY)
 APPROVE_PAY = {"approver": "approve", "tools": ["pay"]}
-GATE = {"approver": "gate", "then": "terminate"}
+BARE = {"approver": "gate", "then": "terminate"}
+GATE = {**BARE, "sensitive": [*SENSITIVE], "harmless": [*HARMLESS]}
 
 
 @pytest.mark.parametrize(
     ("approvals", "said"),
     [
-        pytest.param({"preset": "prod"}, {"approvals.chain[0]": "pay"}, id="a tool of one's own"),
-        pytest.param({"preset": "dev"}, {"approvals.chain[0]": "pay"}, id="whatever is done about the others"),
+        pytest.param({"preset": "prod_any"}, {"approvals.chain[0]": "pay"}, id="a tool of one's own"),
+        pytest.param({"preset": "dev_any"}, {"approvals.chain[0]": "pay"}, id="whatever is done about the others"),
+        pytest.param({"preset": "prod"}, {"approvals.chain[0]": "pay, Bash"}, id="a preset that knows the tools of its own loop"),
+        pytest.param({"chain": [BARE]}, {"approvals.chain[0]": "pay, Bash"}, id="a gate without a list knows these, too"),
         pytest.param({"preset": "ci"}, {}, id="all is approved, and said to be"),
-        pytest.param({"chain": [{**GATE, "harmless": ["PAY"]}]}, {}, id="it is named beside the known ones"),
-        pytest.param({"chain": [{**GATE, "sensitive": ["bash"]}]}, {}, id="all but one are said to be harmless"),
-        pytest.param({"chain": [{**GATE, "sensitive": ["bash"], "harmless": ["files:ls"]}]}, {"approvals.chain[0]": "pay, Read"}, id="lists of one's own"),
+        pytest.param({"chain": [{**GATE, "harmless": [*HARMLESS, "PAY"]}]}, {}, id="it is named beside the known ones"),
+        pytest.param({"chain": [{**BARE, "sensitive": ["bash"]}]}, {}, id="all but one are said to be harmless"),
+        pytest.param({"chain": [{**BARE, "sensitive": ["bash"], "harmless": ["files:ls"]}]}, {"approvals.chain[0]": "pay, Read"}, id="lists of one's own"),
         pytest.param({"chain": [{**GATE, "else": "reject"}]}, {}, id="what is unknown does not run"),
         pytest.param({"chain": [{**GATE, "else": "escalate"}, {"approver": "human"}]}, {}, id="a person is asked about it"),
         pytest.param({"chain": [{**GATE, "tools": ["b*"]}, {"approver": "approve"}]}, {}, id="the gate is not about it"),
@@ -42,7 +45,7 @@ def test_tools_that_a_gate_lets_run_unknown(approvals: dict[str, Any], said: dic
 def test_many_unknown_tools() -> None:
     """The first are named, and the others counted."""
     tools = [Manifest(name=f"t{number}") for number in range(25)]
-    ((_, problem),) = unsorted(parse({"approvals": {"preset": "prod"}}), tools)
+    ((_, problem),) = unsorted(parse({"approvals": {"preset": "prod_any"}}), tools)
     assert "t19 and 5 more may run" in problem
 
 
@@ -59,9 +62,7 @@ def test_many_unknown_tools() -> None:
 )
 def test_what_only_looks_harmless_is_not_known(name: str, known: bool) -> None:
     """No name that is another in plain letters passes for a harmless one."""
-    policy = parse(
-        {"approvals": {"chain": [{"approver": "gate", "then": "terminate", "harmless": ["größe"]}]}}
-    )
+    policy = parse({"approvals": {"chain": [{**GATE, "harmless": [*HARMLESS, "größe"]}]}})
     assert known is not any(unsorted(policy, (Manifest(name=name),)))
 
 

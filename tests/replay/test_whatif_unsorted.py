@@ -13,8 +13,8 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import shown
 from support.scenario import Scenario
 
-PROD: dict[str, Any] = {"approvals": {"preset": "prod"}}
-DEV: dict[str, Any] = {"approvals": {"preset": "dev"}}
+PROD: dict[str, Any] = {"approvals": {"preset": "prod_any"}}
+DEV: dict[str, Any] = {"approvals": {"preset": "dev_any"}}
 
 
 def run_of(

@@ -143,10 +143,10 @@ KINDS: Mapping[str, Kind] = {
         lambda _: _asked("gate", sensitive=["*"], then="terminate"), lambda run: bool(run.tools)
     ),
     "the preset prod": Kind(
-        lambda _: {"approvals": {"preset": "prod"}}, lambda run: bool({*run.tools} - QUIET)
+        lambda _: {"approvals": {"preset": "prod_any"}}, lambda run: bool({*run.tools} - QUIET)
     ),
     "the preset dev": Kind(
-        lambda _: {"approvals": {"preset": "dev"}}, lambda run: bool({*run.tools} - QUIET)
+        lambda _: {"approvals": {"preset": "dev_any"}}, lambda run: bool({*run.tools} - QUIET)
     ),
     "a person is asked about every call": Kind(lambda _: _asked("human"), lambda run: bool(run.tools)),
     "one step": Kind(lambda _: _limit(type="step", value=1), lambda run: run.answers > 1),

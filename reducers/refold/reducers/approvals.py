@@ -8,14 +8,14 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.limits import Amount
 from refold.reducers.patterns import pattern_faults
 from refold.reducers.refusals import Fault
 from refold.reducers.values import Knob
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
-PresetName = Literal["ci", "dev", "prod"]
+PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -36,8 +36,8 @@ class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
 class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise": "else"}):
     """Says `then` of a sensitive call, `else` of any other.
 
-    `sensitive` are globs of whole names, compared without case, or `tool:command` for one command of a tool; None is
-    `SENSITIVE`. `harmless` says in the same way which are not; None: all others, or where `sensitive` is None, too, those
+    `sensitive` are globs of whole names, compared without case (to the letter behind a `=`), or `tool:command` for one
+    command of a tool; None is `OF_ITS_LOOP`. `harmless` says in the same way which are not; None: all others, or where `sensitive` is None, too, those
     that are known to be. Of a call that neither names `else` is said without knowing, and people are told so.
     """
 
@@ -99,9 +99,11 @@ PRESETS: Mapping[PresetName, tuple[Approver, ...]] = MappingProxyType(
         "ci": (Approve(),),
         "dev": (Gate(then="escalate"), Reject()),
         "prod": (Gate(then="terminate"),),
+        "dev_any": (Gate(sensitive=SENSITIVE, harmless=HARMLESS, then="escalate"), Reject()),
+        "prod_any": (Gate(sensitive=SENSITIVE, harmless=HARMLESS, then="terminate"),),
     }
 )
-WITH_HANDOFF: frozenset[str | None] = frozenset({"dev", "prod"})
+WITH_HANDOFF: frozenset[str | None] = frozenset({"dev", "prod", "dev_any", "prod_any"})
 """The presets that bring the guard `handoff` along."""
 
 
@@ -113,7 +115,7 @@ def resolved(approvals: Approvals) -> Approvals:
     if bool(approvals.preset) == bool(approvals.chain):
         given = "both are given" if approvals.preset else "there is neither"
         raise PolicyError(
-            "approvals", f"expected 'preset' (ci, dev or prod) or a 'chain' of approvers, {given}"
+            "approvals", f"expected 'preset' ({', '.join(PRESETS)}) or a 'chain' of approvers, {given}"
         )
     chain = PRESETS[approvals.preset] if approvals.preset else approvals.chain
     return Approvals(chain=tuple(map(_spelt_out, chain)))
@@ -121,5 +123,5 @@ def resolved(approvals: Approvals) -> Approvals:
 
 def _spelt_out(approver: Approver) -> Approver:
     if isinstance(approver, Gate) and approver.sensitive is None:
-        return replace(approver, sensitive=SENSITIVE, harmless=(*(approver.harmless or ()), *HARMLESS))
+        return replace(approver, sensitive=OF_ITS_LOOP, harmless=(*(approver.harmless or ()), *HARMLESS))
     return approver

@@ -41,6 +41,12 @@ _DRIVE_A_BROWSER = (
     "run_playwright_code",
 )
 
+OF_ITS_LOOP = (
+    *("=write_file*", "=text_editor*", "=bash*", "=python*", "=web_browser_*"),
+    *(f"=files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
+)
+"""What is sensitive to the loop from which `dev` and `prod` come, to the letter: of another harness it may know nothing."""
+
 SENSITIVE = (*_RUN_CODE, *_WRITE_FILES, *_DRIVE_A_BROWSER)
 """What writes files, runs code or drives a browser; `tool:command` for one command of a tool."""
 

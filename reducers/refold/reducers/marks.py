@@ -1,4 +1,7 @@
-"""Marks of tools: globs of whole names, compared without case, and `tool:command` for one command of a tool."""
+"""Marks of tools: globs of whole names, and `tool:command` for one command of a tool.
+
+Names are compared without case, or to the letter where a mark begins with `=`.
+"""
 
 import json
 import re
@@ -17,7 +20,7 @@ def fits(marks: tuple[str, ...], name: str, arguments: str) -> bool:
     The command is `command`, else `root.command`, of `params` (an object, or its JSON text), or where that is
     neither, of the arguments. What cannot be read is no command. Commands are compared to the letter.
     """
-    if _of_names(marks).match(name.casefold()):
+    if _is_among(marks, name):
         return True
     commands = [mark.partition(":")[2] for mark in marks if ":" in mark and is_of(mark, name)]
     return bool(commands) and _command(arguments) in commands
@@ -26,12 +29,19 @@ def fits(marks: tuple[str, ...], name: str, arguments: str) -> bool:
 def is_of(mark: str, name: str) -> bool:
     """Whether a mark is of a tool of this name, whatever its command."""
     head, _, _ = mark.partition(":")
-    return any(_of_names((each,)).match(name.casefold()) for each in {mark, head})
+    return any(_is_among((each,), name) for each in {mark, head})
+
+
+def _is_among(marks: tuple[str, ...], name: str) -> bool:
+    in_any_case, to_the_letter = _patterns(marks)
+    return bool(in_any_case.match(name.casefold()) or to_the_letter.match(name))
 
 
 @lru_cache(maxsize=512)
-def _of_names(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(translate(glob.casefold()) for glob in globs) or r"(?!)")
+def _patterns(marks: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    in_any_case = (translate(mark.casefold()) for mark in marks if not mark.startswith("="))
+    to_the_letter = (translate(mark[1:]) for mark in marks if mark.startswith("="))
+    return re.compile("|".join(in_any_case) or r"(?!)"), re.compile("|".join(to_the_letter) or r"(?!)")
 
 
 def _command(arguments: str) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from refold.reducers.approvals import Gate, Match, Rules
 from refold.reducers.events import Manifest
-from refold.reducers.known_tools import HARMLESS, SENSITIVE
+from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.marks import is_of
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import Fault, nearest, shown
@@ -143,7 +143,9 @@ def _named(policy: Policy) -> Iterator[_Named]:
                 yield _Named(f"{path}.rules[{at}].tool", rule.tool, "glob")
         if isinstance(approver, Gate):
             # What is known of any harness is not meant for this run alone.
-            yield from _listed(f"{path}.sensitive", approver.sensitive, "mark", but=SENSITIVE)
+            yield from _listed(
+                f"{path}.sensitive", approver.sensitive, "mark", but=(*SENSITIVE, *OF_ITS_LOOP)
+            )
             yield from _listed(f"{path}.harmless", approver.harmless, "mark", but=HARMLESS)
 
 

@@ -16,7 +16,7 @@ from refold.reducers.arguments import searched
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
 from refold.reducers.guards.common import Config
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
-from refold.reducers.known_tools import SENSITIVE
+from refold.reducers.known_tools import OF_ITS_LOOP
 from refold.reducers.marks import fits
 from refold.reducers.numbers import nano
 from refold.reducers.patterns import occurs
@@ -157,7 +157,7 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
         case Reject():
             return "reject"
         case Gate(sensitive=marks, then=then, otherwise=otherwise):
-            return then if fits(SENSITIVE if marks is None else marks, name, arguments) else otherwise
+            return then if fits(OF_ITS_LOOP if marks is None else marks, name, arguments) else otherwise
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
         case Match(matches=pattern, field=field, then=then, otherwise=otherwise):
