@@ -208,7 +208,7 @@ def test_a_bad_plugin_damages_no_log(
     def taken() -> None:
         raise WrongUse("the guard 'mine' has a name that is taken")
 
-    for module in ("verdicts", "audits"):
+    for module in ("verdicts", "audit"):
         monkeypatch.setattr(f"refold.console.{module}.installed_guards", taken)
     ran = refold(*_all(command), "--store", store)
     assert (2, "", "refold: the guard 'mine' has a name that is taken\n") == ran

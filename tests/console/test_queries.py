@@ -218,6 +218,35 @@ def test_diff_of_erased_words(refold: Refold, store: Path, tmp_path: Path, finis
     assert "unknown: the words of 1 events are gone on one side" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("asked", "code", "told"),
+    [
+        pytest.param("nobody-ever-said-this", 125, True, id="it may have been among what was erased"),
+        pytest.param("type:model nobody-ever-said-this", 125, True, id="an event of this kind was erased"),
+        pytest.param(
+            "kind:state_changed nobody-ever-said-this", 1, False, id="no event of this kind was erased"
+        ),
+        pytest.param("type:model", 0, False, id="words are not asked for"),
+    ],
+)
+def test_grep_among_erased_words(
+    refold: Refold, store: Path, finished: str, asked: str, code: int, told: bool
+) -> None:
+    """Where the words are gone nobody says that there is none."""
+    whole = refold("grep", "nobody-ever-said-this", finished, "--store", store)
+    assert (1, "") == (whole.code, whole.err)
+    erasing = ["--why", "private", "--by", "ann", "--yes", "--store", store]
+    answered = next(
+        each
+        for each in lines(
+            refold("grep", "kind:model_responded", finished, "-o", "json", "--store", store).out
+        )
+    )
+    assert 0 == refold("erase", f"{finished}@e{answered['seq']}", *erasing).code
+    ran = refold("grep", asked, finished, "--store", store)
+    assert (code, told) == (ran.code, "not searched: 1 event whose words were erased" in ran.err)
+
+
 def test_stats(refold: Refold, store: Path, waiting: str) -> None:
     """All runs of the store are counted: how they ended, their tools, what went wrong."""
     ran = refold("stats", "--store", store)

@@ -11,10 +11,10 @@ from refold.console import hostile, places
 from refold.console.options import Everything, Runs, argument, option
 from refold.console.places import StorePlace
 from refold.console.processes import Jobs, alone, processes
-from refold.console.screen import Screen
+from refold.console.screen import Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
-from refold.reducers.errors import RefoldError
-from refold.replay.queries.grep import Excerpt, Hit, look_through
+from refold.reducers.errors import CannotJudge, RefoldError
+from refold.replay.queries.grep import Erased, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.shards import HELD, Ended, shards, worked
 
@@ -46,10 +46,11 @@ def grep_command(
 
     Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is named.
 
-    3 or 125 if a log could not be read to its end, 4 if some could not be looked at. With -o json: a line an event.
+    3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is none but among events whose
+    words were erased. With -o json: a line an event.
     """
     event_question(filter)  # what cannot be asked is said before any log is read
-    trouble, total = Trouble(), 0
+    trouble, total, erased = Trouble(), 0, 0
     sizes = anyio.run(partial(_sizes, everything=everything), place, runs, trouble)
     work = shards(place.path, sizes, SHARD_OF_A_STORE)
     task = partial(look_through, typed=filter, most=most, hits=not count)
@@ -64,13 +65,18 @@ def grep_command(
                 total += 1
             elif isinstance(found, RefoldError):
                 trouble.add(run, found)
+            elif isinstance(found, Erased):
+                erased += found.events
             elif count and found:
                 found = found if most is None else min(found, most - total)
                 _tell_count(screen, run, found)
                 total += found
             if total == most:
                 break
-    return trouble.code or (0 if total else 1)
+    if erased:
+        note(f"not searched: {erased} event{'' if erased == 1 else 's'} whose words were erased")
+    nothing = CannotJudge.exit_code if erased else 1
+    return trouble.code or (0 if total else nothing)
 
 
 async def _sizes(

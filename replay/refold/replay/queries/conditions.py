@@ -129,6 +129,17 @@ def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool:
             return read(field) is value
 
 
+def granted(node: Node, field: str, *, contrary: bool = False) -> Node:
+    """The same, each condition on `field` taken for met, or its contrary where that is asked for: what may be so, if nobody knows it."""
+    match node:
+        case Not(of=part):
+            return Not(granted(part, field, contrary=not contrary))
+        case Every(of=parts) | Some(of=parts):
+            return type(node)(tuple(granted(part, field, contrary=contrary) for part in parts))
+        case _:
+            return node if node.field != field else Some(()) if contrary else Every(())
+
+
 def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bool]]:
     """Every condition in it, and whether its contrary is asked for."""
     match node:

@@ -48,11 +48,22 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     after: bool = False
 
 
+class Erased(NamedTuple):
+    """How many events of a run a filter may mean or not: what they said was erased."""
+
+    events: int
+
+
 class Sieve:
-    """Says of the steps of a log, one after the other, what they say if a filter means them."""
+    """Says of the steps of a log, one after the other, what they say if a filter means them.
+
+    `erased` counts those that it may mean or not, for their words were erased.
+    """
 
     def __init__(self, asked: Question[FlatEvent]) -> None:
         self._asked, self._place = asked, START
+        self._perhaps = asked.granting("text")
+        self.erased = 0
 
     def match(self, step: Step) -> Match | None:
         """The next step, if it is meant. What was said is read only where the filter asks for it, or fits. Raises as `Step.event`."""
@@ -61,6 +72,8 @@ class Sieve:
         self._place = moved(self._place, step.stored.at, event)
         row = row_of(step.stored, event, self._place, text=asks)
         if not self._asked.matches(row):
+            hidden = asks and step.stored.content is None and step.stored.content_digest is not None
+            self.erased += hidden and self._perhaps.matches(row)
             return None
         return Match(step.stored, step.event, row if asks else row_of(step.stored, step.event, self._place))
 
@@ -99,10 +112,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 def look_through(
     shard: Shard, typed: str, most: int | None, *, hits: bool = True
-) -> Iterator[tuple[str, Hit | int | RefoldError]]:
+) -> Iterator[tuple[str, Hit | Erased | int | RefoldError]]:
     """What a filter means in each run of a shard, `most` at most, with the run; then how many there were.
 
-    Before that comes what kept a log from being read to its end. Without `hits` nothing is told but that.
+    Before that comes what kept a log from being read to its end, or from being searched. Without `hits` nothing is told but that.
     """
     asked = event_question(typed)
     for run, records in whole_logs(Path(shard.path), shard.runs):
@@ -118,6 +131,8 @@ def look_through(
                         break
         except (Damaged, CannotJudge, UnknownRun) as error:
             yield run, error
+        if sieve.erased:
+            yield run, Erased(sieve.erased)
         yield run, count
 
 

@@ -37,6 +37,7 @@ from refold.replay.queries.conditions import (
     Some,
     Test,
     conditions,
+    granted,
     is_so,
     lasts,
     like,
@@ -83,6 +84,10 @@ class Question(Generic[T]):
         """The answer."""
         read = self._about.read
         return is_so(self.tree, lambda name: read(of, name), self._about.fields)
+
+    def granting(self, field: str) -> "Question[T]":
+        """The question whether the answer may be yes, of what has this field and hides it."""
+        return Question(self.text, granted(self.tree, field), self._about)
 
     @property
     def sought(self) -> Iterator[Test]:
