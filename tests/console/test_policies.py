@@ -11,8 +11,8 @@ from console.conftest import Refold
 from refold.console import hostile
 from refold.console.main import main
 from refold.console.policies import PolicyFileError, chosen_policy
+from refold.console.policy import SENTENCES
 from refold.console.policy_text import Language
-from refold.console.presets import SENTENCES
 from refold.engine import call, say
 from refold.engine.prune_log import LOGGER
 from refold.reducers.complaints import refuse

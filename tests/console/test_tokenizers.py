@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from console.conftest import Refold, act, look, record
-from console.test_evidence import rechained
 from console.test_listings import tamper
+from console.test_seal import rechained
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.reducers.errors import PolicyError
 from support.edited import edited

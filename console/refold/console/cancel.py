@@ -5,10 +5,9 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, claims, doubts, places
-from refold.console.evidence import changing
 from refold.console.next_steps import standing_of
 from refold.console.options import By, WholeRun, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine import halt
 from refold.engine.guards import installed_guards

@@ -5,9 +5,8 @@ from collections.abc import Callable
 import msgspec
 
 from refold.console import claims
-from refold.console.evidence import changing
 from refold.console.next_steps import next_words, waits_for
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine import Run, unattended
 from refold.engine.guards import installed_guards

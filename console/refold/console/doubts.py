@@ -9,9 +9,8 @@ import msgspec
 from refold.console import addresses, claims, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.endings import ENDINGS, Ending
-from refold.console.evidence import changing
 from refold.console.options import By, Note, WholeRun, argument, option, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, changing
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
 from refold.engine.annotation import annotate

@@ -11,9 +11,8 @@ import anyio
 import msgspec
 
 from refold.console import addresses, descriptions
-from refold.console.evidence import changing
 from refold.console.options import By, argument, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of

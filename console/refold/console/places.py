@@ -162,3 +162,13 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
 def _told(place: StorePlace, error: NotAStore) -> NotAStore:
     """The error, with the word that led there if it is not on the command line."""
     return NotAStore(error.path, f"{error.problem} (from {STORE})") if place.chosen == STORE else error
+
+
+@asynccontextmanager
+async def changing(place: StorePlace) -> AsyncGenerator[Store]:
+    """A store that is there already, to change."""
+    if not place.path.exists():
+        async with reading(place):  # says so, in the words of the other commands
+            pass
+    async with writing(place) as store:
+        yield store

@@ -10,12 +10,11 @@ from typing import Annotated, Literal
 import anyio
 import msgspec
 
-from refold.console.evidence import changing
 from refold.console.interrupts import INTERRUPTED, while_heard
 from refold.console.log_lines import follow
 from refold.console.next_steps import standing_of
 from refold.console.options import Means, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, changing
 from refold.console.run import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.served import Served, served

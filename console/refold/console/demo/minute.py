@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refold.console.demo.terminal import NotShown, Terminal, path_setting, say, show, typed
-from refold.console.weights import fetched
+from refold.console.model import fetched
 from refold.engine.models import weights
 from refold.reducers.errors import WorldFailed
 from refold.store.protocol import LEASE_SECONDS

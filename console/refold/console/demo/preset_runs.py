@@ -30,7 +30,7 @@ _OFFERED = ("list_files", "read_file")
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
     """Play the runs of a preset over the files in `root`, or files of its own. Exit code 0 if everything held, else 1."""
-    from refold.console.weights import fetched
+    from refold.console.model import fetched
 
     played = scenes(preset)
     path = fetched(_MODEL)
