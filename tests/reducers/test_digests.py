@@ -1,4 +1,4 @@
-"""What a digest of the state holds: all that a later decision may go by."""
+"""Digests of the state: what one holds, all that a later decision may go by, and when one is recorded."""
 
 from typing import Any
 
@@ -6,15 +6,21 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.checkpoint import state_digest
+from refold.reducers.errors import NewerLog
 from refold.reducers.events import (
     ApprovalRequested,
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    NoteAdded,
     RetryScheduled,
+    StateDigested,
     SummaryRequested,
     SummaryReturned,
+    kind_of,
 )
+from refold.reducers.evolution import evolve
+from refold.reducers.folds import fold
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.messages import Gap, Size, TextCut
@@ -144,3 +150,46 @@ def test_no_field_of_a_reference_is_left_out(field: str) -> None:
 
 def shown() -> Shown:
     return Shown(seq=9, whole=Size(chars=9), cuts=(TextCut(head=1, tail=1),))
+
+
+def test_a_digest_every_256_events() -> None:
+    """A group of events that ends 256 events or more after the last digest ends with the next."""
+    run = Scenario({"limits": []})
+    for number in range(1, 160):
+        run.answer("", ("look", "{}"))
+        run.result(f"c{number}")
+    seqs = [seq for seq, event in enumerate(run.log, 1) if isinstance(event, StateDigested)]
+    assert 3 == len(run.log) // 256
+    assert 3 == len(seqs)
+    for last, seq in zip((0, *seqs), seqs, strict=False):
+        assert 256 <= seq - 1 - last < 256 + 5
+        before = run.log[seq - 2]
+        assert isinstance(before, ModelRequested) or kind_of(before) == "state_changed"
+
+
+def test_annotations_do_not_put_off_a_digest() -> None:
+    """Whatever lies between: the first group that ends far enough after the last digest has one."""
+    run = Scenario({"limits": []})
+    state = run.state
+    for place in range(300):
+        state = evolve(state, NoteAdded(at=run.at + place, by="me"))
+    run.state = state
+    run.now += 1
+    assert run.answer("", ("look", "{}"))[-1].startswith("state_digested")
+
+
+def test_digests_tell_states_apart() -> None:
+    """Two states that differ in a number, an instant or the window have different digests."""
+    run = Scenario()
+    one = state_digest(run.state).state
+    run.resume()
+    assert one != state_digest(run.state).state
+    assert state_digest(fold(run.log)).state == state_digest(run.state).state
+
+
+def test_a_digest_under_unknown_rules_cannot_be_judged() -> None:
+    """What a newer version digests is not known here: that is said, and nothing is claimed."""
+    state = Scenario().state
+    newer = replace(state, setup=replace(state.setup, rules=99))
+    with pytest.raises(NewerLog, match="decision rules version 99"):
+        state_digest(newer)

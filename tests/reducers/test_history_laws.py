@@ -12,7 +12,7 @@ from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
 from refold.reducers.history.trim_messages import head_and_tail, shares
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Window, append, numbers, refs
+from refold.reducers.window import MessageRef, Window, adds_up, append, numbers, refs
 from support.plans import TEXTS, applied, lengths
 
 FRESH = 1000  # what is put in gets numbers from here on
@@ -165,6 +165,7 @@ def check(scene: Scene, plan: Plan, after: Window) -> None:
         assert made.gap
         assert made.gap.covers == sum(ref.gap.covers if ref.gap else 1 for ref in gone)
     assert 1 >= len([ref for ref in left if ref.gap and ref.gap.source])
+    assert adds_up(after), "totals, ranges and digest are those of what stays"
 
 
 def _leading(left: list[MessageRef]) -> int:

@@ -38,16 +38,14 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance, fold
-from refold.reducers.history import Pass
 from refold.reducers.machine import TERMINAL
-from refold.reducers.messages import ReplyCall, Size
+from refold.reducers.messages import ReplyCall
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
-from refold.reducers.window import MessageRef, Window, adds_up, append, refs
+from refold.reducers.window import Window, append, refs
 from support.any_policy import policies
 from support.once import Once
-from support.plans import only, prune
 from support.strategies import MARKER, Driver, choices, drive, events, runs, scaled, stored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -272,66 +270,6 @@ def test_prunings_say_what_they_did(run: Driver) -> None:
             assert (before.window.count, before.window.tokens) == (event.before, event.tokens_before)
             assert (state.window.count, state.window.tokens) == (event.after, event.tokens_after)
             assert event.kept == state.window.ranges
-
-
-LETTERS = st.lists(st.tuples(st.sampled_from("suat"), st.integers(0, 20)), max_size=24)
-
-
-def conversation(spec: list[tuple[str, int]]) -> Window:
-    window, unit = Window(), 0
-    roles = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
-    for number, (letter, tokens) in enumerate(spec, 1):
-        alone = letter != "t" or number == 1 or spec[number - 2][0] not in "at"
-        unit = number if alone else unit
-        role = Role.ASSISTANT if letter == "t" and alone else roles[letter]
-        ref = MessageRef(
-            number=number,
-            role=role,
-            seq=number,
-            unit=unit,
-            size=Size(chars=0, tokens=tokens, digest=str(number)),
-        )
-        window = append(window, ref)
-    return window
-
-
-def passes() -> st.SearchStrategy[Any]:
-    """Of the passes that only drop: `test_history_laws` has all of them."""
-    cut = {"pair_cut": st.sampled_from(["drop", "extend"])}
-    tail = {
-        "do": st.just("tail"),
-        "last": st.integers(0, 8),
-        "systems": st.sampled_from(["all", "first"]),
-        **cut,
-    }
-    tokens = {
-        "do": st.just("token_tail"),
-        "budget": st.integers(1, 60),
-        "min_last": st.integers(0, 3),
-        "count_system": st.booleans(),
-        **cut,
-    }
-    return st.fixed_dictionaries(tail) | st.fixed_dictionaries(tokens)
-
-
-@given(spec=LETTERS, plain=passes())
-def test_window_laws(spec: list[tuple[str, int]], plain: dict[str, Any]) -> None:
-    """Pinned kept, units whole, order kept, twice is once, totals and ranges those of what stays."""
-    step: Any = msgspec.convert(plain, Pass)
-    window = conversation(spec)
-    pruning = prune(window, step)
-    if pruning is None:
-        return
-    before, after = refs(window), refs(pruning)
-    assert len(after) < len(before)
-    assert [ref for ref in before if ref in after] == after
-    assert [ref for ref in before if ref.pinned] == [ref for ref in after if ref.pinned]
-    kept = {ref.number for ref in after}
-    for ref in before:
-        assert 1 == len({other.number in kept for other in before if other.unit == ref.unit})
-    assert prune(pruning, step) is None
-    assert adds_up(pruning)
-    assert pruning == only(window, kept)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Retries: how long, how often, of what."""
+"""Retries: how long is waited, whether once more, and of which model next."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.effects import WaitUntil, next_effects
 from refold.reducers.events import RetryScheduled
 from refold.reducers.retry import (
     ClassRetry,
@@ -22,7 +21,7 @@ from refold.reducers.retry import (
     next_model,
 )
 from refold.reducers.vocabulary import FailureClass
-from support.scenario import SECOND, START, Scenario
+from support.scenario import SECOND, Scenario
 
 HALF, NONE, ALL = 1 << 63, 0, (1 << 64) - 1
 MS = 1_000_000
@@ -332,89 +331,3 @@ def test_the_same_seed_waits_the_same_time() -> None:
     """A replay waits equally long; another seed waits otherwise."""
     assert waits(1) == waits(1)
     assert waits(1) != waits(2)
-
-
-RETRIED = {"rate_limit", "overloaded", "timeout", "network", "stream_broken"}
-
-
-@pytest.mark.parametrize("failure", FailureClass)
-def test_classes(failure: FailureClass) -> None:
-    """By default five classes are tried again; every other ends the run with its class as code."""
-    scenario = Scenario({"retry": {"initial": 2, "jitter": {"add": 0}}, "stream": None})
-    scenario.fail(failure)
-    if failure in RETRIED:
-        assert [f"retry_scheduled attempt=2 delay=2000000000 until=+2s failure={failure}"] == scenario.last
-    else:
-        code = "context_overflow" if failure == "context_overflow" else f"provider:{failure}"
-        assert [f"state_changed from=RUNNING to=ERROR trigger=fail code={code}"] == scenario.last
-
-
-@pytest.mark.parametrize("classes", [[], ["auth"]])
-def test_the_policy_names_the_classes(classes: list[str]) -> None:
-    """A class that the policy does not name is not tried again; one that it names is."""
-    scenario = Scenario({"retry": {"classes": classes}})
-    scenario.fail(FailureClass.AUTH)
-    assert ("RUNNING" if classes else "ERROR") == scenario.state.agent_state
-    other = Scenario({"retry": {"classes": classes}})
-    other.fail(FailureClass.RATE_LIMIT)
-    assert "ERROR" == other.state.agent_state
-
-
-def test_attempts_run_out() -> None:
-    """`attempts` counts the first one: after 3 of 3 the run gives up, naming class, attempt and step."""
-    scenario = Scenario({"retry": {"attempts": 3, "jitter": {"add": 0}}})
-    assert ["retry_scheduled attempt=2 delay=1000000000 until=+1s failure=timeout"] == scenario.fail(
-        FailureClass.TIMEOUT
-    )
-    assert ["model_requested step=1 attempt=2 messages=[[1 2]]"] == scenario.clock(1)
-    assert ["retry_scheduled attempt=3 delay=2000000000 until=+3s failure=network"] == scenario.fail(
-        FailureClass.NETWORK
-    )
-    assert ["model_requested step=1 attempt=3 messages=[[1 2]]"] == scenario.clock(2)
-    assert ["state_changed from=RUNNING to=ERROR trigger=fail code=provider:timeout"] == scenario.fail(
-        FailureClass.TIMEOUT
-    )
-    outcome = scenario.state.outcome
-    assert outcome is not None
-    assert "the model request failed (timeout) at attempt 3 of step 1" == outcome.reason
-
-
-def test_one_attempt_is_no_retry() -> None:
-    """With `attempts: 1` the first failure ends the run."""
-    assert ["state_changed from=RUNNING to=ERROR trigger=fail code=provider:network"] == Scenario(
-        {"retry": {"attempts": 1}}
-    ).fail(FailureClass.NETWORK)
-
-
-def test_each_step_has_its_attempts_anew() -> None:
-    """A success resets the count: the next step's first failure is attempt 1 again."""
-    scenario = Scenario({"retry": {"attempts": 2, "jitter": {"add": 0}}})
-    scenario.fail()
-    scenario.clock(1)
-    scenario.answer("", ("look", "{}"))
-    scenario.result("c1")
-    assert ["retry_scheduled attempt=2 delay=1000000000 until=+2s failure=overloaded"] == scenario.fail()
-
-
-@pytest.mark.parametrize(
-    ("after", "lines"),
-    [
-        pytest.param(0.999999999, [], id="a nanosecond too early"),
-        pytest.param(1, ["model_requested step=1 attempt=2 messages=[[1 2]]"], id="at the instant"),
-        pytest.param(5, ["model_requested step=1 attempt=2 messages=[[1 2]]"], id="late"),
-    ],
-)
-def test_the_wait_is_over_when_the_clock_says_so(after: float, lines: list[str]) -> None:
-    """Nothing but a clock read at or past `until` ends a back-off."""
-    scenario = Scenario({"retry": {"jitter": {"add": 0}}})
-    scenario.fail()
-    assert (WaitUntil(at=START + SECOND),) == next_effects(scenario.state)
-    assert lines == scenario.clock(after)
-
-
-def test_waits_are_counted() -> None:
-    """What was waited, and not what was planned, is the retry wait that was spent."""
-    scenario = Scenario({"retry": {"jitter": {"add": 0}}})
-    scenario.fail()
-    scenario.clock(3)
-    assert 3 * SECOND == scenario.state.spent.retry_wait

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.effects import CallModel, next_effects
+from refold.reducers.effects import CallModel, WaitUntil, next_effects
 from refold.reducers.events import ModelRequested, RetryScheduled
 from refold.reducers.vocabulary import FailureClass
-from support.scenario import SECOND, Scenario
+from support.scenario import SECOND, START, Scenario
 
 RATE, BUSY, AUTH = FailureClass.RATE_LIMIT, FailureClass.OVERLOADED, FailureClass.AUTH
 BROKEN = FailureClass.STREAM_BROKEN
@@ -44,14 +44,6 @@ def test_attempts_include_the_first(attempts: int) -> None:
     assert attempts == scenario.state.spent.requests
     assert scenario.state.outcome is not None
     assert "provider:overloaded" == scenario.state.outcome.code
-
-
-def test_each_step_has_all_its_attempts() -> None:
-    """A success lets them begin anew."""
-    scenario = retrying(attempts=2)
-    fail(scenario, BUSY)
-    scenario.step()
-    assert fail(scenario, BUSY)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +116,6 @@ def test_attempts_null_with_a_time_limit_go_on_until_time_is_up() -> None:
     assert fail(scenario, *[BUSY] * 50)
     scenario.fail(BUSY, after=60)
     assert "TIMED_OUT" == scenario.state.agent_state
-
-
-def test_a_failure_that_is_not_retried_is_the_end() -> None:
-    """Its class is not among those that are."""
-    assert not fail(retrying(), AUTH)
 
 
 def falling_back(*when: Any, models: tuple[str, ...] = ("m2", "m3"), **retry: Any) -> Scenario:
@@ -287,3 +274,82 @@ def test_a_model_that_an_amended_policy_no_longer_has_is_the_last() -> None:
     fallback = {"models": ["m4", "m5"], "when": ["unretryable"]}
     scenario.amend({"retry": {"fallback": fallback}})
     assert not fail(scenario, AUTH)
+
+
+RETRIED = {"rate_limit", "overloaded", "timeout", "network", "stream_broken"}
+
+
+@pytest.mark.parametrize("failure", FailureClass)
+def test_classes(failure: FailureClass) -> None:
+    """By default five classes are tried again; every other ends the run with its class as code."""
+    scenario = Scenario({"retry": {"initial": 2, "jitter": {"add": 0}}, "stream": None})
+    scenario.fail(failure)
+    if failure in RETRIED:
+        assert [f"retry_scheduled attempt=2 delay=2000000000 until=+2s failure={failure}"] == scenario.last
+    else:
+        code = "context_overflow" if failure == "context_overflow" else f"provider:{failure}"
+        assert [f"state_changed from=RUNNING to=ERROR trigger=fail code={code}"] == scenario.last
+
+
+@pytest.mark.parametrize("classes", [[], ["auth"]])
+def test_the_policy_names_the_classes(classes: list[str]) -> None:
+    """A class that the policy does not name is not tried again; one that it names is."""
+    scenario = Scenario({"retry": {"classes": classes}})
+    scenario.fail(FailureClass.AUTH)
+    assert ("RUNNING" if classes else "ERROR") == scenario.state.agent_state
+    other = Scenario({"retry": {"classes": classes}})
+    other.fail(FailureClass.RATE_LIMIT)
+    assert "ERROR" == other.state.agent_state
+
+
+def test_attempts_run_out() -> None:
+    """`attempts` counts the first one: after 3 of 3 the run gives up, naming class, attempt and step."""
+    scenario = Scenario({"retry": {"attempts": 3, "jitter": {"add": 0}}})
+    assert ["retry_scheduled attempt=2 delay=1000000000 until=+1s failure=timeout"] == scenario.fail(
+        FailureClass.TIMEOUT
+    )
+    assert ["model_requested step=1 attempt=2 messages=[[1 2]]"] == scenario.clock(1)
+    assert ["retry_scheduled attempt=3 delay=2000000000 until=+3s failure=network"] == scenario.fail(
+        FailureClass.NETWORK
+    )
+    assert ["model_requested step=1 attempt=3 messages=[[1 2]]"] == scenario.clock(2)
+    assert ["state_changed from=RUNNING to=ERROR trigger=fail code=provider:timeout"] == scenario.fail(
+        FailureClass.TIMEOUT
+    )
+    outcome = scenario.state.outcome
+    assert outcome is not None
+    assert "the model request failed (timeout) at attempt 3 of step 1" == outcome.reason
+
+
+def test_each_step_has_its_attempts_anew() -> None:
+    """A success resets the count: the next step's first failure is attempt 1 again."""
+    scenario = Scenario({"retry": {"attempts": 2, "jitter": {"add": 0}}})
+    scenario.fail()
+    scenario.clock(1)
+    scenario.answer("", ("look", "{}"))
+    scenario.result("c1")
+    assert ["retry_scheduled attempt=2 delay=1000000000 until=+2s failure=overloaded"] == scenario.fail()
+
+
+@pytest.mark.parametrize(
+    ("after", "lines"),
+    [
+        pytest.param(0.999999999, [], id="a nanosecond too early"),
+        pytest.param(1, ["model_requested step=1 attempt=2 messages=[[1 2]]"], id="at the instant"),
+        pytest.param(5, ["model_requested step=1 attempt=2 messages=[[1 2]]"], id="late"),
+    ],
+)
+def test_the_wait_is_over_when_the_clock_says_so(after: float, lines: list[str]) -> None:
+    """Nothing but a clock read at or past `until` ends a back-off."""
+    scenario = Scenario({"retry": {"jitter": {"add": 0}}})
+    scenario.fail()
+    assert (WaitUntil(at=START + SECOND),) == next_effects(scenario.state)
+    assert lines == scenario.clock(after)
+
+
+def test_waits_are_counted() -> None:
+    """What was waited, and not what was planned, is the retry wait that was spent."""
+    scenario = Scenario({"retry": {"jitter": {"add": 0}}})
+    scenario.fail()
+    scenario.clock(3)
+    assert 3 * SECOND == scenario.state.spent.retry_wait

@@ -1,11 +1,10 @@
-"""Cancelling, timing out, resuming, forking, amending, and results that come too late."""
+"""Cancelling, timing out, what is pending meanwhile, and results that come too late."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from refold.reducers.checkpoint import state_digest
 from refold.reducers.effects import (
     CallModel,
     RunTool,
@@ -15,27 +14,24 @@ from refold.reducers.effects import (
     idempotency_key,
     next_effects,
 )
-from refold.reducers.errors import NewerLog, UnexpectedEvent
+from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
     CancelRequested,
     ClockRead,
     InputReceived,
     LateResult,
-    ModelRequested,
     NoteAdded,
     Output,
     RunForked,
     RunResumed,
-    StateDigested,
     ToolReturned,
-    kind_of,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.folds import advance, fold
+from refold.reducers.folds import advance
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW
-from refold.reducers.vocabulary import Doubt, FailureClass, ToolError
-from support.scenario import SECOND, START, TOOLS, Scenario
+from refold.reducers.vocabulary import FailureClass, ToolError
+from support.scenario import SECOND, START, Scenario
 
 LIMIT = {"type": "time", "value": 10, "credit": {"person": False}}
 NO_JITTER = {"jitter": {"add": 0}}
@@ -215,9 +211,6 @@ def test_input_that_nobody_asked_for() -> None:
         asking().say("hello?")
 
 
-# Effects
-
-
 def test_pending_effects() -> None:
     """What is pending is exactly what the log decided and has no fact of yet."""
     run = asking()
@@ -275,169 +268,3 @@ def test_idempotency_keys() -> None:
     assert idempotency_key("r1", "c1") == idempotency_key("r1", "c1")
     assert 3 == len({idempotency_key("r1", "c1"), idempotency_key("r1", "c2"), idempotency_key("r2", "c1")})
     assert 32 == len(idempotency_key("r1", "c1"))
-
-
-# Resuming
-
-
-@pytest.mark.parametrize(
-    ("tool", "in_doubt"),
-    [
-        pytest.param("look", False, id="read_only runs again"),
-        pytest.param("set", False, id="idempotent runs again"),
-        pytest.param("act", True, id="at_most_once never"),
-        pytest.param("unheard_of", False, id="a name outside the manifest has no code"),
-    ],
-)
-def test_what_is_in_doubt(tool: str, in_doubt: bool) -> None:
-    """A started call without a result is in doubt unless its tool may run again."""
-    run = Scenario()
-    run.answer("", (tool, "{}"))
-    assert (("c1",) if in_doubt else ()) == doubtful(run.state)
-
-
-def test_resuming_with_doubt() -> None:
-    """A call in doubt is settled, not run; the others run again under the same key; the run goes on."""
-    run = Scenario()
-    run.answer("", ("look", "{}"), ("act", "{}"))
-    before = next_effects(run.state)
-    assert [] == run.resume("c2", downtime=60)
-    assert (before[0], Settle(seq=4, call="c2")) == next_effects(run.state)
-    assert () == doubtful(run.state)
-    assert [] == run.resolve("c2", Doubt.UNKNOWN)
-    assert [] == run.result("c2", error=ToolError.IN_DOUBT)
-    assert [
-        "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
-        "model_requested step=2 attempt=1 messages=[[1 5]]",
-    ] == run.result("c1")
-    assert 60 * SECOND == run.state.spent.downtime
-
-
-@pytest.mark.parametrize("call", ["c9", "c1"])
-def test_doubt_about_a_call_that_is_not_open(call: str) -> None:
-    """Neither an unknown call nor one with a result can be in doubt."""
-    run = Scenario()
-    run.answer("", ("act", "{}"), ("act", "{}"))
-    run.result("c1")
-    with pytest.raises(UnexpectedEvent, match=f"no call {call} is open"):
-        run.resume(call)
-
-
-def test_only_a_doubt_can_be_resolved() -> None:
-    """Nobody resolves what is not in doubt."""
-    run = Scenario()
-    run.answer("", ("act", "{}"))
-    with pytest.raises(UnexpectedEvent, match="not in doubt"):
-        run.resolve("c1", Doubt.HAPPENED)
-
-
-def test_a_model_call_in_doubt_is_made_again() -> None:
-    """After a crash the same request is pending."""
-    run = Scenario()
-    before = next_effects(run.state)
-    run.resume(downtime=5)
-    assert before == next_effects(run.state)
-
-
-# Forks and amendments
-
-
-def test_a_fork_goes_on_where_the_prefix_stood() -> None:
-    """What is pending in the prefix is pending in the fork; what the fork does not change stays."""
-    run = Scenario({"retry": NO_JITTER})
-    run.answer("", ("look", "{}"))
-    before = next_effects(run.state)[0]
-    assert isinstance(before, RunTool)
-    assert [] == run.fork(seed=9)
-    (after,) = next_effects(run.state)
-    assert isinstance(after, RunTool)
-    assert (before.call, before.key, before.seq) == (after.call, after.key, after.seq)
-    setup = run.state.setup
-    assert ("r2", 9, "m", TOOLS) == (setup.run, setup.seed, setup.model, setup.tools)
-    assert [
-        "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
-        "model_requested step=2 attempt=1 messages=[[1 4]]",
-    ] == run.result("c1")
-
-
-def test_a_fork_under_another_policy() -> None:
-    """The fork's own policy decides from the fork on."""
-    run = Scenario()
-    run.fork({"end_of_turn": "wait"})
-    run.answer("hi")
-    assert "WAITING_FOR_INPUT" == run.state.agent_state
-
-
-def test_a_fork_names_its_place() -> None:
-    """A fork that claims another place in its parent's log is refused."""
-    run = Scenario()
-    fact = RunForked(at=START, run="r2", rules=RULES, parent="r1", parent_seq=1, parent_hash="")
-    with pytest.raises(UnexpectedEvent, match="forks at event 1, not at 2"):
-        run.feed(fact)
-
-
-def test_an_amended_policy_is_in_force_from_there_on() -> None:
-    """An amendment derives nothing by itself; the next decision follows the new policy."""
-    run = Scenario()
-    assert [] == run.amend({"limits": [{"type": "step", "value": 1}]})
-    run.answer("", ("look", "{}"))
-    assert (
-        "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
-        == run.result("c1")[-1]
-    )
-
-
-def test_an_amended_time_limit_moves_the_deadline() -> None:
-    """More time, given while the model is being asked, is waited for."""
-    run = asking()
-    run.amend({"limits": [{"type": "time", "value": 30}]})
-    assert WaitUntil(at=START + 30 * SECOND) in next_effects(run.state)
-    assert [] == run.clock(20)
-
-
-# Digests
-
-
-def test_a_digest_every_256_events() -> None:
-    """A group of events that ends 256 events or more after the last digest ends with the next."""
-    run = Scenario({"limits": []})
-    for number in range(1, 160):
-        run.answer("", ("look", "{}"))
-        run.result(f"c{number}")
-    seqs = [seq for seq, event in enumerate(run.log, 1) if isinstance(event, StateDigested)]
-    assert 3 == len(run.log) // 256
-    assert 3 == len(seqs)
-    for last, seq in zip((0, *seqs), seqs, strict=False):
-        assert 256 <= seq - 1 - last < 256 + 5
-        before = run.log[seq - 2]
-        assert isinstance(before, ModelRequested) or kind_of(before) == "state_changed"
-
-
-def test_annotations_do_not_put_off_a_digest() -> None:
-    """Whatever lies between: the first group that ends far enough after the last digest has one."""
-    run = Scenario({"limits": []})
-    state = run.state
-    for place in range(300):
-        state = evolve(state, NoteAdded(at=run.at + place, by="me"))
-    run.state = state
-    run.now += 1
-    assert run.answer("", ("look", "{}"))[-1].startswith("state_digested")
-
-
-def test_digests_tell_states_apart() -> None:
-    """Two states that differ in a number, an instant or the window have different digests."""
-    from refold.reducers.checkpoint import state_digest
-
-    run = Scenario()
-    one = state_digest(run.state).state
-    run.resume()
-    assert one != state_digest(run.state).state
-    assert state_digest(fold(run.log)).state == state_digest(run.state).state
-
-
-def test_a_digest_under_unknown_rules_cannot_be_judged() -> None:
-    """What a newer version digests is not known here: that is said, and nothing is claimed."""
-    state = asking().state
-    newer = msgspec.structs.replace(state, setup=msgspec.structs.replace(state.setup, rules=99))
-    with pytest.raises(NewerLog, match="decision rules version 99"):
-        state_digest(newer)

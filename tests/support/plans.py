@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
-from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
+from refold.reducers.history import Plan, Scene, Shortening
 from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import (
@@ -98,14 +98,6 @@ def _made(number: int, role: Role, gap: Gap, sources: Sequence[MessageRef]) -> M
         gap=gap,
         sources=tuple(sources),
     )
-
-
-def prune(window: Window, step: Pass) -> Window | None:
-    """The window after a pass that only drops messages, run on the window alone. None: nothing changed."""
-    plan = planned(Scene(window=window), step)
-    if plan is None or plan.drop is None:
-        return None
-    return without(window, numbers(plan.drop))
 
 
 def staying(plan: Plan | None, window: Window) -> list[int] | None:
