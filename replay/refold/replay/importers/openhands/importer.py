@@ -17,6 +17,7 @@ from refold.replay.importers.leftovers import joined, rest, take, take_rows
 from refold.replay.importers.openhands import v0, v1
 from refold.replay.importers.openhands.ending import times_of, v0_end, v0_used, v1_end, v1_used
 from refold.replay.importers.openhands.events import Conversation
+from refold.replay.importers.openhands.resolved import events_of, is_resolved, issue_of
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 
@@ -40,6 +41,8 @@ class OpenHands(msgspec.Struct, frozen=True):
         row = at(found, 0) if isinstance(found, list) else found
         if any(map(_is_v0, rows(row, "history"))):
             return Match(95, "rows with a history of actions and observations")
+        if is_resolved(row):
+            return Match(90, "rows of resolved issues with their history")
         if "instance_id" in table(row) and "agent_class" in table(row, "metadata"):
             return Match(90, "rows of instances with the class of their agent")  # their history comes later
         if any(map(_is_v0, (*rows(found), *rows(found, "trajectory"), found))):
@@ -166,18 +169,19 @@ def _v1(
 
 
 def _v0(
-    row: JSON, events: Sequence[JSON], place: str, key: str, unread: Sequence[Unread] = ()
+    row: JSON, history: Sequence[JSON], place: str, key: str, unread: Sequence[Unread] = ()
 ) -> Iterator[Item]:
     metrics, error = take(row, "metrics"), take(row, "error")
+    events, places = events_of(history, place)
     first = events[0] if events else None
     system = text(first, "action") == "system"
     end, times = v0_end(events, error), times_of(events)
     tools = take_tools(first, "args", "tools") if system else ()
-    told = Conversation(found := v0.read(events, place, metrics))
+    told = Conversation(found := v0.read(events, places, metrics))
     yield RunBegan(
         position=f"{place}[0]" if system else place,
         at=found[0].item.at if system else None,
-        key=text(row, "instance_id") or key,
+        key=text(row, "instance_id") or issue_of(row) or key,
         messages=told.begin() if system else (),
         model=text(row, "metadata", "llm_config", "model"),
         tools=tools,

@@ -76,15 +76,15 @@ def is_error(event: JSON) -> bool:
     return kind == "error" or (kind == "run" and exit_code(event) != 0)
 
 
-def read(events: Sequence[JSON], position: str, metrics: JSON) -> list[Event]:
-    """The events of one run, which stand at `position`; `metrics` have the tokens of its answers."""
+def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> list[Event]:
+    """The events of one run, which stand at these positions; `metrics` have the tokens of its answers."""
     usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
-    # The oldest events name no calls: each action is one, each observation its result.
-    bare = not any("tool_call_metadata" in table(event) or "id" in table(event) for event in events)
+    # Old events name no calls: each action is one, each observation its result.
+    bare = not any("tool_call_metadata" in table(event) for event in events)
     around = _Around(usages, bare=bare)
     return [
-        _event(event, index, Place(f"{position}[{index}]", instant(at(event, "timestamp"))), around)
-        for index, event in enumerate(events)
+        _event(event, index, Place(position, instant(at(event, "timestamp"))), around)
+        for index, (event, position) in enumerate(zip(events, positions, strict=True))
     ]
 
 
