@@ -11,6 +11,8 @@ import pytest
 
 from console.conftest import Refold
 from console.report.conftest import reported
+from refold.console.report.page import page
+from support.pages import Read
 from support.transcripts import path_of
 
 UNMARKED = "tau_bench/airline-one-run.json"
@@ -130,6 +132,7 @@ def test_what_nobody_marked_did_not_go_well(
 def test_a_page_says_it(say: Say, store: Path, file: str, unmarked: bool) -> None:
     """A page has a remark about it, and of each call that nobody knows whether it failed."""
     report = reported(store, imported(say, file))
-    calls = [call for turn in report.turns for call in turn.calls if call.result != "open"]
-    assert {unmarked} == {call.failed is None for call in calls}
+    turns = Read(page(report)).data["turns"]
+    calls = [call for turn in turns for call in turn["calls"] if call["result"] != "open"]
+    assert {unmarked} == {call["failed"] is None for call in calls}
     assert unmarked == bool(report.figures.unmarked)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _ASSETS = files("refold.console.report") / "assets"
-_SCRIPTS = ("edits.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js")
+_SCRIPTS = ("inflate.js", "edits.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js")
 _ASKS = 'const data = JSON.parse(require("fs").readFileSync(0, "utf8")); const refold = self.refold;'
 
 

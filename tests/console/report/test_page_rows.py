@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from console.report.conftest import Opened, apart
-from console.report.test_report_page import read
 from console.test_listings import tamper
+from support.pages import read
 
 PageOf = Callable[..., Path]
 Look = Callable[..., Opened]

@@ -1,30 +1,24 @@
 """The report in a real browser, opened from disk with no network: what a reader does, and what an attacker hopes for."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from bench.big_run import write
-from bench.workload import RUN
 from console.report.conftest import MARKUP, Opened, apart, page_text
-from console.report.test_report_page import read
+from console.report.test_page_rows import GREENS
 from console.test_forged import forged, numbers_grown, waiting_for_ever
 from console.test_listings import tamper
 from refold.console import hostile as screening
 from refold.store.protocol import Record
+from support.pages import edited, read
 
 PageOf = Callable[..., Path]
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]
-
-# A headless browser without a graphics card, on a busy machine: what a person has is several times better.
-FRAME = 250  # milliseconds that at most one frame in twenty may take
 
 
 def loaded(opened: Opened) -> list[str]:
@@ -201,45 +195,69 @@ def test_a_tampered_event_is_marked(store: Path, page_of: PageOf, look: Look, ke
 
 
 @pytest.mark.parametrize(
-    ("column", "made"),
+    ("name", "column", "made"),
     [
-        pytest.param(1, lambda value: str(int(value) + 1), id="the instant"),
-        pytest.param(2, lambda value: f"{value}x", id="the kind"),
-        pytest.param(7, lambda value: f"{value} ", id="the body"),
-        pytest.param(8, lambda value: value.replace("a.md", "b.md"), id="the content"),
-        pytest.param(9, lambda value: value[::-1], id="the salt"),
-        pytest.param(10, lambda value: value[::-1], id="the hash"),
-        pytest.param(11, lambda value: value[::-1], id="the digest"),
+        pytest.param("events", 1, lambda value: str(int(value) + 1), id="the instant"),
+        pytest.param("events", 2, lambda value: f"{value}x", id="the kind"),
+        pytest.param("events", 11, lambda value: not value, id="that nothing of it was erased"),
+        pytest.param("records", 0, lambda value: f"{value} ", id="the body"),
+        pytest.param("records", 1, lambda value: value.replace("a.md", "b.md"), id="the content"),
+        pytest.param("records", 2, lambda value: value[::-1], id="the salt"),
+        pytest.param("records", 3, lambda value: value[::-1], id="the hash"),
+        pytest.param("records", 4, lambda value: value[::-1], id="the digest"),
     ],
 )
 def test_an_edited_page_shows_it(
-    column: int, made: Callable[[str], str], ordinary: Path, tmp_path: Path, look: Look
+    name: str, column: int, made: Callable[[Any], Any], ordinary: Path, tmp_path: Path, look: Look
 ) -> None:
     """Whoever edits the page instead of the log is found out by the page: it checks every byte that was hashed."""
-    file = tmp_path / "edited.html"
-    text = ordinary.read_text(encoding="utf-8")
-    row = read(ordinary).data["events"][5]
-    old, new = (json.dumps(each) for each in (row[column], made(row[column])))
-    start = text.index(json.dumps(row[1]) + ',"tool_returned"')
-    at = text.index(old, start)
-    assert old != new
-    file.write_text(text[:at] + new + text[at + len(old) :], encoding="utf-8")
-    opened = look(file)
+
+    def change(values: list[Any]) -> list[Any]:
+        row = values[5] + [False] * (column + 1 - len(values[5]))
+        assert row[column] != made(row[column])
+        return [*values[:5], [*row[:column], made(row[column]), *row[column + 1 :]], *values[6:]]
+
+    opened = look(edited(ordinary, tmp_path / "edited.html", **{name: change}))
     assert "broken" == opened.page.get_attribute("header", "data-chain")
     assert "at event 6" in opened.page.inner_text("header")
 
 
 def test_a_page_that_was_cut_shows_it(ordinary: Path, tmp_path: Path, look: Look) -> None:
     """A page whose last events somebody took out is not whole, though every hash that is left is right."""
-    file = tmp_path / "cut.html"
-    text, data = ordinary.read_text(encoding="utf-8"), read(ordinary).data
-    start = text.index('id="data">') + len('id="data">')
-    cut = {**data, **{name: data[name][:-1] for name in ("events", "changes")}}
-    made = json.dumps(cut).replace("<", "\\u003c")
-    file.write_text(text[:start] + made + text[text.index("</script>", start) :], encoding="utf-8")
-    opened = look(file)
+    cut = {name: lambda values: values[:-1] for name in ("events", "records", "derived")}
+    opened = look(edited(ordinary, tmp_path / "cut.html", **cut))
     assert "broken" == opened.page.get_attribute("header", "data-chain")
     assert "missing at its end" in opened.page.inner_text("header")
+
+
+def broken_part(file: Path, to: Path, name: str) -> Path:
+    """The page with the first letters of a part turned round: packed bytes that are none."""
+    text = file.read_text(encoding="utf-8")
+    at = text.index(f'id="{name}-0">') + len(f'id="{name}-0">')
+    to.write_text(f"{text[:at]}{text[at : at + 40][::-1]}{text[at + 40 :]}", encoding="utf-8")
+    return to
+
+
+def test_a_part_that_cannot_be_read_is_not_believed(ordinary: Path, tmp_path: Path, look: Look) -> None:
+    """Where bytes of the page are lost it says so, in the list's stead or at the events whose words are gone, in every tab."""
+    opened = look(broken_part(ordinary, tmp_path / "records.html", "records"))
+    assert "broken" == opened.page.get_attribute("header", "data-chain")
+    assert "what was stored of it cannot be read in this page" in opened.page.inner_text(".alarm")
+    assert [] == opened.page.evaluate(GREENS)
+    for name in ("derived", "shown"):
+        opened = look(broken_part(ordinary, tmp_path / f"{name}.html", name))
+        for key in "12345":
+            opened.page.keyboard.press(key)
+        assert [] == loaded(opened), name
+
+
+def test_a_page_without_its_list_says_so(ordinary: Path, tmp_path: Path, browser: Any) -> None:
+    """A page whose rows cannot be read shows why, and nothing that looks like a run."""
+    page = browser.new_page()
+    page.goto(broken_part(ordinary, tmp_path / "events.html", "events").as_uri())
+    assert "This page is damaged and cannot be read" in page.inner_text(".alarm")
+    assert page.query_selector("header") is None
+    page.close()
 
 
 def test_a_hostile_transcript_does_nothing(hostile: Path, look: Look, keep: Keep) -> None:
@@ -316,46 +334,3 @@ def test_its_sums_are_those_of_the_standard_library(ordinary: Path, look: Look) 
     )
     data = [bytes((place * 7 + length) & 255 for place in range(length)) for length in lengths]
     assert [hashlib.sha256(each).hexdigest() for each in data] == found
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run of more than ten thousand events."""
-    folder = tmp_path_factory.mktemp("long")
-    apart(lambda: anyio.run(write, folder / "runs.db", 4000))
-    file = folder / "long.html"
-    file.write_text(page_text(folder / "runs.db", RUN), encoding="utf-8")
-    return file
-
-
-@pytest.mark.slow
-def test_ten_thousand_events_stay_smooth(long: Path, look: Look, keep: Keep) -> None:
-    """Of a long list some dozens of rows are in the page at any time, and frames come while it is scrolled."""
-    opened = look(long)
-    opened.page.click("[data-mode=all]")
-    total = int(opened.page.inner_text(".counted").split()[0].replace(",", ""))
-    assert total > 10_000
-    frames, most, top = opened.page.evaluate("""async () => {
-        const list = document.querySelector(".list");
-        const gaps = [];
-        let most = 0;
-        let last = performance.now();
-        for (let i = 0; i < 100; i++) {
-            list.scrollTop += 2500;
-            await new Promise(requestAnimationFrame);
-            gaps.push(performance.now() - last);
-            last = performance.now();
-            most = Math.max(most, document.querySelectorAll(".row").length);
-        }
-        return [gaps.sort((a, b) => a - b), most, list.scrollTop];
-    }""")
-    assert 250_000 == top
-    assert most < 100
-    assert frames[95] < FRAME, frames
-    opened.page.keyboard.press("G")
-    opened.page.wait_for_selector(f".row.selected[data-seq='{total}']")
-    for key in "2345":
-        opened.page.keyboard.press(key)
-    opened.page.fill(".filter", "turn:100..102 type:model")
-    opened.page.wait_for_selector(".counted:has-text('6 of')")
-    keep(opened.page, "long")

@@ -11,12 +11,13 @@ import pytest
 
 from console.conftest import Refold, record
 from console.report.conftest import Opened, apart
-from console.report.test_report_page import Read, hostile_marks, read
+from console.report.test_report_page import hostile_marks
 from console.test_listings import tamper
 from refold.console.report.index import page_name
 from refold.engine import say
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
+from support.pages import Read, read
 
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]

@@ -1,13 +1,12 @@
 """The page of a run as a file: self-contained, faithful to the log, harmless, and there for damaged logs, too."""
 
 import hashlib
-import html.parser
 import json
 import re
+import zlib
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
@@ -28,6 +27,7 @@ from refold.reducers.events import SourceRecorded
 from refold.replay import Verification
 from refold.store import SqliteStore
 from refold.store.protocol import Record
+from support.pages import Read, read
 
 FOLDER = Path(assets.__file__).parent / "assets"
 PageOf = Callable[..., Path]
@@ -43,54 +43,6 @@ PUBLISHED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
-
-
-class Read(html.parser.HTMLParser):
-    """A page as a parser sees it: its tags with their attributes, and the text in each kind of element."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self._texts: list[list[str]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._texts.append([])
-
-    def handle_endtag(self, tag: str) -> None:
-        self._texts.append([])  # what follows is in none of them
-        self.tags.append((f"/{tag}", {}))
-
-    def handle_data(self, data: str) -> None:
-        if self._texts:
-            self._texts[-1].append(data)
-
-    def inside(self, tag: str, **attributes: str) -> list[str]:
-        return [
-            "".join(texts)
-            for (name, has), texts in zip(self.tags, self._texts, strict=True)
-            if name == tag and attributes.items() <= has.items()
-        ]
-
-    @property
-    def scripts(self) -> list[str]:
-        return [
-            "".join(texts)
-            for (name, has), texts in zip(self.tags, self._texts, strict=True)
-            if name == "script" and "type" not in has
-        ]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        (text,) = self.inside("script", id="data")
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-
-def read(file: Path) -> Read:
-    return Read(file.read_text(encoding="utf-8"))
 
 
 def test_what_is_vendored_is_what_was_published() -> None:
@@ -166,8 +118,9 @@ def test_a_page_has_the_log_as_it_is_stored(ordinary: Path, store: Path) -> None
                 for each in chunk
             ]
 
-    events = read(ordinary).data["events"]
-    assert anyio.run(stored) == [[*row[:3], *row[7:12]] for row in events]
+    data = read(ordinary).data
+    rows = zip(data["events"], data["records"], strict=True)
+    assert anyio.run(stored) == [[*row[:3], *record] for row, record in rows]
 
 
 def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
@@ -176,7 +129,9 @@ def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
     found = Read(text)
     expected = {"html", "head", "meta", "title", "style", "body", "div", "noscript", "p", "script"}
     assert expected == {tag for tag, _ in found.tags if tag[0] != "/"}
-    assert len(assets.scripts()) + 2 == sum(tag == "script" for tag, _ in found.tags)
+    parts = found.inside("script", type="application/octet-stream")
+    assert all(re.fullmatch("[A-Za-z0-9+/=]+", part) for part in parts)
+    assert len(assets.scripts()) + 2 + len(parts) == sum(tag == "script" for tag, _ in found.tags)
     data = text[text.index('id="data">') : text.index("</script>", text.index('id="data">'))]
     assert MARKUP in json.dumps(found.data, ensure_ascii=False) or MARKUP in found.data["about"]["task"]
     assert hostile_marks(data) == ""
@@ -200,7 +155,7 @@ def hostile_marks(text: str) -> str:
 
 
 def test_the_same_run_gives_the_same_page(ordinary: Path, page_of: PageOf) -> None:
-    """Whoever makes the page again, later and elsewhere, gets the same bytes: two can be compared."""
+    """Whoever makes the page again with the same zlib gets the same bytes: two can be compared."""
     assert ordinary.read_bytes() == page_of("ordinary").read_bytes()
 
 
@@ -210,7 +165,7 @@ def test_a_page_grows_as_its_log_does(tmp_path: Path) -> None:
     for messages in (200, 400):
         path = tmp_path / f"{messages}.db"
         anyio.run(write, path, messages)
-        sizes.append(len(page_text(path, RUN).encode()) - 160_000)  # without the scripts
+        sizes.append(len(json.dumps(Read(page_text(path, RUN)).data)))
     small, large = sizes
     assert large < 2.3 * small
 
@@ -240,8 +195,8 @@ def test_a_damaged_log_has_its_page(
     assert len(whole["events"]) == len(data["events"])
     assert data["checked"]["problem"]["seq"] == seq
     assert data["about"]["damaged"]
-    assert whole["changes"][: seq - 1] == data["changes"][: seq - 1]
-    assert {} == dict(kv for changes in data["changes"][seq - 1 :] for kv in changes.items())
+    assert whole["derived"][: seq - 1] == data["derived"][: seq - 1]
+    assert [[{}]] * (len(whole["events"]) - seq + 1) == [each[:1] for each in data["derived"][seq - 1 :]]
 
 
 def test_where_a_run_came_from_is_said(store: Path, tmp_path: Path) -> None:
@@ -292,12 +247,11 @@ def test_a_folder_that_is_not_there_is_the_worlds_failure(
 
 
 def test_what_is_packed_is_read_as_it_was() -> None:
-    """A list that was packed is the JSON array of its values, however many blocks it has; no piece ends in a letter."""
+    """A list that was packed has its values, in their order, in parts of which each stands for itself."""
     values = [{"b": "\u00e9" * (number % 5000), "a": number} for number in range(2000)]
-    packed = Packed()
-    for value in values:
-        packed.append(value)
-    pieces = [piece.decode() for piece in packed.pieces()]
-    assert len(pieces) > 2
-    assert (len(values), values) == (len(packed), json.loads(f"[{''.join(pieces)}]"))
-    assert [] == json.loads(f"[{b''.join(Packed().pieces()).decode()}]")
+    packed = Packed(values)
+    parts = [json.loads(zlib.decompress(part, wbits=-15)) for part in packed.parts]
+    assert len(parts) > 2
+    assert values == [value for part in parts for value in part]
+    assert (len(values), [len(part) for part in parts]) == (len(packed), list(packed.counts))
+    assert ([], []) == (list(Packed().parts), list(Packed().counts))

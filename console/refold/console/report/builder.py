@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from refold.console.child_runs import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
+    Derived,
     Figures,
     PackedOpinion,
     PageEvent,
     PageKind,
-    PageMessage,
+    PageRecord,
     Report,
 )
 from refold.console.report.opinions import Packer
@@ -27,10 +28,13 @@ from refold.reducers.events import (
     Annotation,
     Event,
     Fact,
+    ModelFailed,
     ModelRequested,
+    ModelResponded,
     Parent,
     SourceRecorded,
     StateChanged,
+    SummaryReturned,
     kind_of,
 )
 from refold.reducers.guards import Registry
@@ -43,7 +47,7 @@ from refold.replay.following import Follower, Step, follow
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reader import Records
-from refold.replay.seen import RequestView, Views
+from refold.replay.seen import Views
 from refold.replay.source_words import END
 from refold.replay.summary import Summary, Summing
 from refold.replay.tally import tally
@@ -82,7 +86,7 @@ async def build(
         about=replace(about, parent=parent),
         figures=_figures(summing.state, about, turns),
         end=found.ended,
-        turns=tuple(turns),
+        turns=Packed(turns),
         imported=found.imported,
         children=children,
         pages={run: pages[run] for run in _kin(about.forked_from, parent, children) if run in pages},
@@ -92,11 +96,11 @@ async def build(
         ),
         refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
         events=found.events,
-        changes=found.changes,
-        calls=tuple(found.calls),
-        shown=tuple[PageMessage, ...](shown),
+        calls=found.calls,
+        records=found.records,
+        derived=found.derived,
+        shown=Packed(shown),
         words=found.packer.words,
-        asked=found.asked,
         fields=dict(FIELDS),
         kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
     )
@@ -118,9 +122,7 @@ class Rows(Follower["Rows"]):
         self.imported: SourceRecorded | None = None
         self.ended = 0
         self.said: dict[int, Event] = {}
-        self.events, self.changes = Packed(), Packed()  # of PageEvent, of Changes
-        self.calls: list[RequestView] = []
-        self.asked: dict[int, tuple[PackedOpinion, ...]] = {}
+        self.events, self.records, self.derived, self.calls = Packed(), Packed(), Packed(), Packed()
         self._damaged = False
         self._place = START
         self._turn = self._fact = 0
@@ -128,25 +130,27 @@ class Rows(Follower["Rows"]):
     def take(self, step: Step) -> None:
         """Take one event."""
         event, problem = _read(step)
+        asked: tuple[PackedOpinion, ...] = ()
         if event is not None and not self._damaged:
-            problem = self._follow(step, event)
+            problem, asked = self._follow(step, event)
         self._damaged = self._damaged or bool(problem)
-        self.changes.append({} if self._damaged else state_changes(step.before, step.after))
+        self.derived.append(Derived({} if self._damaged else state_changes(step.before, step.after), asked))
         if isinstance(event, ModelRequested):
             self._turn = event.step
         self._fact = step.stored.seq if isinstance(event, Fact) else self._fact
         self.events.append(self._row(step.stored, event, problem))
+        self.records.append(_record(step.stored))
 
     def result(self) -> "Rows":
         """What was found is kept here."""
         return self
 
-    def _follow(self, step: Step, event: Event) -> str:
-        """Derive what belongs to an event. Why it cannot stand here, "" if it can."""
+    def _follow(self, step: Step, event: Event) -> tuple[str, tuple[PackedOpinion, ...]]:
+        """Derive what belongs to an event. Why it cannot stand here, "" if it can; what was said of it, if it is a fact."""
         try:
             state = step.after
         except (Damaged, CannotJudge) as error:
-            return str(error)
+            return str(error), ()
         seq = step.stored.seq
         if isinstance(event, SourceRecorded) and self.imported is None:
             self.imported = replace(event, content=None)
@@ -154,20 +158,16 @@ class Rows(Follower["Rows"]):
             self.ended = seq
         if step.stored.content is not None:
             self.said[seq] = event
-        if isinstance(event, Fact):
-            self._ask(step.before, seq, event)
-        if isinstance(event, ModelRequested):
-            call = self.views.take(state, self.said)
-            self.calls += [] if call is None else [call]
-        return ""
+        if isinstance(event, ModelRequested) and (call := self.views.take(state, self.said)) is not None:
+            self.calls.append(call)
+        return "", self._asked(step.before, event) if isinstance(event, Fact) else ()
 
-    def _ask(self, before: RunState, seq: int, fact: Fact) -> None:
+    def _asked(self, before: RunState, fact: Fact) -> tuple[PackedOpinion, ...]:
         try:
             opinions, _ = asked(before, fact, self._registry, None)
         except RefoldError:  # the audit says so
-            return
-        if opinions:
-            self.asked[seq] = tuple(map(self.packer.packed, opinions))
+            return ()
+        return tuple(map(self.packer.packed, opinions))
 
     def _row(self, stored: Stored, event: Event | None, problem: str) -> PageEvent:
         return PageEvent(
@@ -178,15 +178,12 @@ class Rows(Follower["Rows"]):
             self._turn,
             stored.seq if isinstance(event, Annotation) else self._fact,
             "" if event is None else sentence(event),
-            _text(stored.body),
-            None if stored.content is None else _text(stored.content),
-            stored.salt.hex(),
-            stored.hash.hex(),
-            None if stored.content_digest is None else stored.content_digest.hex(),
             "" if stored.run == self._run else stored.run,
             problem,
             {} if event is None else self._filtered(stored, event),
             event is not None and kind_for(event).weight(event) == "routine",
+            stored.content is None and stored.content_digest is not None,
+            event.request if isinstance(event, ModelResponded | ModelFailed | SummaryReturned) else 0,
         )
 
     def _filtered(self, stored: Stored, event: Event) -> dict[str, Any]:
@@ -221,6 +218,16 @@ def _read(step: Step) -> tuple[Event | None, str]:
         return step.event, ""
     except (Damaged, CannotJudge) as error:
         return None, str(error)
+
+
+def _record(stored: Stored) -> PageRecord:
+    return PageRecord(
+        _text(stored.body),
+        None if stored.content is None else _text(stored.content),
+        stored.salt.hex(),
+        stored.hash.hex(),
+        None if stored.content_digest is None else stored.content_digest.hex(),
+    )
 
 
 def _text(data: bytes) -> str | Bytes:

@@ -1,4 +1,4 @@
-"""What the page of a report is made of, as JSON. Every text of the log is in it once, as it was recorded.
+"""What the page of a report is made of, as JSON, in parts. Every text of the log is in it once, as it was recorded.
 
 Numbers that JavaScript cannot hold (instants in nanoseconds) are text. Whatever is derived again stands in the form in
 which it grows no faster than the log: the changes of the state, the changes from one view to the next.
@@ -13,12 +13,11 @@ from refold.console.child_runs import ChildRun
 from refold.console.report.packing import Packed
 from refold.reducers.events import SourceRecorded
 from refold.replay.audit import Audit
+from refold.replay.changes import Changes
 from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.questions import Field
 from refold.replay.queries.rows import Side
-from refold.replay.seen import RequestView
 from refold.replay.summary import Summary
-from refold.replay.timeline import TurnRow
 from refold.replay.verification import Verification
 
 Pointer = tuple[int, tuple[str | int, ...]]
@@ -34,12 +33,12 @@ class Bytes(msgspec.Struct, frozen=True):
 
 
 class PageEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event: its header, what it says in a line, and all that was stored of it; salt, hash and digest in hex.
+    """An event as lists and filters know it: its header, what it says in a line, what it is connected with.
 
-    `turn` is the request that it belongs to, 0 before the first; `fact` the fact that it follows from, or itself. `run` is ""
-    where it is the run's own. `damage` says why it could not be read or cannot stand here. `row` is what else filters know of
-    it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it already. A `routine` one is left
-    out of the short list.
+    `turn` is the request that it belongs to, 0 before the first; `fact` the fact that it follows from, or itself; `answers` the
+    request that it ends, 0 if none. `run` is "" where it is the run's own. `damage` says why it could not be read or cannot stand
+    here. `row` is what else filters know of it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page
+    has it already. A `routine` one is left out of the short list.
     """
 
     seq: int
@@ -49,15 +48,22 @@ class PageEvent(msgspec.Struct, frozen=True, array_like=True):
     turn: int
     fact: int
     said: str
+    run: str = ""
+    damage: str = ""
+    row: dict[str, Any] = {}
+    routine: bool = False
+    erased: bool = False
+    answers: int = 0
+
+
+class PageRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What was stored of an event besides its header; salt, hash and digest in hex."""
+
     body: str | Bytes
     content: str | Bytes | None
     salt: str
     hash: str
     digest: str | None
-    run: str
-    damage: str = ""
-    row: dict[str, Any] = {}
-    routine: bool = False
 
 
 class PageKind(msgspec.Struct, frozen=True):
@@ -107,6 +113,13 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
     own: str = ""
 
 
+class Derived(msgspec.Struct, frozen=True, array_like=True):
+    """What was derived again at an event: what it changed of the state, and of a fact what limits and guards said."""
+
+    changes: Changes
+    asked: tuple[PackedOpinion, ...] = ()
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did; `unmarked` that of some
     results nobody knows whether their calls failed, "" if of none; `did` is what it did, in a line.
@@ -120,14 +133,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `events` are `PageEvent`, `changes` has the `Changes` of each event, in order; `asked` one a fact, by its number.
+    """All of it. What grows with the run is packed: `turns` of `TurnRow`, `events` of `PageEvent`, `calls` of `RequestView` the page
+    reads at once; a `PageRecord` and a `Derived` of each event, and the messages `shown`, of `PageMessage`, when they are looked at.
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
     why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began, `pages` the
     files of its kin beside this one. `end` is the event
-    that says how the run ended, 0 where none does. `turns` are those that the list is made of. `fields` are those that filters
-    know, `kinds` those of events.
+    that says how the run ended, 0 where none does. `fields` are those that filters know, `kinds` those of events.
     """
 
     refold: str
@@ -141,12 +154,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     judged: Audit
     refused: str
     end: int
-    turns: tuple[TurnRow, ...]
+    turns: Packed
     events: Packed
-    changes: Packed
-    calls: tuple[RequestView, ...]
-    shown: tuple[PageMessage, ...]
+    calls: Packed
+    records: Packed
+    derived: Packed
+    shown: Packed
     words: tuple[str, ...]
-    asked: dict[int, tuple[PackedOpinion, ...]]
     fields: Mapping[str, Field]
     kinds: Mapping[str, PageKind]

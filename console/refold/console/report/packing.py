@@ -1,12 +1,12 @@
-"""A list that only grows and is read once, in the memory of a tenth of its JSON: the events of a long run are many."""
+"""A list that only grows, in parts: each the deflated JSON of some of its values, which a browser reads without the others."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-_BLOCK = 1 << 20  # bytes of JSON that are packed together
-_LEVEL = 1
+_PART = 1 << 18  # bytes of JSON in a part: a browser reads one in some milliseconds
+_RAW = -15  # deflate without header and checksum: whatever is hashed in it is checked by its hash
 
 ENCODER = (
     msgspec.json.Encoder()
@@ -14,26 +14,43 @@ ENCODER = (
 
 
 class Packed:
-    """Values as the elements of a JSON array, packed as they come."""
+    """Values as they come. `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each."""
 
-    def __init__(self) -> None:
-        self._blocks: list[bytes] = []
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        self._parts: list[bytes] = []
+        self._counts: list[int] = []
         self._open = bytearray()
-        self._count = 0
+        self._waiting = 0
+        for value in values:
+            self.append(value)
 
     def __len__(self) -> int:
-        return self._count
+        return sum(self._counts) + self._waiting
 
     def append(self, value: object) -> None:
         """Take one value more. It is encoded now: what changes in it later is not seen."""
-        self._open += b"," if self._count else b""
+        self._open += b"," if self._waiting else b"["
         self._open += ENCODER.encode(value)
-        self._count += 1
-        if len(self._open) >= _BLOCK:
-            self._blocks.append(zlib.compress(self._open, _LEVEL))
-            self._open.clear()
+        self._waiting += 1
+        if len(self._open) >= _PART:
+            self._close()
 
-    def pieces(self) -> Iterator[bytes]:
-        """The JSON text of the array without its brackets. A piece may end anywhere between two values, never in one."""
-        yield from map(zlib.decompress, self._blocks)
-        yield bytes(self._open)
+    @property
+    def parts(self) -> Sequence[bytes]:
+        """All parts, the last one as it is up to now."""
+        self._close()
+        return self._parts
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many values each part has."""
+        self._close()
+        return self._counts
+
+    def _close(self) -> None:
+        if self._waiting:
+            packer = zlib.compressobj(wbits=_RAW)
+            self._parts.append(packer.compress(self._open + b"]") + packer.flush())
+            self._counts.append(self._waiting)
+            self._open.clear()
+            self._waiting = 0

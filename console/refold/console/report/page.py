@@ -1,8 +1,8 @@
 """The page of a report: one HTML file in which everything is, and which may load nothing.
 
 Its content-security policy allows the scripts and the style that are in it, by their SHA-256, and nothing else: no
-network, no picture, no other script, none in an attribute. The log's own texts are data: JSON in an element that no
-browser runs, and text nodes once they are shown.
+network, no picture, no other script, none in an attribute. The log's own texts are data: in elements that no browser runs,
+JSON or, of what grows with the run, packed JSON, and text nodes once they are shown.
 """
 
 import base64
@@ -29,8 +29,7 @@ _HEAD = """<!doctype html>
 <div id="app"><noscript><p>This page needs JavaScript. `refold show` tells the same run in a terminal.</p></noscript></div>
 <script type="text/plain" id="licences">{licences}</script>
 <script type="application/json" id="data">"""
-_FOOT = """</script>
-{scripts}
+_FOOT = """{scripts}
 </body>
 </html>
 """
@@ -59,29 +58,31 @@ def pieces(report: Report) -> Iterator[str]:
         style=style,
         licences=assets.licences(),
     )
-    yield from map(_embedded, _data(report))
+    yield _embedded(_data(report))
+    yield "</script>\n"
+    yield from _parts(report)
     yield _FOOT.format(scripts="\n".join(f"<script>{script}</script>" for script in scripts))
 
 
-def _data(report: Report) -> Iterator[bytes]:
-    """The JSON text of a report, each piece whole letters."""
-    before = b"{"
+def _data(report: Report) -> bytes:
+    """The report as JSON text, of what is packed only how many values each part has."""
+    fields: dict[str, object] = {name: getattr(report, name) for name in report.__struct_fields__}
+    told = {name: value.counts if isinstance(value, Packed) else value for name, value in fields.items()}
+    return ENCODER.encode(told)
+
+
+def _parts(report: Report) -> Iterator[str]:
+    """What is packed: base64, in which nothing can be markup."""
     for name in report.__struct_fields__:
         value: object = getattr(report, name)
-        yield before + ENCODER.encode(name) + b":"
-        before = b","
-        if isinstance(value, Packed):
-            yield b"["
-            yield from value.pieces()
-            yield b"]"
-        else:
-            yield ENCODER.encode(value)
-    yield b"}"
+        for place, part in enumerate(value.parts if isinstance(value, Packed) else ()):
+            text = base64.b64encode(part).decode()
+            yield f'<script type="application/octet-stream" id="{name}-{place}">{text}</script>\n'
 
 
-def _embedded(piece: bytes) -> str:
+def _embedded(data: bytes) -> str:
     """JSON text that can stand in HTML: nothing in it can end its element, and no mark in it is invisible."""
-    text = hostile.json_text(piece.decode())
+    text = hostile.json_text(data.decode())
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

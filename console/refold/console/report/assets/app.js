@@ -32,6 +32,14 @@
     return holds;
   }
 
+  // The events that fit, as many as were found up to now; `looked` says among how many, undefined once among all. Null without a filter.
+  function useFound(model, chosen) {
+    const search = useMemo(() => (chosen.empty ? null : R.searching(model.events, chosen)), [chosen]);
+    const [, setNews] = useState(0);
+    useEffect(() => search?.goOn(() => setNews(news => news + 1)), [search]);
+    return search && search.found;
+  }
+
   function useFilter(model, mode) {
     const [text, setText] = useState("");
     const [filter, problem] = useMemo(() => {
@@ -46,9 +54,10 @@
     if (filter) last.current = filter;
     const chosen = last.current;
     R.seek(chosen.sought);
-    const rows = useMemo(() => R.rowsOf(model, mode, chosen.empty ? null : event => chosen.matches(event.filterRow)), [mode, chosen]);
+    const found = useFound(model, chosen);
+    const rows = useMemo(() => R.rowsOf(model, mode, found && found.events), [mode, found]);
     const places = useMemo(() => R.places(model, rows), [rows]);
-    return { text, setText, problem, rows, places, empty: chosen.empty };
+    return { text, setText, problem, rows, places, empty: chosen.empty, looked: found?.looked };
   }
 
   function useSelection(model) {
@@ -153,7 +162,7 @@
       <input class=${filter.problem ? "filter wrong" : "filter"} ref=${box} type="search" spellcheck="false" autocomplete="off" aria-label="filter"
         placeholder="filter: type:tool error:true text:…   ( / )" value=${filter.text} onInput=${e => filter.setText(e.target.value)} onKeyDown=${onKeyDown} />
       <${R.Steps} model=${model} chain=${chain} selected=${selected} select=${select} />
-      <span class="counted">${filter.empty ? "" : `${R.count(filter.rows.length)} of `}${R.count(model.events.length)} events</span>
+      <span class="counted">${filter.empty ? "" : `${R.count(filter.rows.length)} of `}${R.count(filter.looked ?? model.events.length)} events${filter.looked === undefined ? "" : " …"}</span>
       <button class="ask" title="keys and filter" onClick=${() => setHelp(true)}>?</button>
       ${filter.problem && html`<p class="problem">${R.line(filter.problem)}</p>`}</div>`;
   }
@@ -196,9 +205,15 @@
   }
 
   R.start = () => {
-    const model = R.load(JSON.parse(document.getElementById("data").textContent));
-    R.model = model;
-    preact.render(html`<${App} model=${model} />`, document.getElementById("app"));
+    const app = document.getElementById("app");
+    try {
+      R.model = R.load(JSON.parse(document.getElementById("data").textContent));
+    } catch (error) {
+      // Somebody edited the page: half of a run is not shown as if it were one.
+      preact.render(html`<p class="alarm" role="alert">This page is damaged and cannot be read: ${R.line(error.message)}</p>`, app);
+      return;
+    }
+    preact.render(html`<${App} model=${R.model} />`, app);
   };
 })((self.refold ||= {}));
 

@@ -4,8 +4,6 @@
   "use strict";
 
   const encoder = new TextEncoder();
-  const SLICE = 12; // milliseconds of work before the page may draw again
-  const NEWS = 250; // milliseconds between two reports of how far it is
 
   const hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");
   const unhex = text => Uint8Array.from(text.match(/../g) || [], pair => parseInt(pair, 16));
@@ -21,20 +19,21 @@
   const framed = bytes => joined(encoder.encode(`${bytes.length}:`), bytes);
 
   // What is wrong with an event that stands after number `seq` with the hash `previous`; "" if nothing is.
-  function wrong(event, run, seq, previous) {
+  function wrong(event, stored, run, seq, previous) {
     if (event.seq !== seq + 1) return `it stands after event ${seq}: others are missing, doubled or out of order`;
     if (event.run) return "it is an event of another run";
-    if (event.content === null && event.salt) return "it has a salt but no content";
-    if (event.content !== null && event.digest === null) return "it has content, but was recorded without";
-    if (event.digest !== null && event.digest.length !== 64) return "its content digest is not 32 bytes long";
-    if (event.content !== null) {
-      const derived = hex(R.sha256(joined(framed(unhex(event.salt)), bytesOf(event.content))));
-      if (derived !== event.digest) return "its content or salt is not what its digest says";
-    }
+    if (!stored.hash) return "what was stored of it cannot be read in this page";
+    const { body, content, salt, hash, digest } = stored;
+    if (event.erased !== (content === null && digest !== null)) return "the list says of its content what is not so";
+    if (content === null && salt) return "it has a salt but no content";
+    if (content !== null && digest === null) return "it has content, but was recorded without";
+    if (digest !== null && digest.length !== 64) return "its content digest is not 32 bytes long";
+    if (content !== null && hex(R.sha256(joined(framed(unhex(salt)), bytesOf(content)))) !== digest)
+      return "its content or salt is not what its digest says";
     const header = ["sha256", run, String(event.seq), event.at, event.kind].map(x => framed(encoder.encode(x)));
-    const digest = event.digest === null ? new Uint8Array(0) : unhex(event.digest);
-    const derived = hex(R.sha256(joined(unhex(previous), ...header, R.sha256(bytesOf(event.body)), digest)));
-    return derived === event.hash ? "" : "its hash is not what follows from the event before it, its header, body and digest";
+    const told = digest === null ? new Uint8Array(0) : unhex(digest);
+    const derived = hex(R.sha256(joined(unhex(previous), ...header, R.sha256(bytesOf(body)), told)));
+    return derived === hash ? "" : "its hash is not what follows from the event before it, its header, body and digest";
   }
 
   // Checks all events a slice at a time. `tell` gets {checked, broken: Map of seq to why, first, done}.
@@ -43,23 +42,15 @@
     let place = 0;
     let previous = "0".repeat(64);
     let seq = 0;
-    let told = 0;
-    const go = () => {
-      const until = performance.now() + SLICE;
-      while (place < model.events.length && performance.now() < until) {
-        const event = model.events[place++];
-        const problem = wrong(event, model.about.run, seq, previous);
-        if (problem) broken.set(event.seq, problem);
-        [seq, previous] = [event.seq, event.hash];
-      }
-      const first = broken.size ? broken.keys().next().value : 0;
-      const done = place === model.events.length;
-      if (done || performance.now() > told + NEWS) {
-        tell({ checked: place, broken, first, done, head: previous });
-        told = performance.now();
-      }
-      if (!done) setTimeout(go, 0);
+    const step = () => {
+      const event = model.events[place++];
+      if (!event) return false;
+      const { stored } = event;
+      const problem = wrong(event, stored, model.about.run, seq, previous);
+      if (problem) broken.set(event.seq, problem);
+      [seq, previous] = [event.seq, stored.hash];
+      return place < model.events.length;
     };
-    setTimeout(go, 0);
+    return R.sliced(step, done => tell({ checked: place, broken, first: broken.size ? broken.keys().next().value : 0, done, head: previous }));
   };
 })((self.refold ||= {}));

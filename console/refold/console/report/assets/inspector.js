@@ -32,9 +32,9 @@
 
   // What was said, as it was said: no escapes of JSON to read through.
   function Said({ event }) {
-    if (event.erased) return html`<p class="remark">The content was erased. Its digest stays: <code>${event.digest}</code></p>`;
-    const words = event.words;
-    if (event.content === null) return null;
+    const { digest, content, words } = event.stored;
+    if (event.erased) return html`<p class="remark">The content was erased. Its digest stays: <code>${digest}</code></p>`;
+    if (content === null) return null;
     if (words === null || typeof words !== "object") return html`<p class="remark bad">The content is no JSON text; see raw.</p>`;
     if (Array.isArray(words.messages)) return words.messages.map((message, place) => html`<${R.Message} key=${place} message=${plainMessage(message)} open=${true} />`);
     if (event.kind === "model_responded" || event.fields.fact?.kind === "model_responded") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
@@ -77,15 +77,16 @@
   }
 
   function RawTab({ model, event }) {
-    const before = model.events[model.bySeq.get(event.seq) - 1];
+    const before = model.events[event.place - 1];
+    const { body, content, salt, hash, digest } = event.stored;
     const rows = [["run", event.run || model.about.run], ["seq", String(event.seq)], ["at", `${event.at} ns, ${R.clock(event.at)}`],
-      ["kind", event.kind], ["previous hash", before ? before.hash : "0".repeat(64)], ["hash", event.hash],
-      ["content digest", event.digest ?? "none: it never had content"], ["salt", event.salt || "none"]];
-    const stored = (name, data) => html`<h4>${name}</h4>${typeof data === "string" ? html`<pre class="text mono json">${R.pretty(data)}</pre>`
+      ["kind", event.kind], ["previous hash", before ? before.stored.hash : "0".repeat(64)], ["hash", hash],
+      ["content digest", digest ?? "none: it never had content"], ["salt", salt || "none"]];
+    const written = (name, data) => html`<h4>${name}</h4>${typeof data === "string" ? html`<pre class="text mono json">${R.pretty(data)}</pre>`
       : html`<p class="remark bad">no UTF-8; base64:</p><${R.Text} text=${data.base64} />`}`;
     return html`<table class="fields"><tbody>${rows.map(([name, value]) => html`<tr><th>${name}</th><td><code>${R.line(value)}</code></td></tr>`)}</tbody></table>
-      ${stored("body", event.body)}
-      ${event.content !== null ? stored("content", event.content) : event.erased && html`<p class="remark">the content was erased</p>`}`;
+      ${written("body", body)}
+      ${content !== null ? written("content", content) : event.erased && html`<p class="remark">the content was erased</p>`}`;
   }
 
   R.TABS = [

@@ -2,7 +2,7 @@
 (R => {
   "use strict";
 
-  const COLUMNS = ["seq", "at", "kind", "side", "turn", "fact", "said", "body", "content", "salt", "hash", "digest", "run", "damage", "row", "routine"];
+  const COLUMNS = ["seq", "at", "kind", "side", "turn", "fact", "said", "run", "damage", "row", "routine", "erased", "answers"];
   const EVERY = 128; // events, or calls, between two copies that are kept of a state, or a view
 
   const parsed = text => {
@@ -13,29 +13,41 @@
     }
   };
 
-  class RunEvent {
-    constructor(columns) {
-      COLUMNS.forEach((name, place) => { this[name] = columns[place]; });
-      this.row ||= {};
-      this.cache = {};
-      this.tag = tagOf(this);
+  // What was stored of an event. Body and content as values are for looking things up: what is shown as raw is their text.
+  class Stored {
+    constructor([body, content, salt, hash, digest]) {
+      Object.assign(this, { body, content, salt, hash, digest });
     }
-    // Body and content as values: for looking things up. What is shown as raw is their text.
     get fields() {
-      return (this.cache.fields ??= parsed(this.body) || {});
+      return (this.ownFields ??= parsed(this.body) || {});
     }
     get words() {
-      if (!("words" in this.cache)) this.cache.words = this.content === null ? null : parsed(this.content);
-      return this.cache.words;
+      if (this.ownWords === undefined) this.ownWords = parsed(this.content);
+      return this.ownWords;
     }
-    get erased() {
-      return this.content === null && this.digest !== null;
+  }
+
+  const LOST = new Stored(["", null, "", "", null]);
+
+  class RunEvent {
+    constructor(columns, place, records) {
+      COLUMNS.forEach((name, column) => { this[name] = columns[column]; });
+      Object.assign(this, { place, records, tag: tagOf(this) });
+    }
+    get stored() {
+      return this.records.at(this.place) ?? LOST;
+    }
+    get fields() {
+      return this.stored.fields;
+    }
+    get words() {
+      return this.stored.words;
     }
     get asked() {
       return this.row.call || [];
     }
     text() {
-      return (this.cache.text ??= R.textsOf(this, this.fields, this.words).join("\n"));
+      return R.textsOf(this, this.fields, this.words).join("\n");
     }
     // As a filter sees it.
     get filterRow() {
@@ -50,10 +62,17 @@
     return row?.error === true ? "error" : R.kinds[kind]?.sign || "";
   }
 
+  const NOTHING = { number: 0, seq: 0, role: "" }; // of a message that somebody took out of the page
+
   class Model {
     constructor(data) {
       Object.assign(this, data);
-      this.events = data.events.map(columns => new RunEvent(columns));
+      this.turns = R.whole("turns", data.turns);
+      this.calls = R.whole("calls", data.calls);
+      this.records = new R.Parts("records", data.records, columns => new Stored(columns));
+      this.derived = new R.Parts("derived", data.derived, ([changes, asked = []]) => ({ changes, asked }));
+      this.shown = new R.Parts("shown", data.shown, message => message);
+      this.events = R.whole("events", data.events).map((columns, place) => new RunEvent(columns, place, this.records));
       // Of calls by the event that ended them, of turns by their answer.
       this.callOf = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, call])));
       this.turnOfCall = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, turn])));
@@ -80,8 +99,7 @@
       for (const event of this.events) {
         for (const call of event.asked) this.add(this.ofCall, call, event.seq);
         if (event.side === "decision") this.add(this.ofFact, event.fact, event.seq);
-        if (["model_responded", "model_failed", "summary_returned"].includes(event.kind))
-          this.add(this.answers, event.fields.request, event.seq);
+        if (event.answers) this.add(this.answers, event.answers, event.seq);
       }
     }
 
@@ -90,16 +108,20 @@
       map.get(key).push(seq);
     }
 
+    changes(place) {
+      return this.derived.at(place)?.changes;
+    }
+
     // The state after the event at `place`: a Map of path to JSON text.
     stateAt(place) {
       const kept = Math.floor(place / EVERY);
       for (let block = this.states.length; block <= kept; block++) {
         const state = new Map(block ? this.states[block - 1] : [["agent_state", '"RUNNING"']]);
-        for (let i = Math.max(0, (block - 1) * EVERY); block && i < block * EVERY; i++) change(state, this.changes[i]);
+        for (let i = Math.max(0, (block - 1) * EVERY); block && i < block * EVERY; i++) change(state, this.changes(i));
         this.states.push(state);
       }
       const state = new Map(this.states[kept]);
-      for (let i = kept * EVERY; i <= place; i++) change(state, this.changes[i]);
+      for (let i = kept * EVERY; i <= place; i++) change(state, this.changes(i));
       return state;
     }
 
@@ -139,15 +161,20 @@
       return typeof value === "string" ? value : "";
     }
 
+    // A message as it was shown, its texts perhaps places.
+    seen(place) {
+      return this.shown.at(place) ?? NOTHING;
+    }
+
     message(place) {
-      const shown = this.shown[place];
+      const shown = this.seen(place);
       const text = this.wordsOf(shown.text ?? "");
       const calls = (shown.calls || []).map(([id, name, words]) => ({ id, name, arguments: this.wordsOf(words) }));
       return { ...shown, place, text, reasoning: this.wordsOf(shown.reasoning ?? ""), calls };
     }
 
     opinionsOf(fact) {
-      return (this.asked[fact] || []).map(([before, place, who, said, saw = [], own = ""]) => ({
+      return (this.derived.at(this.bySeq.get(fact))?.asked ?? []).map(([before, place, who, said, saw = [], own = ""]) => ({
         before, own,
         place: this.words[place],
         who: this.words[who],

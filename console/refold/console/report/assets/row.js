@@ -75,8 +75,8 @@
 
   const End = ({ model }) => html`<span class="number">end</span><span class="said">${R.line(R.ending(model))}</span>`;
 
-  const Raw = ({ event }) => html`<span class="kind">${R.line(event.kind, 40)}</span>
-    <code class="said">${R.line(typeof event.body === "string" ? event.body : `base64 ${event.body.base64}`)}</code>`;
+  const Raw = ({ event: { kind, stored: { body } } }) => html`<span class="kind">${R.line(kind, 40)}</span>
+    <code class="said">${R.line(typeof body === "string" ? body : `base64 ${body.base64}`)}</code>`;
 
   function Saying({ event }) {
     const texts = R.textsOf(event, event.fields, event.words).filter(text => text.trim());

@@ -34,9 +34,29 @@
     return rows;
   }
 
-  // The rows of a list; `fits` says which events a filter leaves, null without a filter.
-  R.rowsOf = (model, mode, fits) => {
-    if (fits) return model.events.filter(fits).map(event => rowFor(model, event));
+  const AT_ONCE = 60; // milliseconds of a search that nobody sees going on
+
+  // A search: `found` is {events, looked}, and another object whenever there is news; `goOn` ends it a slice at a time.
+  R.searching = (events, filter) => {
+    let place = 0;
+    const fitting = [];
+    const step = () => {
+      if (place < events.length && filter.matches(events[place].filterRow)) fitting.push(events[place]);
+      return ++place < events.length;
+    };
+    const search = {};
+    const note = done => { search.found = { events: [...fitting], looked: done ? undefined : place }; };
+    const until = performance.now() + AT_ONCE;
+    let going = true;
+    while (going && performance.now() < until) going = step();
+    note(!going);
+    search.goOn = tell => (going ? R.sliced(step, done => (note(done), tell())) : undefined);
+    return search;
+  };
+
+  // The rows of a list; `events` are those that a filter leaves, null without a filter.
+  R.rowsOf = (model, mode, events) => {
+    if (events) return events.map(event => rowFor(model, event));
     if (mode === "turns") return (model.turnRows ??= turnRows(model));
     const speaks = event => R.kinds[event.kind]?.speaker;
     return (mode === "conversation" ? model.events.filter(speaks) : model.events).map(event => rowFor(model, event));

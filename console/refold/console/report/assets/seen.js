@@ -35,8 +35,8 @@
   // The rows of a comparison: {sign, place, was}; runs of what both have are one row {same: [places]}.
   function compared(model, old, now) {
     const [was, is] = [new Set(old), new Set(now)];
-    const numbers = new Map(old.map(place => [model.shown[place].number, place]));
-    const still = new Set(now.map(place => model.shown[place].number));
+    const numbers = new Map(old.map(place => [model.seen(place).number, place]));
+    const still = new Set(now.map(place => model.seen(place).number));
     const rows = [];
     const push = row => {
       const last = rows[rows.length - 1];
@@ -46,12 +46,12 @@
     let from = 0;
     const gone = upto => {
       for (; from < upto; from++) {
-        const { number } = model.shown[old[from]];
+        const { number } = model.seen(old[from]);
         if (!is.has(old[from]) && !(number && still.has(number))) push({ sign: "-", place: old[from] });
       }
     };
     for (const place of now) {
-      const { number } = model.shown[place];
+      const { number } = model.seen(place);
       const before = was.has(place) ? place : number ? numbers.get(number) : undefined;
       if (before !== undefined) {
         const at = old.indexOf(before, from);

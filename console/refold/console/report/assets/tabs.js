@@ -25,7 +25,7 @@
     const [wanted, setWanted] = useState("");
     const place = model.bySeq.get(event.seq);
     const [before, after] = useMemo(() => [place ? model.stateAt(place - 1) : new Map(), model.stateAt(place)], [place]);
-    const differ = changed(before, after, model.changes[place]);
+    const differ = changed(before, after, model.changes(place) || {});
     const all = [...after.entries()].filter(([path]) => path.includes(wanted)).sort(([a], [b]) => (a < b ? -1 : 1));
     return html`<h4>changed by this event</h4>
       ${differ.length ? html`<table class="fields diff"><thead><tr><th>field</th><th>before</th><th>after</th></tr></thead><tbody>
