@@ -20,11 +20,6 @@ def overflowing(knob: dict[str, Any], steps: int = 2, **policy: Any) -> Scenario
     return scenario
 
 
-def ended(scenario: Scenario) -> tuple[str, str]:
-    outcome = scenario.state.outcome
-    return str(scenario.state.agent_state), outcome.code if outcome else ""
-
-
 ERROR = ("ERROR", "context_overflow")
 
 
@@ -42,7 +37,7 @@ def test_patterns(patterns: list[str] | None, message: str, overflows: bool) -> 
     scenario = overflowing({"patterns": patterns, "do": [{"do": "tail", "last": 1}]})
     scenario.fail(FailureClass.BAD_REQUEST, message=message)
     assert overflows == bool(scenario.events(HistoryPruned))
-    assert ("RUNNING" if overflows else "ERROR") == ended(scenario)[0]
+    assert ("RUNNING" if overflows else "ERROR") == scenario.ended()[0]
 
 
 def test_a_pass_by_name_runs_whatever_its_when_says() -> None:
@@ -85,7 +80,7 @@ def test_no_progress_is_an_error_at_once() -> None:
     scenario = overflowing({"do": [{"do": "tail", "last": 100}]})
     requests = len(scenario.events(ModelRequested))
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
     assert requests == len(scenario.events(ModelRequested))
 
 
@@ -97,14 +92,14 @@ def test_no_progress_of_the_overflows_passes_is_not_made_good_by_the_history() -
         history=[{"do": "tail", "name": "h", "last": 1, "when": {"after_step": 2}}],
     )
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 def test_an_empty_list_of_passes_is_no_progress() -> None:
     """`do: []` changes nothing: ERROR."""
     scenario = overflowing({"do": []})
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 @pytest.mark.parametrize("most", [0, 1, 2])
@@ -117,7 +112,7 @@ def test_max(most: int) -> None:
         scenario.step()
         scenario.step()
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +139,7 @@ def test_an_overflow_on_the_last_step(counts: bool, expected: tuple[str, str]) -
     knob = {"do": [{"do": "tail", "last": 1}], "counts_step": counts, "max": 9}
     scenario = overflowing(knob, limits=[{"type": "step", "value": 3}])
     scenario.fail(TOO_LONG)
-    assert expected == ended(scenario)
+    assert expected == scenario.ended()
 
 
 @pytest.mark.parametrize("hint", [True, False])
@@ -164,14 +159,14 @@ def test_do_null_is_a_failure_like_any_other() -> None:
     """It is not retried, and ends with the code of its own."""
     scenario = overflowing({"do": None})
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 def test_without_the_knob_an_overflow_is_an_error() -> None:
     """No knob, no reaction."""
     scenario = Scenario()
     scenario.fail(TOO_LONG)
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 STOPS = {"stops": ["model_length"], "do": [{"do": "tail", "last": 1}]}
@@ -203,21 +198,21 @@ def test_another_stop_is_none() -> None:
     """Only the words that the policy names count."""
     scenario = overflowing(STOPS)
     scenario.answer("done", stop_raw="length")
-    assert ("COMPLETED", "end_turn") == ended(scenario)
+    assert ("COMPLETED", "end_turn") == scenario.ended()
 
 
 def test_limits_of_the_response_win_over_the_reaction_to_a_stop() -> None:
     """R3 is looked at after R2: a budget that this answer reached is not overshot by another request."""
     scenario = overflowing(STOPS, limits=[{"type": "token", "value": 45}])
     scenario.answer("so", ("look", "{}"), stop=StopReason.OTHER, stop_raw="model_length", usage=(10, 5))
-    assert ("BUDGET_EXCEEDED", "token_budget") == ended(scenario)
+    assert ("BUDGET_EXCEEDED", "token_budget") == scenario.ended()
 
 
 def test_keywords_are_met_by_an_answer_that_overflowed() -> None:
     """R5 is asked of every response."""
     scenario = overflowing(STOPS, guards=[{"guard": "keywords", "words": ["DONE"]}])
     scenario.answer("all done", stop=StopReason.OTHER, stop_raw="model_length")
-    assert ("COMPLETED", "keyword") == ended(scenario)
+    assert ("COMPLETED", "keyword") == scenario.ended()
 
 
 SINGLE = {
@@ -276,7 +271,7 @@ def test_a_summary_that_fails_is_no_progress() -> None:
     scenario = overflowing({"do": ["compress"]}, history=[SUMMARISE])
     scenario.fail(TOO_LONG)
     scenario.fail_summary()
-    assert ERROR == ended(scenario)
+    assert ERROR == scenario.ended()
 
 
 def test_a_summary_that_fails_behind_a_pass_that_helped_is_no_error() -> None:
@@ -292,4 +287,4 @@ def test_cancel_and_deadline_come_before_the_overflow() -> None:
     """F1 comes before F2."""
     scenario = overflowing({"do": [{"do": "tail", "last": 1}]}, limits=[{"type": "time", "value": 5}])
     scenario.fail(TOO_LONG, after=5)
-    assert ("TIMED_OUT", "time_limit") == ended(scenario)
+    assert ("TIMED_OUT", "time_limit") == scenario.ended()

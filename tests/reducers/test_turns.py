@@ -1,5 +1,7 @@
 """The end of a turn: what an answer means that calls no tools."""
 
+from typing import Any
+
 import pytest
 
 from refold.reducers.machine import AgentState
@@ -100,6 +102,7 @@ def test_nobody_reads_a_message_after_the_last_step() -> None:
     kinds = [line.split()[0] for line in scenario.answer("hi")]
     assert ["limit_reached", "state_changed"] == kinds
     assert AgentState.MAX_STEPS == scenario.state.agent_state
+    assert ("step_limit", "partial", "hi") == scenario.outcome()
 
 
 def test_a_persons_message_goes_on() -> None:
@@ -118,3 +121,92 @@ def test_calls_make_a_turn_go_on_whatever_the_stop_reason() -> None:
         scenario = Scenario()
         scenario.answer("", ("look", "{}"), stop=stop)
         assert AgentState.WAITING_FOR_TOOL == scenario.state.agent_state
+
+
+@pytest.mark.parametrize(
+    ("knob", "answers", "expected"),
+    [
+        pytest.param({}, 1, ("COMPLETED", "empty"), id="by default the first is a finished turn"),
+        pytest.param({"again": 2}, 2, ("RUNNING", ""), id="asked again twice"),
+        pytest.param({"again": 2}, 3, ("COMPLETED", "empty"), id="the third is the end"),
+        pytest.param({"again": 2, "then": "fail"}, 3, ("ERROR", "empty_answers"), id="which may be an error"),
+        pytest.param({"again": 0, "then": "fail"}, 1, ("ERROR", "empty_answers"), id="at once"),
+        pytest.param({"again": None, "then": "fail"}, 49, ("RUNNING", ""), id="null: for ever"),
+        pytest.param({"again": None}, 50, ("MAX_STEPS", "step_limit"), id="until the steps end"),
+    ],
+)
+def test_empty(knob: dict[str, Any], answers: int, expected: tuple[str, str]) -> None:
+    """No text and no calls: asked again `again` times, nothing of it kept, each a step; then `then`."""
+    scenario = Scenario({"empty": knob})
+    for _ in range(answers):
+        scenario.answer(" \n")
+    assert expected == scenario.ended()
+    assert 2 == scenario.state.window.count
+    assert min(answers + (expected[0] == "RUNNING"), 50) == scenario.state.spent.steps
+
+
+def test_empty_answers_are_counted_in_a_row() -> None:
+    """An answer with something in it lets the count begin anew."""
+    scenario = Scenario({"empty": {"again": 1, "then": "fail"}})
+    scenario.answer("")
+    scenario.step()
+    scenario.answer("")
+    assert "RUNNING" == scenario.ended()[0]
+    scenario.answer("")
+    assert ("ERROR", "empty_answers") == scenario.ended()
+
+
+def test_a_new_turn_has_its_own_empty_answers() -> None:
+    """What was empty in the last turn does not count in this one."""
+    scenario = Scenario({"end_of_turn": "wait", "empty": {"again": 1}})
+    scenario.answer("")
+    scenario.answer("")
+    assert "WAITING_FOR_INPUT" == scenario.ended()[0]
+    scenario.say("well?")
+    scenario.answer("")
+    assert scenario.state.request is not None
+
+
+def test_empty_is_not_looked_at_with_continue() -> None:
+    """The model is told to go on, as after any answer without calls."""
+    scenario = Scenario({"empty": {"again": 0, "then": "fail"}, "end_of_turn": "continue"})
+    scenario.answer("")
+    assert ["continue"] == scenario.injected()
+
+
+def test_a_cut_empty_answer_is_truncation_first() -> None:
+    """R14 comes before R16."""
+    scenario = Scenario({"empty": {"again": 0, "then": "fail"}})
+    scenario.answer("", stop=StopReason.MAX_TOKENS)
+    assert ["truncated"] == scenario.injected()
+
+
+def test_premature_end_comes_before_empty() -> None:
+    """R15 comes before R16: what is to be asked again is told why."""
+    scenario = Scenario({"premature_end": {}, "empty": {"again": 0, "then": "fail"}})
+    scenario.step(output="FAILED")
+    scenario.answer("")
+    assert ["premature_end"] == scenario.injected()
+
+
+def test_premature_end_injects_nothing_at_the_step_limit() -> None:
+    """Nobody would read it: MAX_STEPS."""
+    scenario = Scenario({"premature_end": {}, "limits": [{"type": "step", "value": 2}]})
+    scenario.step(output="FAILED")
+    scenario.answer("")
+    assert [] == scenario.injected()
+    assert ("MAX_STEPS", "step_limit") == scenario.ended()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "expected"),
+    [
+        pytest.param("fail", ("ERROR", "content_filter"), id="by default an error"),
+        pytest.param("complete", ("COMPLETED", "refused"), id="or an end"),
+    ],
+)
+def test_refusal(refusal: str, expected: tuple[str, str]) -> None:
+    """The provider's filter stopped the answer."""
+    scenario = Scenario({"refusal": refusal})
+    scenario.answer("", stop=StopReason.CONTENT_FILTER)
+    assert expected == scenario.ended()

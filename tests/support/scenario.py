@@ -21,6 +21,7 @@ from refold.reducers.events import (
     InputReceived,
     LateResult,
     Manifest,
+    MessageInjected,
     MessageTrimmed,
     ModelFailed,
     ModelResponded,
@@ -211,6 +212,14 @@ class Scenario:
         assert end is not None
         seqs = (*end.parts, *([end.answer] if end.answer is not None else []))
         return end.code, end.source, "".join(_words(self.log[seq - 1]) for seq in seqs)
+
+    def ended(self) -> tuple[str, str]:
+        """The state, and the code of the end; no code while the run lives."""
+        return str(self.state.agent_state), self.state.outcome.code if self.state.outcome else ""
+
+    def injected(self) -> list[str]:
+        """Which texts were put before the model, in order."""
+        return [event.text for event in self.events(MessageInjected)]
 
     def cancel(self, *, by: str = "user", after: float = 0) -> list[str]:
         self.now += after
