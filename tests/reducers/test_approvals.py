@@ -1,4 +1,4 @@
-"""The chain of approvers: what each preset, glob, gate and person makes of the calls of an answer."""
+"""Approvals judged by a chain: what is sensitive, who decides, and what a person's silence means."""
 
 import json
 from typing import Any
@@ -9,86 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.approvals import Approvals, Gate, resolved
-from refold.reducers.batches import find
 from refold.reducers.composition_approvals import approved
-from refold.reducers.effects import RunTool, WaitUntil, next_effects
-from refold.reducers.errors import PolicyError, UnexpectedEvent, WrongUse
-from refold.reducers.events import (
-    Answer,
-    ApprovalAnswer,
-    ApprovalAnswered,
-    ApprovalRequested,
-    Call,
-    CallRefused,
-    ClockRead,
-    Event,
-    InputReceived,
-    Manifest,
-    ModelResponded,
-)
-from refold.reducers.guards.approvals import Approval, Asked
-from refold.reducers.guards.protocol import Ask, Judgement, Place, Refuse, Stop
+from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, InputReceived, Manifest
+from refold.reducers.guards.approvals import Asked
+from refold.reducers.guards.protocol import Ask, Place, Refuse, Stop
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.marks import fits
-from refold.reducers.state import Batch, CallState, Pending, RunState
-from refold.reducers.vocabulary import Refusal, StopReason
-from support.scenario import SECOND, START, Scenario
+from refold.reducers.state import Pending, RunState
+from support.approving import chain_of, people, responded, said, shown, state_of
+from support.scenario import SECOND
 from support.setups import setup_of
 
 ASK = {"approver": "human"}
-
-
-def chain_of(*chain: dict[str, Any], preset: str | None = None) -> Approval:
-    """The guard of a policy's `approvals`, as a policy file writes them."""
-    plain: dict[str, Any] = {"preset": preset} if preset else {"chain": list(chain)}
-    return Approval(chain=resolved(msgspec.convert(plain, Approvals)).chain)
-
-
-def responded(*calls: tuple[str, str]) -> ModelResponded:
-    """An answer with these calls, (tool, arguments), called c1, c2, …"""
-    made = tuple(Call(id=f"c{place}", name=name) for place, (name, _) in enumerate(calls, 1))
-    content = Answer(arguments=tuple(arguments for _, arguments in calls))
-    return ModelResponded(at=1, request=2, stop=StopReason.TOOL_USE, calls=made, content=content)
-
-
-def state_of(event: ModelResponded, *closed: str) -> RunState:
-    """A run whose open batch is that answer's; `closed` calls were begun already."""
-    calls = tuple(
-        CallState(id=call.id, name=call.name, position=place, dispatched=int(call.id in closed))
-        for place, call in enumerate(event.calls)
-    )
-    tools = tuple(Manifest(name=name) for name in dict.fromkeys(call.name for call in event.calls))
-    return RunState(setup=setup_of(run="r1", tools=tools), batch=Batch(seq=3, number=1, calls=calls))
-
-
-def said(guard: Approval, event: ModelResponded, *then: Event) -> list[Judgement]:
-    own = guard.observe(guard.start(), event)
-    for each in then:
-        own = guard.observe(own, each)
-    return list(guard.judge(own, state_of(event), Place.ON_APPROVAL))
-
-
-def shown(judgements: list[Judgement]) -> list[str]:
-    """Judgements as words: `c1 rejected`, `stop`, `ask c2 c3 by chain[0]`."""
-    told: list[str] = []
-    for each in judgements:
-        match each:
-            case Refuse(call=call, code=code):
-                assert (Refusal.REJECTED, "refused:rejected") == (each.why, each.text)
-                told.append(f"{call} {code}")
-            case Stop(code=code):
-                told.append(f"stop {code}")
-            case Ask(calls=calls, approver=approver):
-                told.append(f"ask {' '.join(calls)} by {approver}")
-            case _:
-                raise AssertionError(each)
-    return told
-
-
-def people(answers: dict[str, str], at: int = 2) -> ApprovalAnswered:
-    given = [{"call": call, "decision": word} for call, word in answers.items()]
-    return ApprovalAnswered(at=at, answers=tuple(msgspec.convert(given, list[ApprovalAnswer])))
-
 
 ENDED = ["c1 terminated", "stop approval_terminated"]
 
@@ -389,180 +322,6 @@ def test_an_answer_when_nobody_asked() -> None:
     """A run that asks nobody takes no approval."""
     with pytest.raises(WrongUse, match="what does: none"):
         approved(RunState(), ApprovalAnswered(at=5), {"c1": "approve"}, {}, "", b"")
-
-
-def scenario(*chain: dict[str, Any], **policy: Any) -> Scenario:
-    return Scenario({"approvals": {"chain": list(chain)}, **policy})
-
-
-def answer(run: Scenario, answers: dict[str, Any], *, after: float = 0, **arguments: str) -> list[str]:
-    run.now += after
-    return run.feed(approved(run.state, ApprovalAnswered(at=run.at), answers, arguments, "a note", b"salt"))
-
-
-LOOK, ACT = ("look", "{}"), ("act", '{"what": "paint"}')
-ASKS_FOR_ACT = {**ASK, "tools": ["act"]}
-REST = {"approver": "approve"}
-ASKED = "state_changed from=RUNNING to=WAITING_FOR_INPUT trigger=ask code=approval"
-ANSWERED = "state_changed from=WAITING_FOR_INPUT to=RUNNING trigger=answered code=answered"
-UNANSWERED = "state_changed from=WAITING_FOR_INPUT to=RUNNING trigger=answered code=unanswered"
-CALLED = "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use"
-
-
-def test_no_call_of_a_batch_starts_before_all_are_decided() -> None:
-    """What is approved waits with what is asked about; then all that may run starts at once."""
-    run = scenario(ASKS_FOR_ACT, REST)
-    assert ["approval_requested guard=approvals calls=[c2] approver=chain[0]", ASKED] == run.answer(
-        "", LOOK, ACT
-    )
-    assert () == next_effects(run.state)
-    assert [ANSWERED, "tools_dispatched calls=[c1 c2]", CALLED] == answer(
-        run, {"c2": "approve"}, after=3 * 86_400
-    )
-    assert 3 * 86_400 * SECOND == run.state.spent.person_wait
-
-
-def test_a_batch_of_which_a_person_rejects_a_part() -> None:
-    """The model is told that the call was rejected, and no more; the others run."""
-    run = scenario(ASKS_FOR_ACT, REST)
-    run.answer("", LOOK, ACT)
-    assert [
-        ANSWERED,
-        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
-        "tools_dispatched calls=[c1]",
-        CALLED,
-    ] == answer(run, {"c2": "reject"})
-    refusal = next(event for event in run.log if isinstance(event, CallRefused))
-    assert refusal.content is not None
-    assert refusal.content.texts[0].startswith("rejected")
-    assert "a note" not in refusal.content.texts[0]
-
-
-def test_a_batch_that_is_rejected_whole_goes_back_to_the_model() -> None:
-    """With nothing left to run the model is asked again."""
-    run = scenario({"approver": "reject"})
-    assert [
-        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
-        "model_requested step=2 attempt=1 messages=[[1 4]]",
-    ] == run.answer("", ACT)
-
-
-def test_an_edited_call_runs_with_the_new_arguments() -> None:
-    """The effect names the event that has them; the model's own text stays in its message."""
-    run = scenario(ASK)
-    run.answer("", ACT)
-    answer(run, {"c1": "edit"}, c1='{"what": "clean"}')
-    (effect,) = next_effects(run.state)
-    assert isinstance(effect, RunTool)
-    edited = run.log[find(run.state, "", effect.call).edited - 1]
-    assert isinstance(edited, ApprovalAnswered)
-    assert edited.content is not None
-    assert {"c1": '{"what": "clean"}'} == edited.content.arguments
-    assert run.state.batch is not None
-    said = run.log[run.state.batch.seq - 1]
-    assert isinstance(said, ModelResponded)
-    assert said.content is not None
-    assert (ACT[1],) == said.content.arguments
-
-
-def test_what_is_left_out_is_asked_again() -> None:
-    """A second question about the calls that have no answer yet, with a time of its own."""
-    run = scenario({**ASK, "timeout": 60})
-    run.answer("", ACT, ACT)
-    assert [
-        ANSWERED,
-        "approval_requested guard=approvals calls=[c2] approver=chain[0] deadline=+70s",
-        ASKED,
-    ] == answer(run, {"c1": "approve"}, after=10)
-    assert [ANSWERED, "tools_dispatched calls=[c1 c2]", CALLED] == answer(run, {"c2": "approve"})
-
-
-def test_silence() -> None:
-    """The engine waits for the deadline; a clock read then is the answer, one read before is none."""
-    run = scenario({**ASK, "timeout": 60}, limits=[{"type": "time", "value": 10}])
-    run.answer("", ACT)
-    assert (WaitUntil(at=START + 60 * SECOND),) == next_effects(run.state)
-    assert [] == run.clock(59)
-    assert [
-        UNANSWERED,
-        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
-        "model_requested step=2 attempt=1 messages=[[1 4]] deadline=+70s",
-    ] == run.clock(1)
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["in words", "by silence"])
-def test_a_person_ends_the_run(*, late: bool) -> None:
-    """The call is rejected, its neighbours are skipped, each has its one result; then ERROR."""
-    run = scenario({**ASKS_FOR_ACT, "timeout": 60, "on_timeout": "terminate"}, REST)
-    run.answer("", LOOK, ACT)
-    lines = run.clock(60) if late else answer(run, {"c2": "terminate"})
-    assert [
-        UNANSWERED if late else ANSWERED,
-        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=terminated saw={link:0}",
-        "guard_tripped guard=approvals verdict=stop code=approval_terminated",
-        "call_refused call=c1 why=skipped cause=guard name=approvals text=refused:terminated",
-        "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",
-    ] == lines
-
-
-def test_a_run_that_is_cancelled_while_a_person_is_asked() -> None:
-    """Nothing runs: the calls are refused, and the run is cancelled where it waited."""
-    run = scenario(ASK)
-    run.answer("", ACT)
-    lines = run.cancel()
-    assert "call_refused call=c1 why=skipped cause=stopped name=cancelled text=refused:stopped" == lines[0]
-    assert lines[-1].startswith("state_changed from=WAITING_FOR_INPUT to=CANCELLED")
-
-
-def test_calls_one_after_the_other_are_approved_together() -> None:
-    """`in_order`, all are decided before the first runs, and none is asked about again."""
-    run = scenario(ASK, batch="in_order")
-    run.answer("", ACT, ACT)
-    assert [ANSWERED, "tools_dispatched calls=[c1]", CALLED] == answer(
-        run, {"c1": "approve", "c2": "approve"}
-    )
-    assert ["tools_dispatched calls=[c2]"] == run.result("c1")
-
-
-def test_an_answer_about_calls_and_a_message_are_not_the_same() -> None:
-    """Who is asked about calls cannot answer with a message: nothing is recorded."""
-    run = scenario(ASK)
-    run.answer("", ACT)
-    before = run.state
-    with pytest.raises(UnexpectedEvent, match="an answer about calls"):
-        run.say("go on")
-    assert before == run.state
-
-
-@pytest.mark.parametrize(
-    ("policy", "word", "expected"),
-    [
-        pytest.param(None, "approve", "tools_dispatched calls=[c1]", id="under the same approvals"),
-        pytest.param(None, "escalate", "tools_dispatched calls=[c1]", id="the chain goes on"),
-        pytest.param([{"approver": "reject"}], "approve", "tools_dispatched calls=[c1]", id="under others"),
-        pytest.param([REST], "escalate", "code=no_approval", id="others never saw the call"),
-    ],
-)
-def test_a_fork_goes_on_with_the_question(
-    policy: list[dict[str, Any]] | None, word: str, expected: str
-) -> None:
-    """A fork may be answered; other approvals let nothing run that they never saw, but what a person approves."""
-    run = scenario(ASK, REST)
-    run.answer("", ACT)
-    assert [] == run.fork(None if policy is None else {"approvals": {"chain": policy}})
-    assert any(expected in line for line in answer(run, {"c1": word}))
-
-
-def test_handoff_comes_before_the_gate() -> None:
-    """Of a handoff and others only the handoff meets the chain, under `dev` and `prod` alike."""
-    tools = tuple(Manifest(name=name) for name in ("transfer_to_a", "transfer_to_b", "bash"))
-    for preset in ("dev", "prod"):
-        policy = {"approvals": {"preset": preset}, "guards": [{"guard": "handoff"}]}
-        lines = Scenario(policy, tools=tools).answer(
-            "", ("transfer_to_a", "{}"), ("transfer_to_b", "{}"), ("bash", "{}")
-        )
-        assert ["call_refused call=c2", "call_refused call=c3"] == [line[:20] for line in lines[:2]]
-        assert "tools_dispatched calls=[c1]" == lines[2]
 
 
 WORDS = st.sampled_from(["approve", "reject", "escalate", "terminate"])

@@ -1,4 +1,4 @@
-"""What people are warned of, and what cannot start; what is refused at once is in `test_parsing`."""
+"""What people are warned of, and what cannot start; what is refused at once is in `test_refused_policies`."""
 
 from typing import Any
 

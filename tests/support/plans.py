@@ -1,10 +1,12 @@
 """Windows made of letters, and what a plan of a history pass makes of a window, by the plainest means."""
 
 from collections.abc import Sequence, Set
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.history import Plan, Scene, Shortening
+from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
 from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import (
@@ -110,3 +112,8 @@ def staying(plan: Plan | None, window: Window) -> list[int] | None:
 def only(window: Window, stay: Set[int]) -> Window:
     """The window of the messages with these numbers, in the same order."""
     return without(window, {ref.number for ref in refs(window) if ref.number not in stay})
+
+
+def plan_of(step: dict[str, Any], window: Window, /, **moment: Any) -> Plan | None:
+    """What the pass would do with this window."""
+    return planned(Scene(window=window, texts=TEXTS, **moment), msgspec.convert(step, Pass))
