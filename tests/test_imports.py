@@ -53,7 +53,7 @@ def test_reducers_load_msgspec_and_the_standard_library() -> None:
 EXTRAS = {
     "models": {"anthropic", "genai_prices", "httpx", "openai", "pydantic", "pydantic_ai", "pydantic_core"},
     "local": {"pip", "platformdirs", "xllamacpp"},
-    "cli": {"rich", "typer", "yaml"},
+    "cli": {"click", "rich", "yaml"},
     "seal": {"cryptography"},
     "tokens": {"splintr"},
     "dev": {"_pytest", "hypothesis", "pytest", "trio"},

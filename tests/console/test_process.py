@@ -187,19 +187,27 @@ def test_a_closed_pipe(store: Path, finished: str) -> None:
 
 
 def test_no_extra_is_loaded_unasked() -> None:
-    """`import refold.console` and its `main` load no typer, rich or yaml."""
-    code = "import refold.console.main, sys; print(sorted({'typer', 'rich', 'yaml'} & set(sys.modules)))"
+    """`import refold.console` and its `main` load no click, rich or yaml."""
+    code = "import refold.console.main, sys; print(sorted({'click', 'rich', 'yaml'} & set(sys.modules)))"
     assert "[]\n" == command([sys.executable, "-c", code]).stdout
 
 
 def test_a_missing_extra() -> None:
-    """Without typer, one line says which extra to install, and the exit code is 2."""
-    hide = "import sys; sys.modules['typer'] = None; sys.path_importer_cache.clear()"
+    """Without click, one line says which extra to install, and the exit code is 2."""
+    hide = "import sys; sys.modules['click'] = None; sys.path_importer_cache.clear()"
     code = f"{hide}; from refold.console.main import main; sys.exit(main(['ls']))"
     done = command([sys.executable, "-c", code])
     assert (2, "") == (done.returncode, done.stdout)
     assert "pip install 'refold[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["policy"], ["model"]], ids=["refold", "policy", "model"])
+def test_nothing_typed(words: list[str]) -> None:
+    """Without a command, its help is said on stderr as with -h, line for line, and the exit code is 2."""
+    done = refold(*words)
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr == refold(*words, "-h").stdout
 
 
 def test_version() -> None:

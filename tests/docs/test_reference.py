@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 import pytest
-from typer.main import get_command
 
 from refold.console.app import COMMANDS as TYPED
 from refold.console.app import app, command_of
@@ -330,7 +329,7 @@ def test_every_public_name_is_described(package: str) -> None:
     assert [] == lacking("python.md", package, wanted)
 
 
-COMMANDS = {"refold": get_command(app)} | {f"refold {words}": command_of(words) for words in TYPED}
+COMMANDS = {"refold": app} | {f"refold {words}": command_of(words) for words in TYPED}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

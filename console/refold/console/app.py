@@ -5,20 +5,16 @@ parameters are the arguments and options, its docstring is the help. The module 
 commands share with it: `refold --help` loads nothing else.
 """
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
-import msgspec
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
+import click
 
 from refold.console.forms import Form
-from refold.console.options import Output, StorePath
+from refold.console.options import Output
+from refold.console.typed import command, parameter
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -83,166 +79,82 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {words: row for section in SECTIONS.values() for words, row in section.items()}
 )
 
-_EMPTY = inspect.Parameter.empty
-_GIVEN = ("screen", "place")
 _GROUPS = {"model": "The embedded models' weights.", "policy": "Presets, and policies as files."}
 
 
-class _Sections(TyperGroup):
-    """`refold`, whose help lists the commands by what they are for."""
+def _keep_form(output: Form | None) -> None:
+    click.get_current_context().obj = output
 
-    def list_commands(self, ctx: Any) -> list[str]:
+
+class _Commands(click.Group):
+    """The commands whose words begin so, each made of its function once it is typed. Their help lists them by what they are for."""
+
+    def __init__(self, name: str, beginning: str, **more: Any) -> None:
+        super().__init__(name, no_args_is_help=True, **more)
+        self._beginning = beginning
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the parser's signature
         """All of them, in the order of the sections."""
-        there = super().list_commands(ctx)
-        return [name for name in _names(COMMANDS) if name in there]
+        return [name for section in SECTIONS.values() for name in self._lines(section)]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the parser's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name; None if there is none."""
+        words = f"{self._beginning}{cmd_name}"
+        if words in _GROUPS:
+            return _Commands(cmd_name, f"{words} ", help=_GROUPS[words])
+        return command_of(words) if words in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """A list for each section, their columns alike."""
-        width = max(map(len, self.commands)) + 2
-        for title, section in SECTIONS.items():
-            with formatter.section(title):
-                listed = [(name, self.commands[name]) for name in _names(section) if name in self.commands]
-                formatter.write_dl(
-                    [(f"{name:<{width - 2}}", each.get_short_help_str(limit=80)) for name, each in listed]
-                )
+        listed = {title: self._lines(section) for title, section in SECTIONS.items()}
+        width = max(len(name) for lines in listed.values() for name in lines)
+        for title, lines in listed.items():
+            if lines:
+                with formatter.section("Commands" if self._beginning else title):
+                    formatter.write_dl([(f"{name:<{width}}", line) for name, line in lines.items()])
+
+    def _lines(self, section: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        rest = {
+            words.removeprefix(self._beginning): line
+            for words, (_, line) in section.items()
+            if words.startswith(self._beginning)
+        }
+        return {(first := name.partition(" ")[0]): _GROUPS.get(first, line) for name, line in rest.items()}
 
 
-def _names(section: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(words.partition(" ")[0] for words in section))
-
-
-app = typer.Typer(
-    name="refold",
-    cls=_Sections,
-    help="Run LLM agents on an append-only log, and replay, verify and audit what they did.",
-    epilog="Exit codes: 0 agrees or COMPLETED, 1 differs or another end, 2 wrong use, 3 damaged log, "
-    "4 the world failed, 125 cannot be judged, 130 Ctrl-C.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def command_of(words: str) -> Any:
-    """The command of these words, as typer makes it of the function that does it: see `COMMANDS`."""
+def command_of(words: str) -> click.Command:
+    """The command of these words, made of the function that does it: see `COMMANDS`."""
     module = import_module(f"refold.console.{COMMANDS[words][0]}")
-    made = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    made.command(words.rpartition(" ")[2])(_typed(getattr(module, f"{words.replace(' ', '_')}_command")))
-    command = get_command(made)
-    for each in command.params:
-        if each.param_type_name == "argument":
-            each.metavar = (
-                f"{each.name}".upper()
-            )  # as the documentation has it, and what is said of one that is missing
-    return command
+    return command(words.rpartition(" ")[2], getattr(module, f"{words.replace(' ', '_')}_command"))
 
 
-class _Late(TyperCommand):
-    """A command whose module is imported once it is typed."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        words = f"{parent.info_name} {info_name}" if parent.parent else f"{info_name}"
-        return command_of(words).make_context(info_name, args, parent, **extra)
-
-
-def _typed(function: Callable[..., Any]) -> Callable[..., int]:
-    """What typer calls for a function whose parameters are what can be typed.
-
-    Its `screen` writes as `-o` says, before the command or after it (where that is no file of the command's own); its
-    `place` is what `--store` names. A parameter that is a Struct stands for the options that its fields are.
-    """
-    own = inspect.signature(function).parameters
-    bundles = {name: each.annotation for name, each in own.items() if name not in _GIVEN and _is_bundle(each)}
-    shown = [option for name, each in own.items() for option in _options(each, bundles.get(name))]
-    if "place" in own:
-        shown.append(_option("store", StorePath, None))
-    if not any(map(_is_output, shown)):
-        shown.append(_option("output", Output, None))
-
-    def call(context: typer.Context, **typed: Any) -> int:
-        import anyio
-
-        from refold.console.places import store_place
-        from refold.console.screen import Screen
-
-        form, store = typed.pop("output", None) or context.obj["output"], typed.pop("store", None)
-        given = {"screen": Screen(form or Form.TEXT)} | (
-            {"place": store_place(store)} if "place" in own else {}
-        )
-        for name, kind in bundles.items():
-            given[name] = kind(**{field: typed.pop(field) for field in kind.__struct_fields__})
-        work = partial(function, **given, **typed)
-        code: int = anyio.run(work) if inspect.iscoroutinefunction(function) else work()
-        return code
-
-    vars(call)["__signature__"] = inspect.Signature([_option("context", typer.Context), *shown])
-    call.__annotations__ = {each.name: each.annotation for each in shown}
-    call.__doc__ = function.__doc__
-    return call
-
-
-def _is_output(option: inspect.Parameter) -> bool:
-    infos = getattr(option.annotation, "__metadata__", ())
-    return any("--output" in (getattr(each, "param_decls", None) or ()) for each in infos)
-
-
-def _is_bundle(parameter: inspect.Parameter) -> bool:
-    return inspect.isclass(parameter.annotation) and issubclass(parameter.annotation, msgspec.Struct)
-
-
-def _options(parameter: inspect.Parameter, bundle: Any) -> list[inspect.Parameter]:
-    if parameter.name in _GIVEN:
-        return []
-    if bundle is None:
-        return [_option(parameter.name, parameter.annotation, parameter.default)]
-    kinds = get_type_hints(bundle, include_extras=True)
-    return [
-        _option(each.name, kinds[each.name], _EMPTY if each.default is msgspec.NODEFAULT else each.default)
-        for each in msgspec.structs.fields(bundle)
-    ]
-
-
-def _option(name: str, annotation: Any, default: Any = _EMPTY) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+def _print_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:  # noqa: ARG001, FBT001 - the parser's signature
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"refold {version('refold')}")
-        raise typer.Exit
+        click.echo(f"refold {version('refold')}")
+        context.exit()
 
 
-@app.callback()
-def _options_of_all(
-    context: typer.Context,
-    *,
-    output: Output = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from.")] = False,  # noqa: ARG001 - see main
-    version: Annotated[  # noqa: ARG001 - its callback has done it
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    context.obj = {"output": output}
-
-
-def _listed() -> None:
-    """Stands for a command that is not loaded."""
-
-
-def _fill() -> None:
-    groups = {
-        name: typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
-        for name, said in _GROUPS.items()
-    }
-    for words, (_, line) in COMMANDS.items():
-        of, _, name = words.rpartition(" ")
-        (groups[of] if of else app).command(name, cls=_Late, short_help=line)(_listed)
-    for name, group in groups.items():
-        app.add_typer(group, name=name)
-
-
-_fill()
+app = _Commands(
+    "refold",
+    "",
+    help="Run LLM agents on an append-only log, and replay, verify and audit what they did.",
+    epilog="Exit codes: 0 agrees or COMPLETED, 1 differs or another end, 2 wrong use, 3 damaged log, "
+    "4 the world failed, 125 cannot be judged, 130 Ctrl-C.",
+    callback=_keep_form,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        parameter("output", Output, None),
+        # Read by `main`, for errors are told there.
+        click.Option(["--debug"], is_flag=True, expose_value=False, help="Show where errors come from."),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version.",
+        ),
+    ],
+)

@@ -11,7 +11,7 @@ import anyio
 
 from refold.console import addresses, hostile, places, verdicts
 from refold.console.codes import worst
-from refold.console.options import Everything, path_option, words
+from refold.console.options import Everything, option, words
 from refold.console.places import StorePlace
 from refold.console.processes import Jobs, Unchecked, alone, processes
 from refold.console.progress import progress
@@ -43,10 +43,10 @@ def audit_command(
     everything: Everything = False,
     jobs: Jobs = None,
     certificate: Annotated[
-        Path | None, path_option("--certificate", "Write what was found as a document; it must not exist.")
+        Path | None, option("--certificate", "Write what was found as a document; it must not exist.")
     ] = None,
     key: Annotated[
-        Path | None, path_option("--key", "Private Ed25519 key in PEM, to sign the certificate.")
+        Path | None, option("--key", "Private Ed25519 key in PEM, to sign the certificate.")
     ] = None,
 ) -> int:
     """Derive every decision again and compare it with the log. With -o json: one line a run."""

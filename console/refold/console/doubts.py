@@ -105,7 +105,8 @@ async def resolve_command(
     run: WholeRun,
     call: Annotated[str, argument("The call, as `refold doubts` lists it.")],
     ending: Annotated[
-        Ending, argument("How it ended; after did-not a call without a result runs once more.")
+        Ending,
+        argument("How it ended; after did-not a call without a result runs once more.", metavar="ENDING"),
     ],
     *,
     why: Note = "",

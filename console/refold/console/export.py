@@ -73,7 +73,7 @@ async def export_command(
     ],
     choice: Choice,
     *,
-    file: Annotated[Path | None, new_file("The file.", show_default="stdout")] = None,
+    file: Annotated[Path | None, new_file("The file.", shows="stdout")] = None,
     everything: Everything = False,
     force: Force = False,
 ) -> int:

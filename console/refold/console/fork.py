@@ -10,7 +10,7 @@ from refold.console import addresses, places
 from refold.console.detachment import leave
 from refold.console.labels import labels_of
 from refold.console.log_lines import follow
-from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option, repeated
+from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.run import Models, add_fallbacks, offered_tools, stay
@@ -37,7 +37,7 @@ async def fork_command(
     means: MeansOrWorker,
     *,
     say: Annotated[str, option("--say", "A message to the model, before it goes on.")] = "",
-    edit: Annotated[list[str], repeated("--edit", "CALL=TEXT or CALL=@FILE: the result of a call, made up.")],
+    edit: Annotated[list[str], option("--edit", "CALL=TEXT or CALL=@FILE: the result of a call, made up.")],
     by: By,
     policy: PolicyFile = None,
     model: Annotated[str | None, option("--model", "Another model, provider:model.")] = None,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import typer
 from msgspec.structs import asdict
 
 from refold.console import places, steady
@@ -18,7 +17,7 @@ from refold.console.import_growth import Growth
 from refold.console.import_relations import sentence
 from refold.console.import_sums import FileDone, more, tell_sum
 from refold.console.imported_runs import ImportResult, add_run, conversation
-from refold.console.options import option
+from refold.console.options import argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import entropy
@@ -84,10 +83,10 @@ class _ReadFile(msgspec.Struct, frozen=True):
 async def import_command(
     screen: Screen,
     place: StorePlace,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
+    paths: Annotated[list[Path], argument("Files, or folders of them.", metavar="PATH...")],
     *,
     format: Annotated[  # noqa: A002
-        str | None, option("--format", "The format of all the files.", show_default="told by their content")
+        str | None, option("--format", "The format of all the files.", shows="told by their content")
     ] = None,
     dry_run: Annotated[bool, option("--dry-run", "Read and count, write nothing.")] = False,
 ) -> int:

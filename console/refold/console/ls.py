@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from refold.console import addresses, descriptions, places
 from refold.console.claims import EngineClaim, claimed
 from refold.console.labels import labels_of
-from refold.console.options import argument, option, repeated
+from refold.console.options import argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -57,9 +57,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Annotated[
         list[str],
-        repeated("--state", "Only runs in this state, or ended so by their source: completed, open, driven."),
+        option("--state", "Only runs in this state, or ended so by their source: completed, open, driven."),
     ]
-    label: Annotated[list[str], repeated("--label", "name=value: only runs with this label.")]
+    label: Annotated[list[str], option("--label", "name=value: only runs with this label.")]
     since: Annotated[
         str, option("--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date as 2026-01-31.")
     ] = ""

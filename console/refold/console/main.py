@@ -11,18 +11,20 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from refold.console import damage
 
 if TYPE_CHECKING:
+    import click
+
     from refold.reducers.errors import RefoldError
 
 INTERRUPTED = 130
 CLOSED = 141
 """As a shell has it of who wrote into a closed pipe: nothing failed, and not all was said."""
 WRONG_USE = 2
-NEEDED = ("typer", "rich", "platformdirs")
+NEEDED = ("click", "rich", "platformdirs")
 DIGITS = 10_000
 """A number that a log may hold has up to 4,300 digits (msgspec reads no longer), a sum of such some more."""
 
@@ -125,33 +127,36 @@ def _told_damage(words: Sequence[str]) -> int:
 
 
 def _dispatched(words: list[str]) -> int:
-    import typer
-    from typer.main import get_command
+    import click
 
     from refold.console.app import app
 
     try:
-        code: object = get_command(app).main(args=words, prog_name="refold", standalone_mode=False)
-    except typer.Abort:
+        code: object = app.main(args=words, prog_name="refold", standalone_mode=False)
+    except click.Abort:
         return INTERRUPTED
-    except Exception as error:
-        # The parser's own complaint: typer's class for it has moved from one release to the next.
-        if not hasattr(error, "format_message"):
-            raise
+    except click.exceptions.NoArgsIsHelpError as error:
+        _say(error.format_message())
+        return WRONG_USE
+    except click.ClickException as error:
         _misused(error)
         return WRONG_USE
     return code if isinstance(code, int) else 0
 
 
-def _misused(error: Any) -> None:
+def _misused(error: "click.ClickException") -> None:
     """Say what of the words cannot be read: how the command is used, and then as any other error."""
-    context = error.ctx
+    said, more = error.format_message().rstrip("."), ""
+    context: click.Context | None = getattr(error, "ctx", None)
     if context is not None:
-        with contextlib.suppress(OSError):
-            print(context.get_usage(), file=sys.stderr)
-    said = error.format_message().rstrip(".")
-    more = f"; `{context.command_path} -h` says what can be typed" if context is not None else ""
+        _say(context.get_usage())
+        more = f"; `{context.command_path} -h` says what can be typed"
     _complain(f"{said[:1].lower()}{said[1:]}{more}")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 def _explain(error: "RefoldError", words: Sequence[str]) -> None:

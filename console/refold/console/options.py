@@ -1,59 +1,50 @@
 """The arguments and options that several commands share, each with its words of help."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import typer
 
 from refold.console.forms import Form
 
 
-def option(name: str, help: str, **more: Any) -> Any:  # noqa: A002 - as typer calls it
-    """An option by its name, with its words of help."""
-    return typer.Option(name, help=help, **more)
+class Typed(msgspec.Struct, frozen=True):
+    """What is said of a parameter that can be typed: an option by its `names`, or, without, an argument.
+
+    `default` makes what it is when nothing is typed, where the function has no default itself; `shows` is said of it in the
+    help. A list that `may_lack` may be empty.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str | None = None
+    min: Any = None
+    max: Any = None
+    shows: str | None = None
+    default: Callable[[], Any] | None = None
+    may_lack: bool = False
 
 
-def argument(help: str, **more: Any) -> Any:  # noqa: A002
+def option(name: str, help: str, **more: Any) -> Typed:  # noqa: A002 - as everybody calls it
+    """An option by its name, with its words of help; one that is a list may stand there several times."""
+    return Typed((name,), help, **more)
+
+
+def argument(help: str, **more: Any) -> Typed:  # noqa: A002
     """An argument, with its words of help."""
-    return typer.Argument(help=help, **more)
+    return Typed((), help, **more)
 
 
-def words(help: str) -> Any:  # noqa: A002
-    """Any number of arguments: a list."""
-    return argument(help, default_factory=list, show_default=False)
+def words(help: str) -> Typed:  # noqa: A002
+    """Any number of arguments, or none: a list."""
+    return argument(help, may_lack=True)
 
 
-def repeated(name: str, help: str, **more: Any) -> Any:  # noqa: A002
-    """An option that may stand there several times: a list."""
-    return option(name, help, default_factory=list, show_default=False, **more)
-
-
-def path_argument(help: str) -> Any:  # noqa: A002
-    """An argument that is a path, in which `~` stands for a home."""
-    return argument(help, parser=_path)
-
-
-def path_option(name: str, help: str) -> Any:  # noqa: A002
-    """An option that is such a path."""
-    return option(name, help, parser=_path)
-
-
-def paths_option(name: str, help: str) -> Any:  # noqa: A002
-    """An option that is a path, and may stand there several times."""
-    return repeated(name, help, parser=_path)
-
-
-def new_file(help: str, **more: Any) -> Any:  # noqa: A002
-    """`-o FILE`, of a command that writes one; `show_default` says how it is named otherwise."""
-    return typer.Option("-o", "--output", help=help, parser=_path, **more)
-
-
-def _path(text: str) -> Path:
-    from refold.console.places import expanded
-
-    return expanded(Path(text))
+def new_file(help: str, **more: Any) -> Typed:  # noqa: A002
+    """`-o FILE`, of a command that writes one; `shows` says how it is named otherwise."""
+    return Typed(("-o", "--output"), help, **more)
 
 
 def _login() -> str:
@@ -62,30 +53,24 @@ def _login() -> str:
     return login()
 
 
-Output = Annotated[
-    Form | None, typer.Option("-o", "--output", help="How results are written.", show_default="text")
-]
+Output = Annotated[Form | None, Typed(("-o", "--output"), "How results are written.", shows="text")]
 StorePath = Annotated[
-    Path | None, option("--store", "The store's file; also REFOLD_STORE.", show_default="the user's data")
+    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="the user's data")
 ]
-OtherStore = Annotated[
-    Path | None, option("--other-store", "The store of the second run.", show_default="the same")
-]
+OtherStore = Annotated[Path | None, option("--other-store", "The store of the second run.", shows="the same")]
 Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; a prefix of an id will do.")]
 WholeRun = Annotated[str, argument("RUN or @last; a prefix of an id will do.")]
 Runs = Annotated[list[str], words("RUN or @last; a prefix of an id will do.")]
 Everything = Annotated[bool, option("--all", "All runs of the store.")]
-Labels = Annotated[list[str], repeated("--label", "name=value, recorded with the run.")]
-PolicyFile = Annotated[
-    Path | None, path_option("--policy", "Policy file (.toml, .yaml, .json), or a preset.")
-]
+Labels = Annotated[list[str], option("--label", "name=value, recorded with the run.")]
+PolicyFile = Annotated[Path | None, option("--policy", "Policy file (.toml, .yaml, .json), or a preset.")]
 Settings = Annotated[
-    list[str], repeated("--set", "limits.step=20: change this of the recorded policy, or of --policy.")
+    list[str], option("--set", "limits.step=20: change this of the recorded policy, or of --policy.")
 ]
 Note = Annotated[str, option("--note", "Why: recorded with the answer, not shown to the model.")]
 By = Annotated[
     str,
-    typer.Option("--by", help="Who says so.", default_factory=_login, show_default="your login name"),
+    option("--by", "Who says so.", default=_login, shows="your login name"),
 ]
 Force = Annotated[bool, option("--force", "Write over a file that is there.")]
 
@@ -99,7 +84,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         option(
             "--tools",
             "files, files-ro (read only), todos, shell, module:attribute; by commas.",
-            show_default="todos, and files with --root",
+            shows="todos, and files with --root",
         ),
     ] = None
     base_url: Annotated[
@@ -110,7 +95,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     timeout: Annotated[
         float | None,
-        option("--timeout", "Seconds for which the model's server may stay silent.", show_default="120"),
+        option("--timeout", "Seconds for which the model's server may stay silent.", shows="120"),
     ] = None
 
     @property

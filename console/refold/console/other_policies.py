@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console.options import Settings, option, path_option, paths_option
+from refold.console.options import Settings, option
 from refold.console.policies import chosen_policy
 from refold.console.policy_settings import change_by, settings_of
 from refold.reducers.errors import WrongUse
@@ -21,7 +21,7 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         list[Path],
-        paths_option("--policy", "Policy file (.toml, .yaml, .json), or a preset; several side by side."),
+        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; several side by side."),
     ] = []
     settings: Settings = []
     only: Annotated[
@@ -30,13 +30,11 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     prices: Annotated[
         Path | None,
-        path_option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
+        option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
     ] = None
     contexts: Annotated[
         Path | None,
-        path_option(
-            "--contexts", "genai-prices, or a file: context lengths of models where the record has none."
-        ),
+        option("--contexts", "genai-prices, or a file: context lengths of models where the record has none."),
     ] = None
 
     def __hash__(self) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from refold.console import addresses, places
-from refold.console.options import argument, new_file, option, path_argument
+from refold.console.options import argument, new_file, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.replay import figures
@@ -17,9 +17,7 @@ async def pack_command(
     place: StorePlace,
     runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
     *,
-    file: Annotated[
-        Path | None, new_file("The bundle's file; it must not exist.", show_default="RUN.zip")
-    ] = None,
+    file: Annotated[Path | None, new_file("The bundle's file; it must not exist.", shows="RUN.zip")] = None,
     tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
 ) -> int:
     """Put runs into one file that verifies offline, with the seal that covers them."""
@@ -45,7 +43,7 @@ def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
 
 async def unpack_command(
     screen: Screen,
-    bundle: Annotated[Path, path_argument("A bundle, as `refold pack` writes it.")],
+    bundle: Annotated[Path, argument("A bundle, as `refold pack` writes it.")],
     *,
     file: Annotated[Path, new_file("The new store's file; it must not exist.")],
 ) -> int:

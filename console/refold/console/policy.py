@@ -4,10 +4,8 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from refold.console import hostile
-from refold.console.options import option
+from refold.console.options import argument, option
 from refold.console.policies import chosen_policy
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
@@ -32,9 +30,7 @@ SENTENCES = {
     "awaken": "tirea's successor: 16 steps checked after the answer, nothing retried, a person asked about calls",
 }
 
-PolicyName = Annotated[
-    Path, typer.Argument(help="A file (.toml, .yaml, .json), or a preset.", metavar="POLICY")
-]
+PolicyName = Annotated[Path, argument("A file (.toml, .yaml, .json), or a preset.")]
 
 
 def policy_list_command(screen: Screen) -> int:
@@ -51,7 +47,7 @@ def policy_show_command(
     policy: PolicyName,
     *,
     language: Annotated[
-        Language | None, option("--format", "Which language.", show_default="yaml; json with -o json")
+        Language | None, option("--format", "Which language.", shows="yaml; json with -o json")
     ] = None,
 ) -> int:
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""

@@ -14,7 +14,7 @@ from refold.console.options import option
 from refold.replay.shards import Shard
 
 Jobs = Annotated[
-    int | None, option("--jobs", "Processes, where there are many runs.", min=1, show_default="one a core")
+    int | None, option("--jobs", "Processes, where there are many runs.", min=1, shows="one a core")
 ]
 
 

@@ -54,9 +54,7 @@ async def report_command(
     *,
     file: Annotated[
         Path | None,
-        new_file(
-            "The page's file; with --all a folder.", show_default="the run's id, in this folder; reports/"
-        ),
+        new_file("The page's file; with --all a folder.", shows="the run's id, in this folder; reports/"),
     ] = None,
     everything: Everything = False,
     force: Force = False,

@@ -55,7 +55,7 @@ async def run_command(
     means: MeansOrWorker,
     *,
     model: Annotated[
-        str | None, option("--model", "provider:model; also REFOLD_MODEL.", show_default=places.DEFAULT_MODEL)
+        str | None, option("--model", "provider:model; also REFOLD_MODEL.", shows=places.DEFAULT_MODEL)
     ] = None,
     policy: PolicyFile = None,
     system: Annotated[str | None, option("--system", "System prompt.")] = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console.options import path_argument, path_option, paths_option, repeated
+from refold.console.options import argument, option
 from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
@@ -30,10 +30,10 @@ async def seal_command(
     screen: Screen,
     place: StorePlace,
     *,
-    key: Annotated[Path, path_option("--key", "Private Ed25519 key in PEM.")],
-    seal: Annotated[list[str], repeated("--seal", "A line printed before: sign only what begins with it.")],
+    key: Annotated[Path, option("--key", "Private Ed25519 key in PEM.")],
+    seal: Annotated[list[str], option("--seal", "A line printed before: sign only what begins with it.")],
     last_key: Annotated[
-        list[Path], paths_option("--last-key", "Public key of the last seal, after a change of keys.")
+        list[Path], option("--last-key", "Public key of the last seal, after a change of keys.")
     ],
 ) -> int:
     """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
@@ -60,7 +60,7 @@ def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
 
 def keygen_command(
     screen: Screen,
-    file: Annotated[Path, path_argument("Where to write the private key; the public one goes to FILE.pub.")],
+    file: Annotated[Path, argument("Where to write the private key; the public one goes to FILE.pub.")],
 ) -> int:
     """Make an Ed25519 key to sign with. No file is ever written over."""
     key = key_id(keys.make_key(file))

@@ -10,7 +10,7 @@ import msgspec
 from refold.console import addresses, certificates, places, verdicts
 from refold.console.addresses import NoSuchRun
 from refold.console.codes import worst
-from refold.console.options import Everything, option, paths_option, repeated, words
+from refold.console.options import Everything, option, words
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
 from refold.console.selection import check_choice, meant
@@ -80,9 +80,9 @@ async def verify_command(
     *,
     everything: Everything = False,
     key: Annotated[
-        list[Path], paths_option("--key", "Public key, by which seals, or certificates, may be signed.")
+        list[Path], option("--key", "Public key, by which seals, or certificates, may be signed.")
     ],
-    seal: Annotated[list[str], repeated("--seal", "A line that `refold seal` printed.")],
+    seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
     all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
 ) -> int:
     """Check that logs, or bundles, are whole and unedited. With -o json: one line a run or bundle, then one of the seals."""
