@@ -111,3 +111,22 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Line]], None
         monkeypatch.setattr("refold.console.served.resolve_model", resolve)
 
     return use
+
+
+@pytest.fixture
+def key(refold: Refold, tmp_path: Path) -> Path:
+    """A private key; the public one lies beside it."""
+    assert 0 == refold("keygen", tmp_path / "k").code
+    return tmp_path / "k"
+
+
+@pytest.fixture
+def line(refold: Refold, store: Path, finished: str, limited: str, key: Path) -> str:
+    """The line that sealing two runs printed."""
+    ran = refold("seal", "--key", key, "--store", store)
+    assert (0, "2 new heads of 2 runs; key") == (ran.code, ran.err[:26])
+    return ran.out.strip()
+
+
+def public(key: Path) -> Path:
+    return key.with_name(f"{key.name}.pub")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from console.conftest import Refold
-from console.test_imports import session
+from support.sessions import session
 
 
 @pytest.mark.parametrize("holds", [[], ["notes.md"], [".hidden.jsonl"]])

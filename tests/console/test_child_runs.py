@@ -10,11 +10,11 @@ import pytest
 
 from console.conftest import Refold
 from console.report.conftest import reported
-from console.test_imports import documents
 from console.test_repeated_imports import by_hand, listed, note
 from refold.engine import say
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
+from support.sessions import documents
 
 
 class Written:

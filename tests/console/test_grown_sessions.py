@@ -10,7 +10,6 @@ import anyio.to_thread
 import pytest
 
 from console.conftest import Refold
-from console.test_imports import documents, session
 from console.test_repeated_imports import CALLED, RETURNED, by_hand, imported, listed, note
 from refold.console import imported_runs
 from refold.console.import_growth import Growth
@@ -22,6 +21,7 @@ from refold.replay.importers.transcript import TranscriptRun
 from refold.store import SqliteStore
 from refold.store.protocol import StoreUnavailable
 from support.driving import events_of
+from support.sessions import documents, session
 from support.transcripts import FILES, path_of
 
 ONE, TWO, THREE = (session(*words) for words in (["one"], ["one", "two"], ["one", "two", "three"]))

@@ -10,9 +10,9 @@ import pytest
 from console.conftest import Refold
 from console.report.conftest import reported
 from console.test_fork import pytested
-from console.test_imports import row, session
 from refold.engine import say
 from refold.engine.models.script import Line
+from support.sessions import row, session
 
 Scripted = Callable[[Sequence[Line]], None]
 

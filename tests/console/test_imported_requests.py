@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from console.conftest import Refold
-from console.test_imports import row, session
 from refold.console.main import main
+from support.sessions import row, session
 from support.transcripts import FOLDER, manifest
 
 # Of these the manifest counts no rows that report a sub-agent's, rows of another request or of a message in parts as messages, or not all.

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from console.test_imports import documents, row, session
 from refold.engine.annotation import annotate
 from refold.reducers.events import CancelRequested, NoteAdded, Remark
 from refold.reducers.state import RunState
@@ -18,6 +17,7 @@ from refold.replay.importers.source import Source
 from refold.store import SqliteStore
 from refold.store.protocol import Record
 from support.forging import Forgery, changed, recorded, records_of, write
+from support.sessions import documents, row, session
 from support.transcripts import path_of
 
 CALL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "a"}}

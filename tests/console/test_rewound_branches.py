@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from console.conftest import Refold
-from console.test_imports import documents
 from support.claude_code import answer, called, result, said, user
+from support.sessions import documents
 
 SESSION = [
     user("u", None, "clean up"),

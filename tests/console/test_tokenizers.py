@@ -9,10 +9,9 @@ import pytest
 
 from console.conftest import Refold, act, look, record
 from console.test_listings import tamper
-from console.test_seal import rechained
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.reducers.errors import PolicyError
-from support.edited import edited
+from support.edited import edited, rechained
 
 WAY_OUT = "pip install 'refold[tokens]'"
 POLICY = {

@@ -4,6 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from refold.store import chain
+
 
 def edited(path: Path, *statements: str) -> None:
     """Run statements on the file that its triggers would refuse."""
@@ -15,3 +17,20 @@ def edited(path: Path, *statements: str) -> None:
             raw.execute(statement)
         for _, text in triggers:
             raw.execute(text)
+
+
+def rechained(store: Path) -> None:
+    """Compute the last hash of every run anew, as somebody would who edits the last event."""
+    with sqlite3.connect(store) as raw:
+        for run, key, at, kind, body, digest in raw.execute(LAST_EVENTS).fetchall():
+            (before,) = raw.execute("SELECT hash FROM event WHERE key = ?", (key - 1,)).fetchone()
+            header = chain.header(run, key & 0xFFFFFFFF, at, kind)
+            linked = chain.link(before, header, body.encode(), digest)
+            raw.execute("UPDATE event SET hash = ? WHERE key = ?", (linked, key))
+    raw.close()
+
+
+LAST_EVENTS = """
+SELECT run.id, max(event.key), event.at, event.kind, event.body, event.content_digest
+FROM run JOIN event ON event.key >> 32 = run.number GROUP BY run.number
+"""
