@@ -1,4 +1,4 @@
-"""The gate: of a result that its source would not mark as failed, no reader says that it went well."""
+"""The gate: of a result of which its source does not say whether it failed, no reader says that it went well."""
 
 import json
 import tempfile
@@ -17,6 +17,8 @@ from support.transcripts import path_of
 
 UNMARKED = "tau_bench/airline-one-run.json"
 FINE = "claude_code/exit-command.jsonl"
+PARTLY = "mini_swe_agent/generated-submitted.traj.json"
+"""One of its results has no return code, one 0, one another."""
 RESULT = "tool_returned"
 
 Say = Callable[..., str]
@@ -136,3 +138,18 @@ def test_a_page_says_it(say: Say, store: Path, file: str, unmarked: bool) -> Non
     calls = [call for turn in turns for call in turn["calls"] if call["result"] != "open"]
     assert {unmarked} == {call["failed"] is None for call in calls}
     assert unmarked == bool(report.figures.unmarked)
+
+
+def test_of_a_run_whose_source_marks_some(say: Say, store: Path) -> None:
+    """Of a run with marked and unmarked results each is told for what it is, and sums as the least that they are."""
+    run = imported(say, PARTLY)
+    assert {"ok", "raised", "unmarked"} == shown(say, run)
+    assert "1 raised+?" in say("stats", run)
+    assert "whether 1 result failed is unknown" in say("show", run)
+    assert ticket(say, run)
+    assert "whether 1 result failed is unknown" in reported(store, run).figures.unmarked
+
+
+def test_an_import_says_it(say: Say) -> None:
+    """What an import counts as failed is the least that failed, where results are unmarked."""
+    assert "failed 0+?" in say("import", str(path_of("codex/every-row-type-redacted-0.146.jsonl")))

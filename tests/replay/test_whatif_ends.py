@@ -41,22 +41,24 @@ def calls(tool: str, count: int, used: int) -> list[Event]:
     return run.log
 
 
-def lacking(log: list[Event], started: tuple[Unknown, ...], answers: tuple[Unknown, ...] = ()) -> list[Event]:
-    """The log, of a source that does not say this of the run, and of each answer."""
+def lacking(log: list[Event], unsaid: tuple[Unknown, ...], answers: tuple[Unknown, ...] = ()) -> list[Event]:
+    """The log, of a source that does not say this of the run, or of each result, and this of each answer."""
+    results = tuple(kind for kind in unsaid if kind is Unknown.ERRORS)
+    started = tuple(kind for kind in unsaid if kind not in results)
     (first,) = [event for event in log if isinstance(event, RunStarted)]
 
-    def unsaid(event: Event) -> Event:
+    def blotted(event: Event) -> Event:
         match event:
             case RunStarted():
                 return replace(event, unknown=started)
             case ModelResponded():
                 return replace(event, unknown=answers, model=first.model)
-            case ToolReturned() if Unknown.ERRORS in started:
-                return replace(event, unknown=(Unknown.ERRORS,))
+            case ToolReturned():
+                return replace(event, unknown=results)
             case _:
                 return event
 
-    return [unsaid(event) for event in log]
+    return [blotted(event) for event in log]
 
 
 @pytest.mark.parametrize(

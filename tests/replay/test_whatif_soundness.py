@@ -67,7 +67,7 @@ _BLOTS = st.builds(
     prices=_SHARE,
     times=_SHARE,
     context=st.sampled_from([0.0, 1.0]),
-    errors=st.sampled_from([0.0, 1.0]),
+    errors=_SHARE,
     results=_SHARE,
 )
 CONTEXTS = Contexts("the world's own", lambda model, address: 200)

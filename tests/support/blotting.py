@@ -49,7 +49,6 @@ class Blotted:
         self.log: list[Event] = []
         self.facts: list[int] = []
         self._state: RunState = NEW
-        self._unmarked = self._lost(blots.errors)  # of no call it is said whether it failed
         for event in log:
             if isinstance(event, Fact):
                 self._tell(event)
@@ -83,11 +82,7 @@ class Blotted:
             case RunStarted(tools=tools, context=context):
                 tools = tuple(tool for tool in tools if not self._lost(self._blots.tools))
                 context = None if self._lost(self._blots.context) else context
-                lacks = (
-                    [Unknown.TOOLS]
-                    + [Unknown.CONTEXT] * (context is None)
-                    + [Unknown.ERRORS] * self._unmarked
-                )
+                lacks = [Unknown.TOOLS] + [Unknown.CONTEXT] * (context is None)
                 return replace(fact, tools=tools, context=context, unknown=tuple(lacks))
             case ModelResponded() | SummaryReturned():
                 uncounted, unpriced = self._lost(self._blots.tokens), self._lost(self._blots.prices)
@@ -102,7 +97,8 @@ class Blotted:
                 fact = replace(fact, duration=0)
                 if self._lost(self._blots.results):
                     return self._no_result(fact)
-                return replace(fact, error=None, unknown=(Unknown.ERRORS,)) if self._unmarked else fact
+                lost = self._lost(self._blots.errors)  # nobody says whether it failed
+                return replace(fact, error=None, unknown=(Unknown.ERRORS,)) if lost else fact
             case _:
                 return fact
 

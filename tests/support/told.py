@@ -51,7 +51,9 @@ def returned(
     at: int | None = None,
     error: ToolError | None = None,
 ) -> Returned:
-    return Returned(position=f"result {output}", at=at, id=id, output=output, name=name, error=error)
+    """A result, of which the source says how the call ended."""
+    position = f"result {output}"
+    return Returned(position=position, at=at, id=id, output=output, name=name, marked=True, error=error)
 
 
 def prompted(*messages: Message, why: str = "prompt") -> Prompted:

@@ -28,6 +28,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
+from refold.replay import known
 from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
@@ -57,8 +58,9 @@ class Counted(msgspec.Struct, frozen=True):
     """What happened in a run, as its log has it; `declared` are the tokens of its file as the manifest counts them.
 
     `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly` answers the
-    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`. `failed`: calls that were alone in
-    their answer and came back with an error, and the model was told. `whole`: the model was asked, and all of the source is in facts.
+    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`. Of `unmarked` results
+    nobody knows whether they are errors. `failed`: calls that were alone in their answer and came back with an error, and
+    the model was told. `whole`: the model was asked, and all of the source is in facts.
     """
 
     answers: int
@@ -72,6 +74,7 @@ class Counted(msgspec.Struct, frozen=True):
     cost: int
     unpriced: int
     results: int
+    unmarked: int
     failed: int
     whole: bool
 
@@ -248,6 +251,7 @@ def _counted(events: Sequence[Event], span: int, declared: int) -> Counted:
         cost=sum(answer.cost_nanousd or 0 for answer in answers.values()),
         unpriced=sum(answer.cost_nanousd is None for answer in answers.values()),
         results=sum(isinstance(event, ToolReturned) and event.error is None for event in events),
+        unmarked=sum(isinstance(event, ToolReturned) and known.failed(event) is None for event in events),
         failed=sum(
             isinstance(event, ToolReturned) and bool(event.error) and event.call in alone
             for event in events[: max(answers, default=0)]

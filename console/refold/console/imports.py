@@ -279,7 +279,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
 def _messages(reading: Transcript) -> str:
     counts = reading.counts()
     more = f" and {figures.count(counts.beside)} beside them" if counts.beside else ""
-    return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {counts.tool_errors}"
+    return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {figures.at_least(str(counts.tool_errors), counts.unmarked)}"
 
 
 def _runs(runs: int, end: str) -> str:

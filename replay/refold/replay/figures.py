@@ -57,11 +57,9 @@ def at_least(figure: str, unknown: int) -> str:
 
 
 def unmarked(results: int) -> str:
-    """What is said of a run of whose results nobody knows whether they are failures: "" of none."""
+    """What is said of a run of whose results nobody knows whether so many are failures: "" of none."""
     return (
-        f"whether {counted(results, 'result')} failed is unknown: the source marks no errors"
-        if results
-        else ""
+        f"whether {counted(results, 'result')} failed is unknown: the source does not say" if results else ""
     )
 
 

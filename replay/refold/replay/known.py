@@ -1,7 +1,7 @@
 """What is known of what was used up, and of how a call went: None where nobody says, and never 0 or "ok".
 
 In a log 0 stands for both. An answer without a token is one that nobody counted, for no request is as short as that; a
-duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source marks errors.
+duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source says so by more than words.
 """
 
 from refold.reducers.events import ToolReturned
@@ -42,7 +42,7 @@ def recorded(result: ToolReturned) -> bool:
 
 
 def failed(result: ToolReturned) -> bool | None:
-    """Whether a call failed; None where it is not marked as failed, by a source that marks no failure, or has no result."""
+    """Whether a call failed; None where its source does not say so, or has no result."""
     if result.error is not None:
         return True
     return None if Unknown.ERRORS in result.unknown or not recorded(result) else False

@@ -34,7 +34,7 @@ _BESIDE = 20  # remarks of one turn about the source that it was imported from
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source marks no errors, `refused`, or `open` while nothing came back.
+    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source says neither, `refused`, or `open` while nothing came back.
 
     `not_recorded`: the source of an imported run does not say how it ended.
 

@@ -59,7 +59,7 @@ def test_the_system_prompt_begins_the_run() -> None:
     began = items[0]
     assert isinstance(began, RunBegan)
     assert [(Role.SYSTEM, "You count.")] == [(each.role, each.text) for each in began.messages]
-    assert ("m", False) == (began.model, began.marks_errors)
+    assert ("m", ("tool_errors",)) == (began.model, began.unsaid)
     assert only(RunEnded, items).times is None
 
 

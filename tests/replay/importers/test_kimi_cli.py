@@ -215,7 +215,7 @@ def test_a_context_is_what_the_model_is_shown() -> None:
     began = items[0]
     assert isinstance(began, RunBegan)
     assert [(Role.SYSTEM, "You count.")] == [(each.role, each.text) for each in began.messages]
-    assert not began.marks_errors
+    assert ("tool_errors",) == began.unsaid
     assert ["user", "harness"] == [item.by for item in items if isinstance(item, Said)]
     assert ["hm", ""] == [item.reasoning for item in items if isinstance(item, Answered)]
     assert ("<system>Done.</system>\n7", "Shell") == (

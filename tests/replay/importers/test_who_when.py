@@ -54,7 +54,7 @@ def test_what_opens_the_chat_is_the_task() -> None:
         [(each.role, each.text) for each in began.messages],
     )
     assert '"Counter":"You count."' in began.rest
-    assert not began.marks_errors
+    assert "tool_errors" in began.unsaid
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,9 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         agent=text(doc, "agent", "name"),
         tools=take_tools(doc, "agent", "tool_definitions"),
         labels={name: label for name, label in labels.items() if label},
+        unsaid=("tool_errors",),
         rest=rest(doc),
         counts=counts,
-        marks_errors=False,
     )
     for index, step in enumerate(steps):
         where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))

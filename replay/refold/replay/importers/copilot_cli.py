@@ -247,12 +247,12 @@ class _Reading:
         call, code = take_text(data, "toolCallId"), text(data, "error", "code")
         self.open.pop(call, None)
         self.end = "open", "last event of the conversation is a result, no answer after it"
-        failed, name = at(data, "success") is False, self.names.get(call, "")
-        output = take_text(data, "error", "message") if failed else take_words(data, "result", "content")
-        take_flag(data, "success")
+        success, name = take_flag(data, "success"), self.names.get(call, "")
+        broke = success is False
+        output = take_text(data, "error", "message") if broke else take_words(data, "result", "content")
         self.talk.append(Message(role=Role.TOOL, text=output, call=call, name=name))
-        error = _ERRORS.get(code, ToolError.RAISED) if failed else None
-        return row.place.returned(call, output, name=name, error=error, rest=row.rest())
+        failed = _ERRORS.get(code, ToolError.RAISED) if broke else None if success is None else False
+        return row.place.returned(call, output, name=name, failed=failed, rest=row.rest())
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:
         """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""

@@ -28,7 +28,8 @@ _EACH_RUNS_OWN = frozenset({"openhands"})
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own words.
 
-    `beside`: messages to the model in rows that the rule of the format does not count. `end`: how its run ended; of several runs how many ended how, as `finished=12;limit:message=3`.
+    `unmarked`: results of which it does not say whether they are errors. `beside`: messages to the model in rows that the
+    rule of the format does not count. `end`: how its run ended; of several runs how many ended how, as `finished=12;limit:message=3`.
     """
 
     runs: int
@@ -39,6 +40,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: Said
     tool_results: Said
     tool_errors: Said
+    unmarked: int
     input_tokens: Said
     cache_read_tokens: Said
     cache_write_tokens: Said
@@ -65,6 +67,7 @@ def counted(
     return Counts(
         runs=runs,
         **{name: _sum(getattr(tally, name) for tally in tallies) for name in SUMMED},
+        unmarked=sum(tally.unmarked for tally in tallies),
         first_timestamp=_edge(min, [tally.first_timestamp for tally in tallies]),
         last_timestamp=_edge(max, [tally.last_timestamp for tally in tallies]),
         end=_ends(format, [end.end for end in ends], once=once),

@@ -13,7 +13,7 @@ from copy import copy
 from msgspec.structs import replace
 
 from refold.reducers.messages import Message
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, at, rows, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
@@ -157,11 +157,11 @@ class _Reading:
         said = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         rest = row.rest()
-        for call, output, error in results:
+        for call, output, failed in results:
             name = self.open.pop(call, "")
             self.end = "open", "last message has results, no answer after it"
             self.talk.append((id_, Message(role=Role.TOOL, text=output, call=call, name=name)))
-            yield row.place.returned(call, output, name=name, error=error, rest=rest)
+            yield row.place.returned(call, output, name=name, failed=failed, rest=rest)
         if said or not listed:
             self.end = "open", "last message is a prompt, no answer after it"
             self.talk.append((id_, Message(role=Role.USER, text=said)))
@@ -181,8 +181,8 @@ class _Reading:
         return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
 
 
-def _take_result(block: JSON) -> tuple[str, str, ToolError | None]:
+def _take_result(block: JSON) -> tuple[str, str, bool]:
     """The call that a result is of, what it showed the model, and whether it failed."""
-    error = ToolError.RAISED if take_flag(block, "is_error") else None
+    failed = take_flag(block, "is_error") is True  # a block of results says so only of those that failed
     take_if(block, "type", "tool_result")
-    return take_text(block, "tool_use_id"), take_words(block, "content"), error
+    return take_text(block, "tool_use_id"), take_words(block, "content"), failed

@@ -71,7 +71,7 @@ class _Reading:
             messages=(Message(role=Role.SYSTEM, text=said),) if self.system else (),
             model=self.model,
             agent="grok-cli",
-            marks_errors=False,
+            unsaid=("tool_errors",),
         )
         line = 1
         for row in self.rows:

@@ -81,9 +81,9 @@ class RunBegan(Item, frozen=True, kw_only=True):
 
     `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the task
     where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in them.
-    `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing. `marks_errors`: its format
-    marks the results of calls that failed. `parent` is the key of the run, told before this one, of which the call with the
-    provider's id `call` began it: then it is no run of the source's own, and is not counted as one.
+    `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing. `parent` is the key of the
+    run, told before this one, of which the call with the provider's id `call` began it: then it is no run of the source's
+    own, and is not counted as one.
     """
 
     key: str
@@ -96,7 +96,6 @@ class RunBegan(Item, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
     labels: dict[str, str] = {}
     unsaid: tuple[str, ...] = ()
-    marks_errors: bool = True
 
 
 class Said(Item, frozen=True, kw_only=True):
@@ -145,13 +144,15 @@ class Answered(Item, frozen=True, kw_only=True):
 class Returned(Item, frozen=True, kw_only=True):
     """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
 
-    `output` is what the model was shown. `error` only where the format itself marks the result as failed. `began` is the
-    key of the run that the call began, as the file that has that run names it, "" for none.
+    `output` is what the model was shown. `marked`: the source says whether the call failed, by more than words that it shows
+    the model; else nobody knows. `error` only where it says so. `began` is the key of the run that the call began, as the
+    file that has that run names it, "" for none.
     """
 
     id: str
     output: str
     name: str = ""
+    marked: bool = False
     error: ToolError | None = None
     duration: int = 0
     began: str = ""
@@ -290,13 +291,14 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         output: str,
         *,
         name: str | None = "",
-        error: ToolError | None = None,
+        failed: ToolError | bool | None = None,
         duration: int = 0,
         began: str = "",
         rest: str = "",
     ) -> Returned:
-        """A call ended."""
+        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None: it does not say."""
         named, called = name or "", call or ""
+        error = ToolError.RAISED if failed is True else failed or None
         return Returned(
             self.position,
             self.at,
@@ -305,6 +307,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             id=called,
             output=output,
             name=named,
+            marked=failed is not None,
             error=error,
             duration=duration,
             began=began,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.importers.content import take_call, take_calls
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, at, json_text, table, text
@@ -143,7 +143,7 @@ class _Reading:
             key="session",
             messages=(Message(role=Role.SYSTEM, text=system),) if system else (),
             agent="kimi-cli",
-            marks_errors=self.wire,
+            unsaid=() if self.wire else ("tool_errors",),
         )
         line = 1
         for row in self.rows:
@@ -250,13 +250,13 @@ class _Reading:
 
     def _returned(self, row: Row, said: JSON) -> Item:
         failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
-        return self._result(row, call, _take_shown(said, failed=failed), failed=failed)
+        return self._result(row, call, _take_shown(said, failed=failed is True), failed=failed)
 
-    def _result(self, row: Row, call: str, said: str, *, failed: bool = False) -> Item:
+    def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
         if self.step is None:
             self._settled(call)
-        error = ToolError.RAISED if failed else None
-        return row.place.returned(call, said, name=self.names.get(call, ""), error=error, rest=_left_of(row))
+        name = self.names.get(call, "")
+        return row.place.returned(call, said, name=name, failed=failed, rest=_left_of(row))
 
     def _asked(self, calls: Sequence[MessageCall]) -> None:
         self.names |= {call.id: call.name for call in calls}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import call_of, manifests, plain, unwrap, unwrapped
 from refold.replay.importers.documents import ANY
 from refold.replay.importers.fields import (
@@ -232,10 +232,10 @@ class _Run:
         if one.kind == "TOOL":
             own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
-            call, error = text(own, "gen_ai.tool.call.id"), ToolError.RAISED if one.failed else None
+            call, failed = text(own, "gen_ai.tool.call.id"), one.failed if text(one.row, "level") else None
             place = place.counting(Counted(errors=int(one.failed)))
             tool = place.returned(
-                call, output, name=name, error=error, duration=took, rest=json_text(one.row)
+                call, output, name=name, failed=failed, duration=took, rest=json_text(one.row)
             )
             return Step(tool=tool, problem=problem)
         return Step(remark=start.remarked(known_or(one.kind.lower() or "observation", _KINDS), one.row))

@@ -72,12 +72,13 @@ def take_cost(value: JSON, *path: str) -> int | None:
     return found
 
 
-def take_flag(value: JSON, *path: str) -> bool:
-    """Whether true stands there; what is neither true nor false is left."""
+def take_flag(value: JSON, *path: str) -> bool | None:
+    """True or false that stands there, None for neither: that is left."""
     found = at(value, *path)
     if isinstance(found, bool):
         take(value, *path)
-    return found is True
+        return found
+    return None
 
 
 def take_if(value: JSON, name: str, *known: JSON) -> None:

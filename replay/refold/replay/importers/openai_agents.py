@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.reducers.events import Manifest
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import arguments
 from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
@@ -194,12 +194,12 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         )
     if span.kind == "function":
         output = "" if data.get("output") is None else arguments(data.get("output"))
-        error = ToolError.RAISED if span.error else None
-        ended = bool(text(span.row, "ended_at"))
-        counts = Counted(calls=1, results=int(ended), errors=int(error is not None))
+        ended, broke = bool(text(span.row, "ended_at")), bool(at(span.row, "error"))
+        counts = Counted(calls=1, results=int(ended), errors=int(broke))
+        failed = broke or (False if ended else None)
         name = text(data, "name")
         place = place.counting(counts)
-        tool = place.returned("", output, name=name, error=error, duration=took, rest=json_text(span.row))
+        tool = place.returned("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
         return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
     remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row)
     return Step(remark=remark, turn=span.kind == "turn")

@@ -141,7 +141,7 @@ def _run(value: Value, count: int) -> Iterator[Item]:
         key=take_text(around, "id") or str(count),
         model=take_text(around, "model"),
         tools=take_tools(around, "tools"),
-        marks_errors=False,
+        unsaid=("tool_errors",),
         rest=rest(around),
     )
     yield from conversation(found, head)

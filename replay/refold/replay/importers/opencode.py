@@ -322,7 +322,7 @@ def _results(step: Step, where: Place) -> Iterator[Item]:
             call,
             _take_output(state),
             name=name,
-            error=error,
+            failed=error or False,
             duration=max(0, ended - begun) if begun and ended else 0,
             rest=rest(state),
         )

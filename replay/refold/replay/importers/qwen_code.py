@@ -9,7 +9,7 @@ Counted: rows of each kind that the path and its branches hold, calls and result
 thoughts are among the candidates' tokens but where the total says that they stand beside.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ _TOKENS = UsageNames(
     cache_read=("cachedContentTokenCount",),
     reasoning=("thoughtsTokenCount",),
 )
-_ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
+_FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 _LABELS = ("sessionId", "version", "cwd", "gitBranch")
 """What rows repeat of the first one."""
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
@@ -183,8 +183,8 @@ class _Reading:
     def _result(self, row: Row, part: JSON) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
         take_if(at(part, "functionResponse"), "name", self.open.pop(call, None))
-        error = _ERRORS.get(text(row.value, "toolCallResult", "status"))
-        return row.place.returned(call, _take_output(part), name=name, error=error)
+        failed = _FAILED.get(text(row.value, "toolCallResult", "status"))
+        return row.place.returned(call, _take_output(part), name=name, failed=failed)
 
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")

@@ -26,7 +26,10 @@ _PROMPT = Counted(user=1)
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was counted in a run, by the rule of its format. None: the format does not say."""
+    """What was counted in a run, by the rule of its format. None: the format does not say.
+
+    Of `unmarked` results it does not say whether they are errors.
+    """
 
     messages: int | None = None
     user_messages: int | None = None
@@ -41,6 +44,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int | None = None
     first_timestamp: str | None = None
     last_timestamp: str | None = None
+    unmarked: int = 0
     beside: int = 0
 
 
@@ -53,6 +57,7 @@ class Count:
     def __init__(self) -> None:
         self._unsaid: tuple[str, ...] = ()
         self._sums = dict.fromkeys((*_MESSAGES, *_CALLS, "beside"), 0)
+        self._unmarked = 0
         self._used: list[Usage] = []
         self._waiting: Counter[str] = Counter()
         self._answered: set[str] = set()
@@ -61,7 +66,7 @@ class Count:
     def take(self, item: Item) -> None:
         """Count an item in."""
         if isinstance(item, RunBegan):
-            self._unsaid = item.unsaid if item.marks_errors else (*item.unsaid, "tool_errors")
+            self._unsaid = item.unsaid
         elif isinstance(item, RunEnded):
             self._ended = item
             self._sums = dict.fromkeys(self._sums, 0) if item.counts else self._sums
@@ -72,10 +77,16 @@ class Count:
             return
         for name in self._sums:
             self._sums[name] += getattr(counts, name)
-        if isinstance(item, Returned) and not self._is_new(item.id):
-            self._sums["results"] -= counts.results
+        if isinstance(item, Returned):
+            self._result(item, counts.results)
         if counts.usage is not None:
             self._used.append(counts.usage)
+
+    def _result(self, item: Returned, results: int) -> None:
+        if not self._is_new(item.id):
+            self._sums["results"] -= results
+        elif not item.marked:
+            self._unmarked += results
 
     def _is_new(self, call: str) -> bool:
         new = not call or self._waiting[call] > 0 or call not in self._answered
@@ -94,6 +105,7 @@ class Count:
         first, last = self._ended.times or (None, None)
         return msgspec.structs.replace(
             Tally(messages=sum(said) if said else None, first_timestamp=first, last_timestamp=last),
+            unmarked=self._unmarked,
             beside=self._sums["beside"],
             **found,
         )

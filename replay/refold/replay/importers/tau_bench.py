@@ -78,7 +78,8 @@ def _run(value: Value, key: str) -> Iterator[Item]:
     listed = read_rows(take_rows(value.value, "traj"), f"{value.position}.traj")
     numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
     labels = {name: str(given) for name, given in numbers.items() if given is not None}
-    head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels, marks_errors=False)
+    unsaid = ("tool_errors",)
+    head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels, unsaid=unsaid)
     yield from conversation(listed, head)
     reward = {"reward": take(value.value, "reward")}
     yield Place(f"{value.position}.reward").remarked("score:reward", reward)
@@ -132,8 +133,7 @@ def _displayed(value: Value, key: str) -> Iterator[Item]:
         rest=rest(value.value),
         key=key,
         agent="tau-bench",
-        unsaid=("tool_calls",),
-        marks_errors=False,
+        unsaid=("tool_calls", "tool_errors"),
     )
     yield from conversation(listed, head, odd)
     yield place.ended(("unknown", "few-shot text: no outcome"))

@@ -92,8 +92,7 @@ def _run(value: Value) -> Iterator[Item]:
         messages=opening,
         agent="who-when",
         labels={"level": str(level)} if isinstance(level, str | int) else {},
-        unsaid=("tool_messages", "tool_calls", "tool_results"),
-        marks_errors=False,
+        unsaid=("tool_messages", "tool_calls", "tool_results", "tool_errors"),
     )
     for index, message in enumerate(listed):
         where = Place(f"{place}[{index}]")

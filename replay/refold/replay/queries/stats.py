@@ -84,7 +84,7 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ToolStats(msgspec.Struct, kw_only=True):
     """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap.
 
-    Of `unmarked` results nobody knows whether they went wrong: their source marks no errors. `not_recorded` calls have no
+    Of `unmarked` results nobody knows whether they went wrong: their source does not say. `not_recorded` calls have no
     result in their source, and count as none.
     """
 

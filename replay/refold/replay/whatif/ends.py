@@ -53,13 +53,7 @@ _COUNTED = {
     Unknown.TIME: ("time", "usage"),
 }
 """The limits that count what grows, by type and measure."""
-_SETTING = (
-    (Unknown.TOOLS,),
-    (Unknown.CONTEXT,),
-    (Unknown.ERRORS,),
-    (Unknown.TOOLS, Unknown.CONTEXT),
-    (Unknown.TOOLS, Unknown.ERRORS),  # a guard may ask for a tool once a call has failed
-)
+_SETTING = ((Unknown.TOOLS,), (Unknown.CONTEXT,), (Unknown.TOOLS, Unknown.CONTEXT))
 _MORE_FOR_MORE = (Errors, Pivot, PrematureEnd, Stall)
 """Guards that speak of more failures if they speak of fewer, and of fewer successes; of others nobody here knows that."""
 _SILENT = "an answer of nothing: the record does not say whether its stream broke"
@@ -105,8 +99,6 @@ class Ends:
         if policy == fact.policy:
             return
         met = {kind for kind in fact.unknown if reads(policy, kind)}
-        if Unknown.ERRORS in fact.unknown and policy.texts != fact.policy.texts:
-            met.add(Unknown.ERRORS)
         self._fars += [self._far(*kinds) for kinds in _SETTING if met.issuperset(kinds)]
         if untimed(fact) and reads(unlimited(policy, GROWING, fact.policy.limits), Unknown.TIME):
             self._met.add(Unknown.TIME)
@@ -121,6 +113,8 @@ class Ends:
         self._lacked = before | {kind for kind in GROWING if lacks(fact, kind)}
         if near.found is not None or not near.differs:
             return
+        if isinstance(fact, ToolReturned) and Unknown.ERRORS in fact.unknown:
+            self._mark()
         policy = unlimited(near.derived.state.policy, GROWING, state.policy.limits)
         for kind in GROWING:
             if kind not in self._lacked or kind in self._met or not reads(policy, kind):
@@ -130,6 +124,20 @@ class Ends:
             for far in fars if kind in before else ():
                 far.begin_with_most(kind)
             self._fars += fars
+
+    def _mark(self) -> None:
+        """Follow the far ends of which calls failed, from the first of which the record does not say it.
+
+        Beside a tool that may have been there, too: a guard may ask for one once a call has failed.
+        """
+        policy, recorded = self._near.derived.state.policy, self._near.recorded.state.policy
+        if Unknown.ERRORS in self._met or not (
+            reads(policy, Unknown.ERRORS) or policy.texts != recorded.texts
+        ):
+            return
+        self._met.add(Unknown.ERRORS)
+        tools = [far for far in self._fars if far.unknown == (Unknown.TOOLS,)]
+        self._fars += [self._far(Unknown.ERRORS), *(far.also(Unknown.ERRORS) for far in tools)]
 
     def _far(self, *kinds: Unknown) -> Far:
         return Far(self._near, self._change, self._registry, *kinds)

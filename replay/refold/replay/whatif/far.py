@@ -41,12 +41,19 @@ class Far(Pair):
     def __init__(self, near: Pair, change: Change, registry: Registry, *unknown: Unknown) -> None:
         super().__init__(near.run, lambda old: self._most(change(old), old), registry)
         self.take_over(near)
-        self._near, self.unknown = near, unknown
+        self._near, self._other, self.unknown = near, change, unknown
         self._context: int | None = 1  # tokens that it surely has; None: it is known
         self._used: int | None = None  # tokens of the largest request
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
             self._go_by(self._most(self._plain, near.recorded.state.policy))
+
+    def also(self, kind: Unknown) -> "Far":
+        """Another far end, from where this one stands: with the most of this kind besides."""
+        far = Far(self._near, self._other, self._registry, *self.unknown, kind)
+        far.take_over(self)
+        far._context, far._used, far._plain = self._context, self._used, self._plain
+        return far
 
     @property
     def settled(self) -> bool:

@@ -194,7 +194,7 @@ class Reading:
             # A row is one message, however many results it has.
             counts = Counted(results=1, errors=int(error is not None)) if number else None
             place = row.place.counting(counts)
-            self.queue.append(place.returned(call, shown, error=error, began=began, rest=rest))
+            self.queue.append(place.returned(call, shown, failed=error or False, began=began, rest=rest))
             self.talk.add(uuid, Message(role=Role.TOOL, text=shown, call=call))
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))

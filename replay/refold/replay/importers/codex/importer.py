@@ -21,7 +21,7 @@ from refold.replay.importers.codex.items import (
     SAYS,
     Kind,
     by,
-    error_of,
+    failed_of,
     failure,
     item,
     kind,
@@ -218,10 +218,10 @@ class _Reading:
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
         counts = None if self._is_new("result", found) else UNCOUNTED
-        shown, error = output(found), error_of(found)
+        shown, failed = output(found), failed_of(found)
         asked, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.counting(counts)
-        self.queue.append(place.returned(asked, shown, error=error, rest=left_of(row, found)))
+        self.queue.append(place.returned(asked, shown, failed=failed, rest=left_of(row, found)))
         self.talk.append(Message(role=Role.TOOL, text=shown, call=asked))
 
     def _event(self, row: Row) -> None:

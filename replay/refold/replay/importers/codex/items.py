@@ -1,7 +1,7 @@
 """Rows of a Codex rollout: what the model said and saw in each, by the names of the Responses API. Remembers nothing.
 
 A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Failure has no field: an output says in its
-own head that it failed, in one of three wordings, or in JSON.
+own head that it failed, in one of three wordings, or in JSON; one without an exit code says neither.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Literal
 
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.leftovers import take, take_each, take_if, take_text
@@ -142,20 +142,22 @@ def output(found: JSON) -> str:
     return given if isinstance(given, str) else json_text(given)
 
 
-def error_of(found: JSON) -> ToolError | None:
-    """Whether a result says that it failed: a code other than 0, an execution error, `success: false`."""
+def failed_of(found: JSON) -> bool | None:
+    """Whether a result says that it failed: a code other than 0, an execution error, `success: false`; None: it says nothing."""
     given = unwrapped(at(found, "output"))
-    if at(given, "success") is False:
-        return ToolError.RAISED
-    code = at(given, "metadata", "exit_code")
+    success, code = at(given, "success"), at(given, "metadata", "exit_code")
+    if success is False:
+        return True
     if isinstance(code, int) and not isinstance(code, bool):
-        return ToolError.RAISED if code else None
+        return code != 0
     shown = output(found)
     if _FAILED.match(shown):
-        return ToolError.RAISED
+        return True
     end = _HEAD_END.search(shown)
     found_code = _EXIT.search(shown[: end.start()] if end else shown[:400])
-    return ToolError.RAISED if found_code and int(found_code[1]) else None
+    if found_code:
+        return int(found_code[1]) != 0
+    return False if success is True else None
 
 
 def role_of(found: JSON) -> Role:

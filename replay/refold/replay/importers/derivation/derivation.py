@@ -227,7 +227,7 @@ class Derivation:
             labels={**began.labels, **labels},
             task=start.task,
             unasked=unasked,
-            unknown=_UNSAID + (() if began.marks_errors else (Unknown.ERRORS,)),
+            unknown=_UNSAID,
         )
 
     def _end(self, item: RunEnded) -> None:

@@ -96,8 +96,7 @@ def failure(log: Writer, item: RequestFailed) -> None:
 
 def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
     """A call ended; `unasked`: nothing shows that the model was asked then, as where a person comes next."""
-    unmarked = item.error is None and Unknown.ERRORS in log.state.setup.unknown
-    unknown = (Unknown.ERRORS,) if unmarked else ()
+    unknown = () if item.marked else (Unknown.ERRORS,)
     seq = log.tell(
         lambda state, at, salt: composition.returned(
             state,

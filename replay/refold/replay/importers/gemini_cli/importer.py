@@ -1,6 +1,6 @@
 """Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -29,7 +29,7 @@ from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
 
-_ERRORS = {"error": ToolError.RAISED, "cancelled": ToolError.CANCELLED}
+_FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 _INJECTED = ("<session_context>", "<state_snapshot>")
 
@@ -180,11 +180,12 @@ def _take_answer(message: JSON) -> Message:
 def _returned(call: JSON, place: Place) -> Iterator[Item]:
     status, done = text(call, "status"), answered(call)
     counts = Counted(results=int(done), errors=int(status == "error"))  # it has no message of its own
-    result, error = _take_result(call), _ERRORS.get(status)
+    result = _take_result(call)
     if done:
-        take_if(call, "status", "success", *_ERRORS)
+        take_if(call, "status", *_FAILED)
         where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
-        yield where.returned(result.call, result.text, name=result.name, error=error, rest=rest(call))
+        failed = _FAILED.get(status)
+        yield where.returned(result.call, result.text, name=result.name, failed=failed, rest=rest(call))
     elif left := rest(call):
         yield place.counting(counts).remarked("unanswered", rest=left)
 

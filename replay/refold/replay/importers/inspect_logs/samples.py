@@ -241,7 +241,9 @@ class Sample:
             where = Place(f"{position}[{index}]", moment)
             if message.role is Role.TOOL and message.call not in self.answered:
                 self.answered.add(message.call or "")
-                yield where.returned(message.call, message.text, name=message.name)
+                # Whoever ran it was none of the harness, which writes an event of each call that it runs.
+                error = error_of(at(self.results.get(message.call or ""), "error"))
+                yield where.returned(message.call, message.text, name=message.name, failed=error)
             elif message.role in (Role.USER, Role.SYSTEM):
                 yield where.said(message.text, "harness", role=message.role)
 
@@ -261,12 +263,12 @@ class Sample:
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
             event["result"] = result.get("result", {})
-        error = error_of(self.attachments.put_back(at(event, "error")))
+        failed = error_of(self.attachments.put_back(at(event, "error"))) or _crashed(event)
         where = Place(place.position, _take_end(event) or place.at)
         name, duration = take_text(event, "function"), take_duration(event)
         take_text(event, "id")
         left = joined(rest(event), self.messages.take_unsaid())
-        return where.returned(call, output, name=name, error=error, duration=duration, rest=left)
+        return where.returned(call, output, name=name, failed=failed, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:
         """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
@@ -288,9 +290,18 @@ class Sample:
                 yield answered(None, message, read, place)
                 yield from place.hosted(content)
             elif read.role is Role.TOOL:
-                yield place.returned(read.call, read.text, name=read.name, error=error, rest=rest(message))
+                yield place.returned(
+                    read.call, read.text, name=read.name, failed=error or False, rest=rest(message)
+                )
             else:
                 yield place.said(read.text, "harness", role=read.role, rest=rest(message))
+
+
+def _crashed(event: JSON) -> bool | None:
+    """Whether a call without an error of its own brought its sample down; None while it was under way."""
+    if at(event, "failed") is True:
+        return True
+    return None if at(event, "pending") is True else False
 
 
 def _same(one: Message, other: Message) -> bool:

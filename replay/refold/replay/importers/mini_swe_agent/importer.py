@@ -24,7 +24,7 @@ from refold.replay.importers.items import Item, Place, RunBegan, together
 from refold.replay.importers.leftovers import rest, take_cost, take_if, take_text, take_words
 from refold.replay.importers.mini_swe_agent.rows import (
     counted,
-    failed,
+    failed_of,
     is_result,
     left_of,
     role_of,
@@ -172,5 +172,5 @@ def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
     waiting.remove(call)
     take_if(row, "tool_call_id", call.id)
     take_if(row, "call_id", call.id)
-    error, output = failed(row), take_output(row)
-    return place.returned(call.id, output, name=call.name, error=error, rest=left_of(row))
+    failed, output = failed_of(row), take_output(row)
+    return place.returned(call.id, output, name=call.name, failed=failed, rest=left_of(row))

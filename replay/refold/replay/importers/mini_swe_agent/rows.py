@@ -99,16 +99,16 @@ def counted(row: JSON, calls: int = 0) -> Counted:
         tool=int(role == "tool"),
         calls=calls,
         results=int(result),
-        errors=int(result and failed(row) is not None),
+        errors=int(result and bool(failed_of(row))),
         usage=CHAT_TOKENS.of(at(row, *usage_path(row))) if role == "assistant" else None,
     )
 
 
-def failed(row: JSON) -> ToolError | None:
-    """How a command failed, by its timeout or its code."""
+def failed_of(row: JSON) -> ToolError | bool | None:
+    """Whether a command failed, or how, by its timeout or its code; None: it has neither."""
     if timed_out(row):
         return ToolError.TIMEOUT
-    return ToolError.RAISED if code_of(row) else None
+    return None if (code := code_of(row)) is None else code != 0
 
 
 def take_moment(row: JSON) -> int | None:

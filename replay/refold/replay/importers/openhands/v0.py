@@ -28,6 +28,8 @@ _KINDS = frozenset({
     "read", "recall", "reject", "resume", "run", "run_ipython", "start", "state", "success", "system",
     "task_tracking", "think", "user_rejected", "write"
 })  # fmt: skip
+_FAILS_AS_ERROR = frozenset({"edit", "read", "success", "task_tracking", "think", "write"})
+"""Kinds of observations in whose place stands one of the kind `error` if something failed."""
 _TOKENS = UsageNames(
     input=CHAT_TOKENS.input,
     output=CHAT_TOKENS.output,
@@ -62,18 +64,23 @@ def is_answer(event: JSON) -> bool:
     return action not in NO_TURNS and not is_user(event) and text(event, "source") != "environment"
 
 
-def exit_code(event: JSON) -> int:
-    """The exit code of a command's observation, 0 where it has none."""
+def exit_code(event: JSON) -> int | None:
+    """The exit code of a command's observation."""
     for code in (at(event, "extras", "metadata", "exit_code"), at(event, "extras", "exit_code")):
         if isinstance(code, int) and not isinstance(code, bool):
             return code
-    return 0
+    return None
 
 
-def is_error(event: JSON) -> bool:
-    """Whether an observation says that something failed."""
-    kind = text(event, "observation")
-    return kind == "error" or (kind == "run" and exit_code(event) != 0)
+def failed_of(event: JSON) -> bool | None:
+    """Whether an observation says that something failed; None: it says nothing."""
+    match text(event, "observation"):
+        case "error":
+            return True
+        case "run":
+            return None if (code := exit_code(event)) is None else code != 0
+        case kind:
+            return False if kind in _FAILS_AS_ERROR else None
 
 
 def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> list[Event]:
@@ -175,14 +182,16 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
 def _observed(event: JSON, around: _Around, place: Place) -> Item:
     output, call = take_words(event, "content"), call_of(event) or _caused(event, around.names)
     rejected, named = text(event, "observation") == "user_rejected", bool(call_of(event))
-    result, failed = int(named or around.bare), is_error(event)
-    counts = None if named and not rejected else Counted(tool=result, results=result, errors=int(failed))
+    result, failed = int(named or around.bare), failed_of(event)
+    counts = (
+        None if named and not rejected else Counted(tool=result, results=result, errors=int(failed is True))
+    )
     place = place.counting(counts)
     if not call:
         return _said(event, output, place, around)
     name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
-    error = ToolError.CANCELLED if rejected else ToolError.RAISED if failed else None
-    return place.returned(call, output, name=name, error=error, rest=_left_of(event, around))
+    went = ToolError.CANCELLED if rejected else failed
+    return place.returned(call, output, name=name, failed=went, rest=_left_of(event, around))
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:

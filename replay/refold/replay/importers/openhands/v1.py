@@ -44,12 +44,13 @@ def is_user(event: JSON) -> bool:
     )
 
 
-def is_error(event: JSON) -> bool:
-    """Whether a result says that it failed."""
+def failed_of(event: JSON) -> bool | None:
+    """Whether a result says that it failed; None: it says nothing."""
     seen = at(event, "observation")
     codes = (at(seen, "exit_code"), at(seen, "metadata", "exit_code"))
-    code = next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), 0)
-    return text(event, "kind") == "AgentErrorEvent" or at(seen, "is_error") is True or code != 0
+    code = next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
+    marks = [mark for mark in (at(seen, "is_error"), code) if isinstance(mark, int)]
+    return text(event, "kind") == "AgentErrorEvent" or (any(marks) if marks else None)
 
 
 def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
@@ -113,11 +114,11 @@ def _answer(event: JSON, place: Place) -> Item:
 
 def _result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
-    error = ToolError.CANCELLED if rejected else ToolError.RAISED if is_error(event) else None
-    counts = Counted(tool=1, results=1, errors=int(is_error(event))) if rejected else None
+    failed = ToolError.CANCELLED if rejected else failed_of(event)
+    counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
     call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
     output = _take_output(event)
-    return place.counting(counts).returned(call, output, name=name, error=error, rest=_left_of(event))
+    return place.counting(counts).returned(call, output, name=name, failed=failed, rest=_left_of(event))
 
 
 def _asked(event: JSON) -> MessageCall | None:

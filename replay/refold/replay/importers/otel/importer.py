@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
-from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.content import take_tools
 from refold.replay.importers.fields import JSON, json_text, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RequestFailed, RunBegan
@@ -199,7 +198,7 @@ def _tool(span: Span, start: Place) -> Step:
         text(otel_names.first(own, otel_names.CALL_ID)),
         otel_names.call_text(span, otel_names.CALL_RESULT),
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
-        error=ToolError.RAISED if span.failed else None,
+        failed=span.failed or (None if span.end is None else False),
         duration=took,
         rest=json_text(_left(span)),
     )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from refold.reducers.messages import Message
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Role
 from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, at, number, rows, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
@@ -201,11 +201,11 @@ class _Reading:
 
     def _result(self, row: Row, place: int, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
-        said, error = take_spoken(message), ToolError.RAISED if take_flag(message, "isError") else None
+        said, failed = take_spoken(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.pending.get(call))
         self.talk.append((place, Message(role=Role.TOOL, text=said, call=call, name=name)))
-        return row.place.returned(call, said, name=name, error=error, rest=row.rest())
+        return row.place.returned(call, said, name=name, failed=failed, rest=row.rest())
 
     def _branch(self, row: Row, place: int) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""

@@ -16,7 +16,7 @@ from refold.replay.importers.pydantic_ai.parts import (
     TOKENS,
     answered,
     asked_of,
-    failed,
+    failed_of,
     is_result,
     left_of,
     take_opening,
@@ -151,7 +151,9 @@ class _Conversation:
         for index, part in enumerate(take_rows(row, "parts")):
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
             if not given or text(part, "part_kind") not in GIVEN:
-                own = Counted(results=int(is_result(part)), errors=int(failed(part)))
+                own = Counted(
+                    results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
+                )
                 whole = [own] if given or index else [own, message]
                 yield asked_of(where.counting(together(whole)), part)
             elif unsaid := left_of(part, *GIVEN):

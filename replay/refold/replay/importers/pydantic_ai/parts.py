@@ -1,6 +1,6 @@
 """The messages of Pydantic AI and their parts, each for itself: what item it is, and what of it no item says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
@@ -21,6 +21,13 @@ TOKENS = UsageNames(
     reasoning=("output_reasoning_tokens", "details/reasoning_tokens"),
 )
 _TOLD = ("text", "thinking", "tool-call")
+_OUTCOMES: Mapping[str, ToolError | bool] = {
+    "": False,
+    "success": False,
+    "failed": True,
+    "denied": ToolError.CANCELLED,
+}
+"""What outcomes say. A tool that asks to be called again (`retried`) may have done what it was called for, or not."""
 
 
 def take_opening(row: JSON) -> Iterator[Message]:
@@ -36,14 +43,14 @@ def take_opening(row: JSON) -> Iterator[Message]:
 
 def asked_of(place: Place, part: JSON) -> Item:
     """A part of a request."""
-    kind, error, result = text(part, "part_kind"), _error(part), is_result(part)
+    kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
     if not result and kind not in (*GIVEN, "retry-prompt"):
         return place.unread("no_part", f"part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
     said = _take_content(part)
     if result:
         name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
-        return place.returned(call, said, name=name, error=error, rest=left_of(part, kind))
+        return place.returned(call, said, name=name, failed=failed, rest=left_of(part, kind))
     role = Role.SYSTEM if kind == "system-prompt" else Role.USER
     by = "user" if kind == "user-prompt" else "harness"
     return place.said(said, by, role=role, rest=left_of(part, kind))
@@ -92,18 +99,16 @@ def is_result(part: JSON) -> bool:
     return kind == "tool-return" or (kind == "retry-prompt" and bool(text(part, "tool_name")))
 
 
-def failed(part: JSON) -> bool:
-    """What the format marks as failed: a retry of a tool's call, or an outcome that says so."""
-    return is_result(part) and (
-        text(part, "part_kind") == "retry-prompt" or text(part, "outcome") == "failed"
-    )
+def failed_of(part: JSON) -> ToolError | bool | None:
+    """How the format marks a result: by its kind, or by its outcome; None: that tells neither.
 
-
-def _error(part: JSON) -> ToolError | None:
-    if not failed(part):
-        return None
+    Before there were outcomes a result of the other kind did well.
+    """
+    retried = text(part, "part_kind") == "retry-prompt"
+    failed = True if retried else _OUTCOMES.get(text(part, "outcome"))
     # The validator's list of complaints: the arguments did not fit.
-    return ToolError.BAD_ARGUMENTS if isinstance(table(part).get("content"), list) else ToolError.RAISED
+    complaints = failed is True and isinstance(table(part).get("content"), list)
+    return ToolError.BAD_ARGUMENTS if complaints else failed
 
 
 def _take_content(part: JSON) -> str:

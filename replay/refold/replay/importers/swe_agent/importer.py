@@ -83,9 +83,9 @@ class SweAgent(msgspec.Struct, frozen=True):
             model=model,
             agent="swe-agent",
             labels={name: label for name, label in labels.items() if label},
+            unsaid=("tool_errors",),
             rest=joined(rest(doc), run.conversation.take_unsaid()),
             counts=together(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
-            marks_errors=False,
         )
         for turn in run.turns:
             yield from run.items(turn)
