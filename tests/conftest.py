@@ -2,13 +2,19 @@
 
 import os
 import sys
+import threading
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from refold.reducers import tokenizers
+
+if TYPE_CHECKING:
+    from support.wire import Server
 
 MOST = 8
 """The most cases of one test in the quick tier."""
@@ -98,3 +104,17 @@ settings.register_profile("quick", parent=settings.get_profile("all"), max_examp
 settings.register_profile(
     "thorough", parent=settings.get_profile("all"), derandomize=False, max_examples=2000
 )
+
+
+@pytest.fixture
+def server() -> Iterator["Server"]:
+    """A scripted server on a loopback port."""
+    from support.wire import Server
+
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()

@@ -142,7 +142,7 @@ def test_a_vendor(store: Path) -> None:
     assert "said    Hi there\\x1b[2J." in ran.stdout
     assert "1,000 in (600 cached), 100 out" in ran.stdout
     assert "$0.002" in ran.stdout
-    assert "price: --price 1/10" in refold("show", "@last", "--raw", "--store", store).stdout
+    assert '"price":"1/10"' in refold("show", "@last", "--raw", "--store", store).stdout
     assert ["system", "user"] == [message["role"] for message in server.requests[0]["messages"]]
 
 

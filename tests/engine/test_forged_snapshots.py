@@ -93,6 +93,7 @@ _OTHER: dict[str, Any] = {
     "policy": {},
     "model": "another",
     "address": "https://example.org",
+    "price": "0/0",
     "settings": {},
     "tools": [],
     "at": 7,

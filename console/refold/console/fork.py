@@ -18,7 +18,7 @@ from refold.console.screen import Screen, note
 from refold.console.served import served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model
-from refold.engine.compatibility import refuse_other_model
+from refold.engine.compatibility import address_of, refuse_other_model
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
@@ -113,9 +113,12 @@ def _agent(state: RunState, models: Models, means: Means, name: str | None, file
 
 
 def _model(state: RunState, models: Models, means: Means, chosen: str | None) -> Model:
-    name = chosen or state.setup.model
+    name, setup = chosen or state.setup.model, state.setup
     try:
-        return models.get(name, served(means, name))
+        model = models.get(name, served(means, name, "" if chosen else setup.price))
+        # What it costs there says nothing of what it costs elsewhere.
+        elsewhere = means.price is None and address_of(model) != setup.address
+        return models.get(name, served(means, name)) if elsewhere else model
     except WrongUse as error:
         if chosen is not None:
             raise

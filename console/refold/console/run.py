@@ -18,7 +18,7 @@ from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, Who
 from refold.console.places import StorePlace
 from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
-from refold.console.served import Served, served, typed
+from refold.console.served import Served, served
 from refold.console.toolbox import chosen_tools, rebuilt_tools
 from refold.console.watchers import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
@@ -77,7 +77,7 @@ async def run_command(
         # Refuses what cannot work before a file is made.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(places.writing(place))
-        run = agent.start(task, labels=labels, environment=(*environment, *chosen, *typed(means)))
+        run = agent.start(task, labels=labels, environment=(*environment, *chosen))
         return await (leave if means.detach else stay)(screen, place, run, means.typed)
 
 
@@ -147,7 +147,7 @@ class Models:
 async def taken_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: Means) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
     tools = offered_tools(state, means)
-    agent = agent_of(state, Models(stack), tools, served(means, state.setup.model))
+    agent = agent_of(state, Models(stack), tools, served(means, state.setup.model, state.setup.price))
     store = await stack.enter_async_context(places.writing(place))
     return agent.resume(state.setup.run, store=store)
 

@@ -5,7 +5,7 @@ import msgspec
 from refold.console import places
 from refold.console.options import Means
 from refold.engine import Model, resolve_model
-from refold.reducers.errors import WrongUse
+from refold.engine.models.prices import price_in
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,25 +20,16 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return resolve_model(name, base_url=self.base_url, price=self.price, timeout=self.timeout)
 
 
-def served(means: Means, model: str) -> Served:
-    """What was typed of the model of this name, or is in the environment. Raises `WrongUse`."""
+def served(means: Means, model: str, price: str = "") -> Served:
+    """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`. Raises `WrongUse`."""
+    said = price or None if means.price is None else means.price
     return Served(
         base_url=places.base_url(means.base_url, model),
-        price=None if means.price is None else _price(means.price),
+        price=None if said is None else price_in(said),
         timeout=means.timeout,
     )
 
 
-def typed(means: Means) -> tuple[str, ...]:
-    """What of it no other record of a run says, to be recorded with it."""
-    return () if means.price is None else (f"price: --price {means.price}",)
-
-
-def _price(text: str) -> tuple[float, float]:
-    read, _, written = text.partition("/")
-    try:
-        return float(read), float(written)
-    except ValueError as error:
-        raise WrongUse(
-            f"--price {text!r}: expected IN/OUT, dollars per million tokens read and written, as in 0.5/1.5"
-        ) from error
+def recorded(price: str) -> Served:
+    """Where its name says, for a run's own recorded `price`."""
+    return Served(price=price_in(price) if price else None)

@@ -17,7 +17,7 @@ from refold.console.options import Means, option
 from refold.console.places import StorePlace, changing
 from refold.console.run import Models, agent_of, offered_tools
 from refold.console.screen import OutputClosed, Screen, note
-from refold.console.served import Served, served
+from refold.console.served import recorded, served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Worker
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
@@ -134,7 +134,7 @@ async def worker_command(
 def _agent(state: RunState, models: Models, means: Means) -> Agent:
     setup = state.setup
     # One worker drives runs of many models: its address, and what it costs there, is for those that had one.
-    at = served(means, setup.model) if setup.address else Served()
+    at = served(means, setup.model, setup.price) if setup.address else recorded(setup.price)
     return agent_of(state, models, offered_tools(state, means), at)
 
 

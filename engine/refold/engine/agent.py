@@ -15,8 +15,10 @@ from refold.engine.clock import Clock, SystemClock
 from refold.engine.compatibility import (
     address_of,
     context_of,
+    price_given,
     refuse_blind,
     refuse_other_model,
+    refuse_other_price,
     refuse_other_tools,
     refuse_unmeasured,
     refuse_unpriced,
@@ -288,6 +290,7 @@ class Agent:
             policy=self.policy,
             model=self.model.name,
             address=address_of(self.model),
+            price=price_given(self.model),
             settings=self.settings,
             tools=tuple(tool.manifest for tool in self.tools.values()),
             seed=seed,
@@ -353,6 +356,7 @@ class Agent:
         if not state.ended:
             rules_of(state)
             refuse_other_model(state, self.model)
+            refuse_other_price(state, self.model)
             redactor = self.redactor.under(state.policy.redact)
             offered = {
                 name: composition.offered(tool.manifest, redactor) for name, tool in self.tools.items()

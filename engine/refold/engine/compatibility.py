@@ -23,6 +23,11 @@ def address_of(model: Model) -> str:
     return str(getattr(model, "address", ""))
 
 
+def price_given(model: Model) -> str:
+    """The price that somebody gave for the model, `0.5/1.5`; "" where nobody did."""
+    return str(getattr(model, "price", ""))
+
+
 def refuse_unpriced(policy: Policy, models: Iterable[Model]) -> None:
     """Raise `PolicyError` for a cost limit over a model without a price, unless the limit says to ignore that."""
     unpriced = [model.name for model in models if not model.priced]
@@ -60,6 +65,17 @@ def refuse_other_model(state: RunState, model: Model) -> None:
             f"run {run} asked its model at {setup.address or 'the usual address'}, and this agent would ask "
             f"at {address_of(model) or 'the usual one'}: what was said there would go elsewhere; give the same "
             "base_url (--base-url)"
+        )
+
+
+def refuse_other_price(state: RunState, model: Model) -> None:
+    """Raise `WrongUse` for another price than the run's: what its limits of cost count would be something else."""
+    run, price, given = state.setup.run, state.setup.price, price_given(model)
+    if given != price:
+        way_out = f"give that one (--price {price})" if price else "leave it out"
+        raise WrongUse(
+            f"run {run} was started {f'with the price {price}' if price else 'without a price of its own'}, and this "
+            f"agent has {given or 'none'}: its cost would be counted otherwise; {way_out}, or fork the run"
         )
 
 

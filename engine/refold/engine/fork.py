@@ -110,6 +110,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             settings=None if settings == setup.settings else settings,
             guards=versions_of(self.policy or state.policy, self.runtime.registry),
             address=opened.address if opened.address != setup.address else None,
+            price=opened.price if opened.price != setup.price else None,
             context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),

@@ -29,6 +29,10 @@ class Price(NamedTuple):
     input: float
     output: float
 
+    def __str__(self) -> str:
+        """As it is typed, and recorded: `0.5/1.5`."""
+        return "/".join(f"{Decimal(str(each)).normalize():f}" for each in self)
+
     def cost_nanousd(self, read: int, written: int) -> int | None:
         """What an answer of so many tokens cost, in nano-dollars, half up; None where nobody counted them."""
         if not read and not written:
@@ -46,6 +50,17 @@ def price_of(given: object) -> Price:
             return Price(read, written)
         case _:
             raise wrong("price", "dollars per million tokens read and written, as in (0.5, 1.5)", given)
+
+
+def price_in(text: str) -> Price:
+    """A price as it is typed, `0.5/1.5`. Raises `WrongUse` for anything else."""
+    read, _, written = text.partition("/")
+    try:
+        return price_of((float(read), float(written)))
+    except ValueError as error:
+        raise WrongUse(
+            f"--price {text!r}: expected IN/OUT, dollars per million tokens read and written, as in 0.5/1.5"
+        ) from error
 
 
 def is_priced(model: str, address: str) -> bool:

@@ -104,7 +104,7 @@ class Model(Protocol):
     `name` is what a person typed to get it (`openai:gpt-5-mini`, `local:smollm2-135m`); it is recorded.
     `priced` says whether a cost is known for its answers: a cost limit without a price is refused. A model that is
     not asked where its name says may have an `address`, scheme and host: it is recorded, and a resumed run must
-    be asked at the same. It may have a `context` too: the tokens that it holds, or None where that is unknown, for
+    be asked at the same. So may it have a `price` that somebody gave, `0.5/1.5`, by which a resumed run goes on. It may have a `context` too: the tokens that it holds, or None where that is unknown, for
     policies that count in shares of it.
     """
 

@@ -82,6 +82,11 @@ class PydanticAIModel:
         return self._endpoint.elsewhere
 
     @property
+    def price(self) -> str:
+        """The price that was given, as `0.5/1.5`; "" where none was."""
+        return "" if self._price is None else str(self._price)
+
+    @property
     def priced(self) -> bool:
         """Whether a price was given, or the lists have one for this model at this address."""
         return self._price is not None or is_priced(self._model.model_name, self._endpoint.address)

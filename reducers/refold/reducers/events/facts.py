@@ -34,7 +34,8 @@ FORMAT = 1
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """A run begins. `format` is that of its log, `rules` the version of the decision rules; `settings` are names to JSON text.
 
-    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
+    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process. `price` is what somebody
+    said that it costs, `0.5/1.5` dollars per million tokens read and written, "" where nobody did.
 
     `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
     the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is known.
@@ -49,6 +50,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     policy: Policy
     model: str
     address: str = ""
+    price: str = ""
     settings: dict[str, str] = {}
     tools: tuple[Manifest, ...] = ()
     messages: tuple[MessageHead, ...] = ()
@@ -90,6 +92,7 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     versions: dict[str, str] = {}
     guards: dict[str, Count] = {}
     address: str | None = None
+    price: str | None = None
     context: Count | None = None
     by: str = ""
     in_doubt: tuple[str, ...] = ()

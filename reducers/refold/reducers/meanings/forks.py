@@ -31,7 +31,7 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     return found_out(state) if state.batch else state
 
 
-_GOES_ON = ("model", "address", "settings", "tools", "seed", "context")
+_GOES_ON = ("model", "address", "price", "settings", "tools", "seed", "context")
 
 
 def forked_setup(old: Setup, event: RunForked) -> Setup:

@@ -1,0 +1,136 @@
+"""Limits of cost and tokens hold in every command that goes on with a run, by a price that was typed once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.conftest import Ran, Refold
+from support.wire import COUNTS, ON_THE_WIRE, Server, calling, chat, piece
+
+pytestmark = ON_THE_WIRE[1:]
+
+NANO = 13_000_000
+"""What an answer of the server costs at `PRICE`."""
+PRICE = ("--price", "10/30")
+LIMIT = {"type": "cost", "value": 0.02}
+SAYS = chat(piece({"content": "And now?"}, "stop"), COUNTS)
+CALLS = chat(piece(calling(0, id="a", name="write_todos", arguments='{"items": []}'), "tool_calls"), COUNTS)
+
+Begun = Callable[..., Ran]
+
+
+@pytest.fixture
+def begun(refold: Refold, server: Server, store: Path, tmp_path: Path) -> Begun:
+    """Starts a run at the server, under a policy."""
+
+    def begin(*words: str, **policy: Any) -> Ran:
+        file = tmp_path / "p.json"
+        file.write_text(json.dumps({"schema": "refold/v1", **policy}))
+        return refold(
+            "run", "Go", "--policy", file, "--model", "openai:x", *at(server), *words, "--store", store
+        )
+
+    return begin
+
+
+def at(server: Server) -> tuple[str, str]:
+    """The words that say where the model is."""
+    return "--base-url", f"{server.address}/v1"
+
+
+def recorded(refold: Refold, store: Path, run: str = "@last") -> list[dict[str, Any]]:
+    """The events of a run."""
+    return [json.loads(line) for line in refold("show", run, "--raw", "--store", store).out.splitlines()]
+
+
+def costs(refold: Refold, store: Path) -> list[int | None]:
+    """What the answers of the newest run cost, as they were recorded."""
+    events = recorded(refold, store)
+    return [each["body"].get("cost_nanousd") for each in events if each["kind"] == "model_responded"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["resume", "@last", "--message", "More."], id="resume"),
+        pytest.param(["resume", "@last", "--message", "More.", *PRICE], id="resume with the price"),
+        pytest.param(
+            ["resume", "@last", "--message", "More.", "--price", "10.0/030"], id="otherwise written"
+        ),
+        pytest.param(["resume", "@last", "--message", "More.", "--detach"], id="a worker, answered"),
+        pytest.param(["fork", "@last", "--say", "More."], id="fork"),
+        pytest.param(["fork", "@last", "--say", "More.", "--detach"], id="a worker, forked"),
+    ],
+)
+def test_every_answer_is_counted(
+    refold: Refold, begun: Begun, server: Server, store: Path, words: list[str]
+) -> None:
+    """Whoever goes on with a run counts its cost by the price that it was started with, typed again or not."""
+    server.script = SAYS
+    assert 1 == begun(*PRICE, limits=[LIMIT], end_of_turn="wait").code
+    ran = refold(*words, *at(server), "--store", store)
+    if "--detach" in words:
+        refold("worker", "--until-idle", *at(server), "--store", store)
+    assert [NANO, NANO] == costs(refold, store), ran.err
+    assert "10/30" == recorded(refold, store)[0]["body"]["price"]
+
+
+def test_a_limit_ends_a_run_that_was_approved(
+    refold: Refold, begun: Begun, server: Server, store: Path
+) -> None:
+    """A run that waited for a person ends at its limit, and what is told to be typed next says all that it takes."""
+    server.script = CALLS
+    chain = [{"approver": "human", "tools": ["write_todos"]}]
+    ran = begun(*PRICE, limits=[LIMIT], approvals={"chain": chain})
+    assert all(" ".join([*at(server), *PRICE]) in line for line in ran.err.splitlines() if "approve " in line)
+    ran = refold("approve", "@last", "c1", *at(server), "--store", store)
+    assert (1, [NANO, NANO]) == (ran.code, costs(refold, store))
+    assert "BUDGET_EXCEEDED" in ran.out
+    assert "$0.0260 of $0.0200" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("began", "price", "way_out"),
+    [
+        pytest.param(PRICE, "0/0", "give that one (--price 10/30), or fork the run", id="for nothing"),
+        pytest.param((), "0/0", "leave it out, or fork the run", id="of one without a price"),
+    ],
+)
+def test_another_price(
+    refold: Refold,
+    begun: Begun,
+    server: Server,
+    store: Path,
+    began: tuple[str, ...],
+    price: str,
+    way_out: str,
+) -> None:
+    """It is refused, and nothing changes: the limits of a run would count something else from there on."""
+    server.script = SAYS
+    begun(*began, end_of_turn="wait")
+    before = recorded(refold, store)
+    words = ["resume", "@last", "--message", "More.", "--price", price]
+    ran = refold(*words, *at(server), "--store", store)
+    assert (2, "") == (ran.code, ran.out)
+    assert way_out in ran.err
+    assert before == recorded(refold, store)
+
+
+def test_a_fork_at_another_price(refold: Refold, begun: Begun, server: Server, store: Path) -> None:
+    """A fork is where another price is said, and it counts by that."""
+    server.script = SAYS
+    begun(*PRICE, limits=[LIMIT], end_of_turn="wait")
+    refold("fork", "@last", "--say", "More.", "--price", "1/3", *at(server), "--store", store)
+    assert [NANO, NANO // 10] == costs(refold, store)
+
+
+def test_a_fork_to_another_place(refold: Refold, begun: Begun, server: Server, store: Path) -> None:
+    """What a model costs at one place says nothing of another: a limit of cost is refused there without a price."""
+    server.script = SAYS
+    begun(*PRICE, limits=[LIMIT], end_of_turn="wait")
+    ran = refold("fork", "@last", "--say", "More.", "--base-url", "http://127.0.0.1:9/v1", "--store", store)
+    assert 2 == ran.code
+    assert "no price is known for openai:x" in ran.err
