@@ -1,6 +1,7 @@
 """What models, tools and logs say must not act on a terminal."""
 
 import json
+import sys
 import unicodedata
 
 import pytest
@@ -17,6 +18,11 @@ def dangerous(text: str) -> set[str]:
     """The characters of a text that could act on a terminal or hide from a reader, line ends and tabs aside."""
     kept = "\n\t\u200c\u200d"
     return {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - set(kept)
+
+
+def test_nothing_printable_is_dangerous() -> None:
+    """A text whose characters are all printable is taken as it is: none of them is one that would be shown as its escape."""
+    assert "" == "".join(filter(str.isprintable, dangerous("".join(map(chr, range(sys.maxunicode + 1))))))
 
 
 @given(ANYTHING)

@@ -81,7 +81,7 @@ async def test_a_long_append(store: SqliteStore, here: list[bool]) -> None:
 async def test_a_thread_that_is_at_work(store: SqliteStore, here: list[bool]) -> None:
     """While the connection's thread has it, nothing is written beside it."""
     (lease,), gate = await leased(store), threading.Event()
-    held = asyncio.create_task(store._database.write(lambda _: gate.wait()))
+    held = asyncio.create_task(store._writing.database.write(lambda _: gate.wait()))
     await asyncio.sleep(0)
     append = asyncio.create_task(store.append(lease.run, 0, lease, records(1)))
     for _ in range(5):

@@ -24,10 +24,10 @@ from refold.store import (
     connection,
     group_commit,
 )
-from refold.store.bridge import bridge
 from refold.store.committer import Committer
-from refold.store.connection import PagedConnection
+from refold.store.connection import PagedConnection, direct
 from refold.store.database import Database
+from refold.store.portal import bridge
 from refold.store.testing import append, events, records
 from refold.store.thread import Connection
 
@@ -289,7 +289,7 @@ async def test_closing_waits_for_the_last_group(tmp_path: Path) -> None:
 
 async def test_functions_run_in_the_thread_of_the_connection(tmp_path: Path) -> None:
     """What is asked of aiosqlite does what we think: one call, in its thread, in order, errors and all."""
-    opened = await Connection.open(tmp_path / "runs.db", "mode=rwc")
+    opened = await Connection.open(lambda: direct(tmp_path / "runs.db", "mode=rwc"))
     try:
         threads = [await opened.run(lambda _: threading.current_thread().name) for _ in range(2)]
         assert threads[0] == threads[1] != threading.current_thread().name

@@ -32,9 +32,9 @@ from refold.store import (
     schema,
 )
 from refold.store.access import Durability
-from refold.store.bridge import bridge
 from refold.store.committer import Committer
 from refold.store.database import Database
+from refold.store.portal import bridge
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
 

@@ -9,7 +9,7 @@ import msgspec
 from refold.console import hostile
 from refold.console.detachment import say_and_leave
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.questions import Question, question_of, tell_questions
 from refold.console.run import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
@@ -32,6 +32,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
     by: By
 
 
+@reads
 async def approvals_command(
     screen: Screen,
     place: StorePlace,

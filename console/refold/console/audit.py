@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import anyio
-
 from refold.console import addresses, hostile, places, verdicts
 from refold.console.codes import worst
 from refold.console.options import Everything, option, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, Unchecked, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Screen, note
@@ -60,7 +58,7 @@ def audit_command(
     files = list(dict.fromkeys(bundles.values()))
     certified = certificate is not None
     if not everything and not files and not certified:
-        code = anyio.run(_by_name, screen, place, runs)
+        code = at_once(_by_name(screen, place, runs))
         _close(screen)
         return code
     installed_guards()  # what is wrong with them is said once, and of no run
@@ -69,8 +67,7 @@ def audit_command(
     sizes: list[tuple[str, int]] = []
     damage: Damaged | None = None
     if named or everything or not files:
-        find = partial(_sizes, everything=everything, certified=certified)
-        sizes, damage = anyio.run(find, place, named)
+        sizes, damage = at_once(_sizes(place, named, everything=everything, certified=certified))
     work = [
         *shards(place.path, sizes, SHARD_OF_A_STORE, chained=certified),
         *(Shard(path=str(path), events=SHARD) for path in files),

@@ -7,7 +7,7 @@ import msgspec
 from refold.console import addresses, places
 from refold.console.diff import rows_of
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
@@ -20,6 +20,7 @@ from refold.replay.queries.state_fields import state_question
 _VALUE = 120  # characters of a value in a table
 
 
+@reads
 async def bisect_command(
     screen: Screen,
     place: StorePlace,
@@ -99,6 +100,7 @@ def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 
 
+@reads
 async def blame_command(
     screen: Screen,
     place: StorePlace,

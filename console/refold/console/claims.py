@@ -8,9 +8,6 @@ import msgspec
 
 from refold.console import hostile
 from refold.console.places import StorePlace
-from refold.engine.holder import is_gone
-from refold.engine.journal import Overtaken
-from refold.engine.tenure import LeaseLapsed
 from refold.reducers.errors import WorldFailed
 from refold.reducers.numbers import nano
 from refold.replay import figures
@@ -65,6 +62,9 @@ def told(place: StorePlace) -> Generator[None]:
 
 def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     """What to say of an error that means: another engine has the run. None for any other."""
+    from refold.engine.journal import Overtaken
+    from refold.engine.tenure import LeaseLapsed
+
     match error:
         case Held(run=run, holder=holder, seconds=seconds):
             problem = f"run {run} is driven by {driver(holder)}, whose lease has {_left(seconds)} left unless it renews it"
@@ -96,6 +96,8 @@ def driver(holder: str) -> str:
 
 def _claimed(claim: Claim) -> EngineClaim:
     if claim.holder:
+        from refold.engine.holder import is_gone
+
         gone = claim.seconds <= 0 or is_gone(claim.holder)
         standing: Literal["driven", "abandoned"] = "abandoned" if gone else "driven"
         return EngineClaim(standing=standing, holder=claim.holder, seconds=max(0.0, claim.seconds))

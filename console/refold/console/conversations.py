@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,10 +12,12 @@ from refold.reducers.events import Parent, RunStarted
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.begun import Named
 from refold.replay.following import follow
-from refold.replay.importers.transcript import TranscriptRun
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import PARENT_LABEL
 from refold.store.protocol import Store
+
+if TYPE_CHECKING:
+    from refold.replay.importers.transcript import TranscriptRun
 
 _MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
 
@@ -90,7 +93,7 @@ class Conversations:
                 return Parent(run=above.run, call=call)
         return None
 
-    async def kept(self, reading: TranscriptRun, recorded: Parent | None) -> Parent | None:
+    async def kept(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
         """What began a run whose log is there: as recorded, where the file says nothing else, or has that call in another run
         of the conversation that it names now. Else as the file says, and that is no word of this log.
         """

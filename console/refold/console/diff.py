@@ -5,7 +5,7 @@ from typing import Annotated
 
 from refold.console import addresses, hostile, places
 from refold.console.options import OtherStore, WholeRun, argument, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
 from refold.replay import figures
@@ -23,6 +23,7 @@ _COLUMNS = (
 )
 
 
+@reads
 async def diff_command(
     screen: Screen,
     place: StorePlace,

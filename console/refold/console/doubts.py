@@ -10,7 +10,7 @@ from refold.console import addresses, claims, places
 from refold.console.detachment import say_and_leave, tell_left
 from refold.console.endings import ENDINGS, Ending
 from refold.console.options import By, Note, WholeRun, argument, option, words
-from refold.console.places import StorePlace, changing
+from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Problem, sweep
 from refold.engine.annotation import annotate
@@ -66,6 +66,7 @@ class Tally:
         return Doubts(unresolved=self.unresolved, runs=self.runs, oldest=since, calls=self.shown.rows)
 
 
+@reads
 async def doubts_command(
     screen: Screen,
     place: StorePlace,

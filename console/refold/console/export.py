@@ -9,7 +9,7 @@ import msgspec
 
 from refold.console import addresses, hostile, places
 from refold.console.options import Everything, Force, new_file, option, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
 from refold.engine.guards import installed_guards
@@ -65,6 +65,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 Wanted = Sequence[tuple[str, int | None]]
 
 
+@reads
 async def export_command(
     screen: Screen,
     place: StorePlace,

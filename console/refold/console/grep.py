@@ -4,12 +4,11 @@ from contextlib import closing
 from functools import partial
 from typing import Annotated
 
-import anyio
 import msgspec
 
 from refold.console import hostile, places
 from refold.console.options import Everything, Runs, argument, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, alone, processes
 from refold.console.screen import Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
@@ -51,7 +50,7 @@ def grep_command(
     """
     event_question(filter)  # what cannot be asked is said before any log is read
     trouble, total, erased = Trouble(), 0, 0
-    sizes = anyio.run(partial(_sizes, everything=everything), place, runs, trouble)
+    sizes = at_once(_sizes(place, runs, trouble, everything=everything))
     work = shards(place.path, sizes, SHARD_OF_A_STORE)
     task = partial(look_through, typed=filter, most=most, hits=not count)
     with processes(jobs, work) as executor, closing(worked(work, executor, task, alone, held=HELD)) as all_:

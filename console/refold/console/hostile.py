@@ -6,6 +6,7 @@ taken away, for it may be just what is looked for: each such character is shown 
 """
 
 import re
+from functools import cache
 
 # C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl, Zp), but
 # for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
@@ -15,22 +16,25 @@ _HIDDEN = (
     "\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_IN_BLOCK = re.compile(f"[{_HIDDEN}]")
-_IN_LINE = re.compile(f"[{_HIDDEN}\t\n]")
-_IN_JSON = re.compile(f"[{_HIDDEN}]")
 _SHORT = {"\n": "\\n", "\t": "\\t"}
+
+
+@cache
+def _hidden(more: str = "") -> re.Pattern[str]:
+    """What is shown as its escape: nothing that is printable. It takes milliseconds to compile, and most texts need it not."""
+    return re.compile(f"[{_HIDDEN}{more}]")
 
 
 def block(text: str) -> str:
     """Text of several lines, its line ends and tabs kept."""
-    return _IN_BLOCK.sub(_escape, text)
+    return text if text.isprintable() else _hidden().sub(_escape, text)
 
 
 def line(text: str, most: int | None = None) -> str:
     """Text as one line, of at most `most` characters; a longer one ends in `…`. What would end it is shown: `\\n`."""
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
-    return _IN_LINE.sub(_escape, text)
+    return text if text.isprintable() else _hidden("\t\n").sub(_escape, text)
 
 
 def json_text(text: str) -> str:
@@ -38,7 +42,7 @@ def json_text(text: str) -> str:
 
     In JSON text they can stand only inside a string, so the replacement cannot break it.
     """
-    return _IN_JSON.sub(_json_escape, text)
+    return text if text.isprintable() else _hidden().sub(_json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from refold.console import addresses, descriptions, places
 from refold.console.claims import EngineClaim, claimed
 from refold.console.labels import labels_of
 from refold.console.options import argument, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.numbers import NANO
@@ -68,6 +68,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
+@reads
 async def ls_command(
     screen: Screen,
     place: StorePlace,

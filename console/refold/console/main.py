@@ -4,7 +4,6 @@ What only an error needs is imported once there is one: most of what is typed is
 """
 
 import contextlib
-import importlib.util
 import os
 import sys
 import threading
@@ -41,12 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     """Do `work`, and turn what it raises into a line on stderr and an exit code. See `main`."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        _complain(
-            f"the command line needs {', '.join(missing)}, not installed here: pip install 'refold[cli]'"
-        )
-        return WRONG_USE
     damage.forget()
     try:
         _readable(words)
@@ -60,6 +53,9 @@ def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
 
 
 def _failed(error: Exception, words: Sequence[str]) -> int:
+    if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
+        _complain(f"the command line needs {error.name}, not installed here: pip install 'refold[cli]'")
+        return WRONG_USE
     from refold.console.screen import OutputClosed
     from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
 
@@ -160,11 +156,8 @@ def _say(text: str) -> None:
 
 
 def _explain(error: "RefoldError", words: Sequence[str]) -> None:
-    from refold.console.addresses import NoSuchRun
-    from refold.console.claims import Elsewhere
-    from refold.console.interrupts import StoppedHalfway
-
-    lines = error.lines if isinstance(error, Elsewhere | NoSuchRun | StoppedHalfway) else [str(error)]
+    # What says several lines has them: its class is not asked for, for all that would be loaded with it.
+    lines: Sequence[str] = getattr(error, "lines", None) or [str(error)]
     _complain(*lines, words=words)
 
 

@@ -5,13 +5,14 @@ from typing import Annotated
 
 from refold.console import addresses, places
 from refold.console.options import argument, new_file, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen, note
 from refold.replay import figures
 from refold.replay.family import family_of
 from refold.store import bundles, packer
 
 
+@reads
 async def pack_command(
     screen: Screen,
     place: StorePlace,

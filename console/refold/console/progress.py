@@ -1,11 +1,11 @@
 """How far a long command is, on stderr: a bar where a person watches, nothing elsewhere."""
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from refold.console.screen import watched
 
 
 class Step(Protocol):
@@ -19,6 +19,12 @@ class Step(Protocol):
 @contextmanager
 def progress(what: str, total: int) -> Generator[Step]:
     """A bar that fills up to `total`, and is gone at the end."""
+    if not watched(sys.stderr):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     columns = (
         TextColumn("{task.description}", markup=False),

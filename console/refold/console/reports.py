@@ -8,7 +8,7 @@ import msgspec
 from refold.console import addresses, places
 from refold.console.codes import worst
 from refold.console.options import Everything, Force, new_file, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.report.builder import build
 from refold.console.report.data import Report
 from refold.console.report.index import NAME, Entry, index, page_name
@@ -44,6 +44,7 @@ class WrittenPages(msgspec.Struct, frozen=True, kw_only=True):
     unwritten: dict[str, str]
 
 
+@reads
 async def report_command(
     screen: Screen,
     place: StorePlace,

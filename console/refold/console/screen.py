@@ -8,18 +8,22 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
 from refold.console import hostile
 from refold.console.forms import Form
 from refold.reducers.errors import WorldFailed
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _NARROWEST = 8  # cells: less of a text tells nothing
+_ASKED_FOR = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which what is no terminal is to be taken for one."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -44,11 +48,17 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Screen:
-    """Where a command writes. `form` says how; `rich` is the terminal, with colour only where it is wanted."""
+    """Where a command writes. `form` says how."""
 
     def __init__(self, form: Form = Form.TEXT) -> None:
         self.form = form
-        self.rich = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+    @cached_property
+    def rich(self) -> "Console":
+        """The terminal, with colour only where it is wanted. It is loaded where there may be one."""
+        from rich.console import Console
+
+        return Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
 
     @property
     def json(self) -> bool:
@@ -58,7 +68,9 @@ class Screen:
     @property
     def live(self) -> bool:
         """Whether a person watches: stdout is a terminal that can move its cursor, and text was asked for."""
-        return not self.json and self.rich.is_terminal and not self.rich.is_dumb_terminal
+        if self.json or not watched(sys.stdout):
+            return False
+        return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
     def document(self, value: Any) -> None:
         """One JSON document, or one line of a stream of them."""
@@ -126,8 +138,10 @@ class Screen:
 
     def _folded(self, text: str, indent: int) -> list[str]:
         """A text in lines that fit a terminal behind so much space, broken between words; whole where there is no terminal."""
+        if not self.live:
+            return [text]
         room = self.rich.width - indent
-        if not self.live or cell_len(text) <= room or room < _NARROWEST:
+        if cell_len(text) <= room or room < _NARROWEST:
             return [text]
         return folded(hostile.line(text), room)
 
@@ -139,8 +153,15 @@ class Screen:
         if not self.live:
             _write(sys.stdout, hostile.block(text) + "\n")
             return
+        from rich.text import Text
+
         with _Guard():
             self.rich.print(Text(hostile.block(text), style=style), soft_wrap=True)
+
+
+def watched(stream: TextIO) -> bool:
+    """Whether there may be a terminal behind: what then is to be loaded to know it, and to write there, takes its time."""
+    return stream.isatty() or not _ASKED_FOR.isdisjoint(os.environ)
 
 
 def note(text: str) -> None:

@@ -1,29 +1,26 @@
 """`refold show`: what happened in a run."""
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
 from typing import Annotated
 
-import anyio
 import msgspec
 from msgspec.structs import replace
 
 from refold.console import addresses, descriptions, hostile, places
 from refold.console.child_runs import ChildRun, Kin, tell_children
 from refold.console.options import Address, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
 from refold.replay import figures, known
-from refold.replay.exports.lines import line_of
 from refold.replay.following import Step
 from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
-from refold.replay.queries.grep import Sieve
-from refold.replay.queries.rows import event_question, side_of
 from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
@@ -38,6 +35,7 @@ _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
+@reads
 async def show_command(
     screen: Screen,
     place: StorePlace,
@@ -120,6 +118,9 @@ async def _show_events(
 
     `asked` is a filter: those that it does not mean are left out.
     """
+    from refold.replay.queries.grep import Sieve
+    from refold.replay.queries.rows import event_question
+
     sieve = Sieve(event_question(asked)) if asked else None
     async with places.reading(place) as store:
         run, since, upto = await addresses.events_of(store, typed)
@@ -140,7 +141,7 @@ async def _show_events(
                 raise gap
             if not follow or ended:
                 return 0
-            await anyio.sleep(_POLL)
+            time.sleep(_POLL)  # noqa: ASYNC251 - nothing else runs here
 
 
 async def _document(
@@ -254,6 +255,9 @@ def _event(
     screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool, shown: bool
 ) -> tuple[int, bool]:
     """Print an event if it is to be `shown`; the turn after it, and whether it ends the run."""
+    from refold.replay.exports.lines import line_of
+    from refold.replay.queries.rows import side_of
+
     problem, event = "", None
     if not raw or stored.kind == _MOVED:  # what is printed as it stands need not be read
         try:

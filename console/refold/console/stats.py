@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
-import anyio
 import msgspec
 
 from refold.console import hostile, places
 from refold.console.options import Everything, Runs, option
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
@@ -64,7 +63,7 @@ def stats_command(
     """
     event_question(where)  # what cannot be asked is said before any log is read
     trouble, total, unread = Trouble(), Stats(), dict[str, str]()
-    work = anyio.run(partial(_work, everything=everything), place, runs, trouble)
+    work = at_once(_work(place, runs, trouble, everything=everything))
     with (
         processes(jobs, work) as executor,
         progress("counting", sum(shard.events for shard in work)) as step,

@@ -11,7 +11,7 @@ from refold.console import addresses, certificates, places, verdicts
 from refold.console.addresses import NoSuchRun
 from refold.console.codes import worst
 from refold.console.options import Everything, option, words
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
 from refold.console.selection import check_choice, meant
 from refold.engine.guards import installed_guards
@@ -70,6 +70,7 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
+@reads
 async def verify_command(
     screen: Screen,
     place: StorePlace,

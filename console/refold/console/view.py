@@ -6,7 +6,7 @@ import msgspec
 
 from refold.console import addresses, hostile, places
 from refold.console.options import Address, PolicyFile, Settings
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
 from refold.engine.conversation import request_for, sent_of
 from refold.engine.guards import installed_guards
@@ -56,6 +56,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     counted: int | None = None
 
 
+@reads
 async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
     async with places.reading(place) as store:
@@ -65,6 +66,7 @@ async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     return 0
 
 
+@reads
 async def view_command(
     screen: Screen,
     place: StorePlace,

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import anyio
 import msgspec
 
 from refold.console import addresses, hostile, places, verdicts
@@ -13,7 +12,7 @@ from refold.console.asking import Question
 from refold.console.codes import worst
 from refold.console.options import Everything, option, words
 from refold.console.other_policies import OtherPolicies
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, Unchecked, alone, processes
 from refold.console.progress import progress
 from refold.console.screen import Column, Screen, note
@@ -71,10 +70,10 @@ def whatif_command(
     if view:
         from refold.console.whatif_view import tell_view
 
-        return anyio.run(tell_view, screen, place, [] if everything else runs, others)
+        return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
     question = Question(others)  # what is wrong with it is said once, and of no run
-    work, damage = anyio.run(_work, place, runs)
+    work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = _Table(screen, question)
     with (

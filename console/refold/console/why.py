@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from refold.console import addresses, places
 from refold.console.options import Address
-from refold.console.places import StorePlace
+from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.limits import LimitUnit
@@ -14,6 +14,7 @@ from refold.replay.why import Opinion, Reasons, why
 _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
 
 
+@reads
 async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
     async with places.reading(place) as store:

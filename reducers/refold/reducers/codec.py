@@ -60,17 +60,32 @@ CONTENTS: Mapping[str, type[Content]] = MappingProxyType(
 )
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_BODIES = {kind: msgspec.json.Decoder(event).decode for kind, event in KINDS.items()}
+
+
+class _Decoders(dict[str, Callable[[bytes], Any]]):
+    """A decoder for each kind, made when it is first asked for: few logs hold all kinds. Raises `KeyError` for any other."""
+
+    def __init__(self, types: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._types = types
+
+    def __missing__(self, kind: str) -> Callable[[bytes], Any]:
+        read = self[kind] = msgspec.json.Decoder(self._types[kind]).decode
+        return read
+
+
+_BODIES = _Decoders(KINDS)
 _NAMES: Mapping[type[Event], str] = {event: kind for kind, event in KINDS.items()}
 _LATE_RESULT = kind_of(LateResult)
-_CONTENTS = {kind: msgspec.json.Decoder(content).decode for kind, content in CONTENTS.items()}
+_CONTENTS = _Decoders(CONTENTS)
+_HOLD_CONTENT = frozenset(CONTENTS)
 
 
 def encode(event: Event) -> Encoded:
     """The event as its kind, body and content. Equal events have equal bytes."""
     kind = _NAMES.get(type(event)) or kind_of(event)
     said: Any = event  # most decisions have no content at all
-    if kind not in _CONTENTS or said.content is None:
+    if kind not in _HOLD_CONTENT or said.content is None:
         return Encoded(kind, _ENCODER.encode(event), None)
     bare = msgspec.structs.replace(event, content=None)
     return Encoded(kind, _ENCODER.encode(bare), _ENCODER.encode(said.content))
@@ -94,8 +109,9 @@ def decode(
         raise DamagedLog(
             run, seq, f"the body of {_cut(kind)} holds a number of more than {MOST_DIGITS} digits"
         )
-    read = _BODIES.get(kind)
-    if read is None:
+    try:
+        read = _BODIES[kind]
+    except KeyError:
         return _unknown(kind, body, run, seq)
     try:
         event: Event = read(body)
@@ -103,7 +119,7 @@ def decode(
         event = _upcast(kind, body, run, seq, upcasters, error)
     # Most decisions have no content at all, and asking an object for what it lacks is slow.
     read_as: Any = event
-    if kind in _CONTENTS and (
+    if kind in _HOLD_CONTENT and (
         read_as.content is not None or (kind == _LATE_RESULT and read_as.fact.content is not None)
     ):
         raise DamagedLog(run, seq, f"the body of {kind} holds content")
@@ -117,11 +133,10 @@ def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Conten
     if kind == _LATE_RESULT:  # contents have no kind of their own: this one is read as the fact's
         assert isinstance(event, LateResult)
         return _said(kind_of(event.fact), event.fact, content, run, seq)
-    read = _CONTENTS.get(kind)
-    if read is None:
+    if kind not in _HOLD_CONTENT:
         raise DamagedLog(run, seq, f"a {kind} has no content")
     try:
-        said: Content = read(content)
+        said: Content = _CONTENTS[kind](content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(f"content of {kind}", run, seq, error) from error
     fits = _FITS.get(kind)

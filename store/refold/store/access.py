@@ -3,7 +3,6 @@
 import os
 import sqlite3
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,6 @@ from refold.store import schema, shape
 from refold.store.connection import PagedConnection, direct, one
 from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
-from refold.store.thread import Connection
 
 Durability = Literal["fsync", "process"]
 
@@ -40,13 +38,13 @@ def look(path: Path, *, readonly: bool) -> None:
         raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
 
 
-async def open_writer(path: Path, durability: Durability) -> Connection:
+def open_writer(path: Path, durability: Durability) -> PagedConnection:
     """The connection that writes; makes the store if there is none."""
-    connection = await Connection.open(path, "mode=rwc")
+    connection = direct(path, "mode=rwc")
     try:
-        await connection.run(_prepared, path, durability)
+        _prepared(connection, path, durability)
     except BaseException:
-        await connection.close()
+        connection.close()
         raise
     return connection
 
@@ -63,25 +61,25 @@ def _prepared(connection: PagedConnection, path: Path, durability: Durability) -
     _made(path, connection)
 
 
-async def open_reader(path: Path) -> Connection:
+def open_reader(path: Path) -> PagedConnection:
     """A connection that cannot write, and makes no file but SQLite's own `-shm` and `-wal`."""
     try:
-        return await _reader(path, "mode=ro")
+        return _reader(path, "mode=ro")
     except sqlite3.OperationalError as error:
         cannot_write = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
         if not cannot_write or _has_journal(path):
             raise
         # Where not even the journal's index can be made, and no journal is, the file itself is all there is.
-        return await _reader(path, "mode=ro&immutable=1")
+        return _reader(path, "mode=ro&immutable=1")
 
 
-async def _reader(path: Path, options: str) -> Connection:
-    connection = await Connection.open(path, options)
+def _reader(path: Path, options: str) -> PagedConnection:
+    connection = direct(path, options)
     try:
-        await connection.run(PagedConnection.execute, "PRAGMA query_only = ON")
-        await connection.run(partial(shape.check, path, to_read=True))
+        connection.execute("PRAGMA query_only = ON")
+        shape.check(path, connection, to_read=True)
     except BaseException:
-        await connection.close()
+        connection.close()
         raise
     return connection
 

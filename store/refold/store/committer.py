@@ -49,7 +49,7 @@ class Committer:
     """Gathers appends and commits them in groups. Belongs to one asyncio loop."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._waiting: list[Append] = []
         self._known = Known()  # whoever commits touches it
         self._task: asyncio.Task[None] | None = None
@@ -59,11 +59,11 @@ class Committer:
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
-        self._database.writer  # noqa: B018 - raises if there is none
+        self.database.writer  # noqa: B018 - raises if there is none
         append = Append(AppendRequest(run, expected_seq, lease, records))
         self._waiting.append(append)
         try:
-            if self._database.durability == "process":
+            if self.database.durability == "process":
                 await asyncio.sleep(0)  # what comes in the same moment comes along
             if self._waiting and self._task is None and not self._committed_here():
                 self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
@@ -74,8 +74,8 @@ class Committer:
 
     def _committed_here(self) -> bool:
         """Commit what waits in this thread, if that takes no time; False: it was not."""
-        writer, (append, *others) = self._database.writer, self._waiting
-        if others or self._database.durability != "process" or not writer.idle:
+        writer, (append, *others) = self.database.writer, self._waiting
+        if others or self.database.durability != "process" or not writer.idle:
             return False
         if append.size > HERE_BYTES or len(append.request.records) > HERE_ROWS:
             return False
@@ -85,7 +85,7 @@ class Committer:
             return False
         self._waiting.clear()
         try:
-            self._database.check_file()
+            self.database.check_file()
             outcome = writer.run_here(commit_unhindered, append.request, self._known)
         except Exception as error:
             outcome = error
@@ -134,13 +134,13 @@ class Committer:
             append.taken = done
         outcomes: Sequence[Outcome] = [asyncio.CancelledError()] * len(group)  # the loop ends, and we with it
         try:
-            self._database.check_file()
+            self.database.check_file()
             requests = [append.request for append in group]
-            self._trips, self._asked = max(0, self._trips - 1), self._database.writer.asked + 1
-            outcomes = await self._database.writer.run(commit, requests, self._known)
+            self._trips, self._asked = max(0, self._trips - 1), self.database.writer.asked + 1
+            outcomes = await self.database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
             # It is run all the same, in its thread.
-            await self._database.writer.reached()
+            await self.database.writer.reached()
             raise
         except Exception as error:
             outcomes = [error] * len(group)

@@ -68,6 +68,7 @@ class PagedConnection(sqlite3.Connection):
         self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         self._looks = 0
         self._hurried = False
+        self.endless = False  # a statement was ended because it took too many steps
         self.path = ""
 
     def distrust(self, path: Path) -> None:
@@ -108,7 +109,8 @@ class PagedConnection(sqlite3.Connection):
         for each in (path, path.with_name(f"{path.name}-wal")):
             with suppress(OSError):
                 size += each.stat().st_size
-        return self._looks > LOOKS + size // LOOK_BYTES
+        self.endless = self._looks > LOOKS + size // LOOK_BYTES
+        return self.endless
 
 
 @contextmanager

@@ -1,27 +1,27 @@
 """One SQLite file, open: a connection that writes, and one that reads beside it. Runs on asyncio alone."""
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, TypeVarTuple
 
 import anyio
 
-from refold.reducers.errors import WrongUse
 from refold.store import evidence, residue
 from refold.store.access import Durability, look, open_reader, open_writer
 from refold.store.connection import PagedConnection
 from refold.store.problems import translated
-from refold.store.protocol import Head, Lease, Record, StoreUnavailable
+from refold.store.protocol import Head, Lease, Record
+from refold.store.readable import Readable
 from refold.store.thread import Connection
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-class Database:
-    """The open file. `writer` is None if it was opened to be read only.
+class Database(Readable):
+    """The open file.
 
     No transaction is open between two round trips to a connection's thread: tasks may interleave and be
     cancelled as they like.
@@ -30,9 +30,9 @@ class Database:
     def __init__(
         self, path: str, writer: Connection | None, reader: Connection, durability: Durability
     ) -> None:
-        self.path, self.reader, self.durability = path, reader, durability
+        super().__init__(path, reader, writes=writer is not None)
+        self.durability = durability
         self._writer = writer
-        self._files = _file(path), _file(f"{path}-wal") if writer else None
 
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
@@ -45,35 +45,20 @@ class Database:
 
     @classmethod
     async def _open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
-        writer = None if readonly else await open_writer(path, durability)
+        writer = None if readonly else await Connection.open(partial(open_writer, path, durability))
         try:
-            return cls(str(path), writer, await open_reader(path), durability)
+            return cls(str(path), writer, await Connection.open(partial(open_reader, path)), durability)
         except BaseException:
             if writer:
                 await writer.close()
             raise
 
     @property
-    def writes(self) -> bool:
-        """Whether it may be written."""
-        return self._writer is not None
-
-    @property
     def writer(self) -> Connection:
         """The connection that writes. Raises `WrongUse` if there is none."""
         if self._writer is None:
-            raise WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
+            raise self.unwritable()
         return self._writer
-
-    def check_file(self) -> None:
-        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in one without a name."""
-        file, journal = _file(self.path), _file(f"{self.path}-wal") if self._writer else None
-        if self._files[1] is None:
-            self._files = self._files[0], journal  # it is made with the first page that is written
-        if (file, journal) != self._files:
-            what = "file" if file != self._files[0] else "-wal"
-            problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
-            raise StoreUnavailable(self.path, problem)
 
     async def write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function in the thread of the connection that writes.
@@ -100,26 +85,11 @@ class Database:
             await self.write(evidence.rewrite)
         return head
 
-    async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """Run a function in the thread of the connection that reads. It waits for no writer."""
-        self.check_file()
-        with translated(self.path):
-            return await self.reader.run(function, *args)
-
     async def close(self) -> None:
         """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""
         with anyio.CancelScope(shield=True), translated(self.path):
             try:
-                await self.reader.close()
+                await super().close()
             finally:
                 if self._writer:
                     await self._writer.close()
-
-
-def _file(path: str) -> tuple[int, int] | None:
-    """Which file it is; None if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
 from refold.store import claims, evidence, forks, integrity, rows, schema
+from refold.store.bridge import Bridge, DirectBridge
 from refold.store.chain import START
 from refold.store.checks import (
     check_append,
@@ -35,14 +36,13 @@ from refold.store.protocol import (
     Snapshot,
     Stored,
 )
+from refold.store.readable import Readable
 from refold.store.rows import RunPlace, SqlRow
 
 if TYPE_CHECKING:
     from anyio import Event
 
-    from refold.store.bridge import Bridge
     from refold.store.committer import Committer
-    from refold.store.database import Database
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -55,8 +55,8 @@ class SqliteStore:
     included, nothing of it is in flight any more: a head read after that is the truth.
     """
 
-    def __init__(self, bridge: "Bridge", database: "Database", committer: "Committer") -> None:
-        self._bridge, self._database, self._path = bridge, database, database.path
+    def __init__(self, bridge: Bridge, file: Readable, committer: "Committer | None" = None) -> None:
+        self._bridge, self._file, self._path = bridge, file, file.path
         self._committer = committer
         self._closed = False
         self._calls = 0  # under way
@@ -82,9 +82,9 @@ class SqliteStore:
         Raises `NotAStore` (another kind of file, another schema, no folder) with nothing changed,
         `StoreUnavailable`, or `DamagedStore`.
         """
-        from refold.store.bridge import bridge
         from refold.store.committer import Committer
         from refold.store.database import Database
+        from refold.store.portal import bridge
 
         way = await bridge()
         try:
@@ -94,10 +94,19 @@ class SqliteStore:
             raise
         return cls(way, database, Committer(database))
 
+    @classmethod
+    def open_here(cls, path: str | PathLike[str]) -> Self:
+        """Open the store at `path` to be read only, for a program that does one thing after the other.
+
+        It needs no event loop and makes no thread: what is read is read in the thread that asks, at once, so that none of its
+        methods ever waits for anything. Raises as `open`.
+        """
+        return cls(DirectBridge(), Readable.open_here(Path(path)))
+
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
         check_append(run, expected_seq, lease, records)
-        return await self._call(self._committer.append, run, expected_seq, lease, records)
+        return await self._call(self._writing.append, run, expected_seq, lease, records)
 
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
@@ -159,7 +168,7 @@ class SqliteStore:
     ) -> Head:
         """See `Store.erase`."""
         check_erasure(run, expected_seq, lease, seqs, notice)
-        return await self._call(self._database.erase, run, expected_seq, lease, seqs, notice)
+        return await self._call(self._writing.database.erase, run, expected_seq, lease, seqs, notice)
 
     async def lease(
         self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
@@ -190,7 +199,7 @@ class SqliteStore:
     async def due(self, most: int) -> Sequence[str]:
         """See `Store.due`."""
         found, astray = await self._read(claims.due, most)
-        if astray and self._database.writes:
+        if astray and self._file.writes:
             await self._write(claims.cut)
             found, _ = await self._read(claims.due, most)
         return found
@@ -258,25 +267,28 @@ class SqliteStore:
 
     async def check(self) -> None:
         """See `Store.check`. A file that is only read is looked through once."""
-        if self._problem is None or self._database.writes:
+        if self._problem is None or self._file.writes:
             self._problem = await self._read(integrity.problem)
         if self._problem:
             raise DamagedStore(self._path, self._problem)
 
     async def aclose(self) -> None:
         """See `Store.aclose`. Waits for what is under way; what is called meanwhile is refused."""
-        from anyio import CancelScope, Event
-
         if self._closed:
             return
         self._closed = True
+        if self._committer is None:  # nothing of it is ever under way
+            await self._file.close()
+            return
+        from anyio import CancelScope, Event
+
         with CancelScope(shield=True):
             if self._calls:
                 self._idle = Event()
                 await self._idle.wait()
             try:
                 await self._bridge.call(self._committer.aclose)
-                await self._bridge.call(self._database.close)
+                await self._bridge.call(self._file.close)
             finally:
                 await self._bridge.aclose()
 
@@ -320,11 +332,18 @@ class SqliteStore:
             events += rows.to_events(self._path, run, page)
         return events
 
+    @property
+    def _writing(self) -> "Committer":
+        """Who commits. Raises `WrongUse` where nobody does."""
+        if self._committer is None:
+            raise self._file.unwritable()
+        return self._committer
+
     async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        return await self._call(lambda: self._database.write(function, *args))
+        return await self._call(lambda: self._writing.database.write(function, *args))
 
     async def _read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        return await self._call(lambda: self._database.read(function, *args))
+        return await self._call(lambda: self._file.read(function, *args))
 
     async def _call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         if self._closed:

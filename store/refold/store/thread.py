@@ -7,13 +7,12 @@ thread, in order. A test holds that.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
 
 from refold.store.cancellation import seen_through
-from refold.store.connection import PagedConnection, direct
+from refold.store.connection import PagedConnection
 from refold.store.pages import ROWS
 
 T = TypeVar("T")
@@ -29,9 +28,9 @@ class Connection:
         """How often its thread was asked for something."""
 
     @classmethod
-    async def open(cls, path: Path, options: str) -> Self:
-        """A connection in autocommit: what is no transaction of ours commits by itself. `options` as in `mode=ro`."""
-        functions = _Functions(path, options)
+    async def open(cls, made: Callable[[], PagedConnection]) -> Self:
+        """What `made` makes, in its thread. What it raises is raised here, and there is no thread then."""
+        functions = _Functions(made)
         return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
 
     async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
@@ -69,13 +68,13 @@ class _Functions:
 
     connection: PagedConnection
 
-    def __init__(self, path: Path, options: str) -> None:
-        self._path, self._options = path, options
+    def __init__(self, made: Callable[[], PagedConnection]) -> None:
+        self._made = made
         self._result: object = None
         self.done = 0
 
     def opened(self) -> Self:
-        self.connection = direct(self._path, self._options)
+        self.connection = self._made()
         return self
 
     def execute(self, function: Callable[[PagedConnection, *Args], object], args: tuple[*Args]) -> Self:
