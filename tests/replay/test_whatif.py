@@ -1,35 +1,35 @@
-"""`whatif`, rule by rule: what counts as the same for the world, what stops a run, and what nobody knows."""
+"""`whatif`, rule by rule: what counts as the same for the world, what stops a run, and where evidence ends."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.reducers.errors import DamagedLog
-from refold.reducers.events import ClockRead, Event, Manifest, ModelRequested, RunForked
+from refold.reducers.events import ClockRead, Manifest, RunForked
 from refold.reducers.machine import AgentState
-from refold.reducers.parser import parse
-from refold.reducers.vocabulary import FailureClass, ToolError
-from refold.replay import events, whatif
-from refold.replay.whatif.comparison import Comparison, side_by_side
-from refold.replay.whatif.totals import Prefixes, Totals, totals_of
-from refold.replay.whatif.verdict import UNTIMED, Spend, Verdict, WhatIf
-from refold.replay.whatif.view import Hypothesis, NoEvidence, hypothesis
-from refold.store import MemoryStore
-from refold.store.protocol import Origin
-from support.following import looked_at, shown, unchained
-from support.queried import holding
+from refold.reducers.vocabulary import FailureClass
+from refold.replay.whatif.verdict import Spend, Verdict
 from support.scenario import SECOND, Scenario
+from support.stories import (
+    ASK,
+    IN_TIME,
+    STEPS,
+    Plain,
+    Story,
+    asked,
+    cancelled_and_down,
+    cut_off,
+    failed_once,
+    fell_back,
+    in_order,
+    out_of_time,
+    steps,
+    summed_up,
+    taken_for_an_overflow,
+    told,
+    two_tools,
+    waited,
+)
 
-Plain = dict[str, Any]
-Story = Callable[[Scenario], object]
-
-
-ASK: Plain = {"approvals": {"chain": [{"approver": "human"}]}}
 ASK_OF_ACTS: Plain = {
     "approvals": {"chain": [{"approver": "human", "tools": ["act"]}, {"approver": "approve"}]}
 }
@@ -37,108 +37,8 @@ ASK_FURTHER_DOWN: Plain = {
     "approvals": {"chain": [{"approver": "approve", "tools": ["nothing"]}, {"approver": "human"}]}
 }
 PREVIEWS: Plain = {"history": [{"do": "preview_results", "tokens": 1, "chars": 4, "lines": 2}]}
-IN_TIME: Plain = {"approvals": {"chain": [{"approver": "human", "timeout": 5}]}}
-STEPS: Plain = {"limits": [{"type": "step", "value": 9}]}
 OVERFLOW = {"do": [{"do": "drop_oldest", "fraction": 0.5}], "patterns": ["broke"]}
 ONCE = {"attempts": 3, "initial": 1, "jitter": {"add": 0}}
-
-
-def asked(log: list[Event], other: Plain | None) -> WhatIf:
-    """What another policy would have decided over a log; None: its own."""
-    comparison = Comparison("r1", (lambda policy: policy) if other is None else parse(other))
-    return shown(comparison, log)
-
-
-def told(policy: Plain, story: Story, other: Plain) -> WhatIf:
-    """A story under one policy, asked about under another."""
-    scenario = Scenario(policy)
-    story(scenario)
-    return asked(scenario.log, other)
-
-
-def steps(*outputs: str, after: float = 0) -> Story:
-    """A step for each output, so many seconds each, then an answer."""
-
-    def story(run: Scenario) -> None:
-        for output in outputs:
-            run.answer("", ("look", "{}"), after=after)
-            run.result(f"c{run.state.spent.calls}", output)
-        run.answer("done", after=after)
-
-    return story
-
-
-def failed_once(run: Scenario) -> None:
-    run.fail()
-    if run.state.backoff is not None:
-        run.clock(2)
-        run.answer("done")
-
-
-def waited(seconds: float) -> Story:
-    """A person is asked about a call, and says so after so many seconds."""
-
-    def story(run: Scenario) -> None:
-        run.answer("", ("act", "{}"))
-        run.approve(after=seconds, c1="approve")
-
-    return story
-
-
-def turned_down(run: Scenario) -> None:
-    """A person says no to a call, after seven seconds: the next request follows at once."""
-    run.answer("", ("act", "{}"))
-    run.approve(after=7, c1="reject")
-
-
-def cut_off(run: Scenario) -> None:
-    run.answer("", ("look", "{}"))
-    run.result("c1", "it took too long", error=ToolError.TIMEOUT, after=5)
-
-
-def in_order(run: Scenario) -> None:
-    run.answer("", ("look", "{}"), ("look", "{}"))
-    run.result("c1")
-    run.result("c2")
-
-
-def two_tools(run: Scenario) -> None:
-    run.answer("", ("look", "{}"), ("act", "{}"))
-
-
-def erased(run: Scenario) -> None:
-    steps("ok", "ok")(run)
-    run.log[:] = [replace(event, content=None) if hasattr(event, "content") else event for event in run.log]
-
-
-def out_of_time(run: Scenario) -> None:
-    """The recorded policy stops the run while a call is under way."""
-    run.answer("", ("look", "{}"))
-    run.clock(5)
-    run.result("c1", "cut off", error=ToolError.CANCELLED)
-
-
-def taken_for_an_overflow(run: Scenario) -> None:
-    run.fail(FailureClass.TIMEOUT, message="it took too long", after=5)
-
-
-def cancelled_and_down(run: Scenario) -> None:
-    """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles it."""
-    run.answer("", ("look", "{}"))
-    run.cancel(after=1)
-    run.resume(downtime=5)
-    run.result("c1", "cut off", error=ToolError.CANCELLED)
-
-
-def summed_up(run: Scenario) -> None:
-    for _ in range(3):
-        run.step()
-    run.summary("much")
-
-
-def fell_back(run: Scenario) -> None:
-    run.fail()
-    run.clock(2)
 
 
 def pressed(tools: Any) -> Plain:
@@ -394,55 +294,6 @@ def test_where_evidence_ends(policy: Plain, story: Story, other: Plain, kind: st
     assert found.state
 
 
-UNJUDGED = [
-    pytest.param(
-        {}, {"guards": [{"guard": "keywords", "words": ["DONE"]}]}, "keywords", id="a guard that reads"
-    ),
-    pytest.param({}, {"estimator": "bytes4"}, "erased", id="an estimate of words"),
-    pytest.param({}, {"redact": ["x"]}, "erased", id="a pattern to look for"),
-]
-
-
-@pytest.mark.parametrize(("policy", "other", "why"), UNJUDGED)
-def test_erased_words_that_are_needed(policy: Plain, other: Plain, why: str) -> None:
-    """Where the other policy needs words that were erased, nothing is made up: it cannot be judged from there."""
-    found = told(policy, erased, other)
-    assert Verdict.UNJUDGED is found.verdict
-    assert why in found.why
-    assert (found.why,) == found.unknown
-
-
-def test_erased_words_that_are_not_needed() -> None:
-    """A limit that counts needs no words: what was erased does not stand in the way of a verdict."""
-    assert Verdict.STOPS is told({}, erased, {"limits": [{"type": "step", "value": 1}]}).verdict
-
-
-def test_a_guard_that_is_not_installed() -> None:
-    """A guard that is not there may have said anything, from the first event on."""
-    scenario = Scenario({"guards": [{"guard": "repetition"}]})
-    steps("ok")(scenario)
-    comparison = Comparison("r1", lambda policy: policy, registry={})
-    found = shown(comparison, scenario.log)
-    assert (Verdict.UNJUDGED, "guard repetition: not installed") == (found.verdict, found.why)
-
-
-def test_a_deadline_while_nobody_may_have_been_there() -> None:
-    """A deadline in a time for which nobody knows whether an engine had the run is not judged."""
-
-    def story(run: Scenario) -> None:
-        run.resume(downtime=20)
-        run.answer("done", after=1)
-
-    found = told({}, story, {"limits": [{"type": "time", "value": 10}]})
-    assert (Verdict.UNJUDGED, "unknown") == (found.verdict, found.kind)
-
-
-def test_a_record_without_times() -> None:
-    """Where nothing has a time, nobody can say whether a limit of time would have been reached."""
-    found = told({}, steps("ok"), {"limits": [{"type": "time", "value": 10}]})
-    assert (Verdict.UNJUDGED, (UNTIMED,)) == (found.verdict, found.unknown)
-
-
 def test_what_fired_is_told() -> None:
     """Guards and limits of the other policy are named with the fact at which they spoke, warnings too."""
     other = {
@@ -513,236 +364,7 @@ def test_a_run_of_its_own_under_other_limits() -> None:
     assert Verdict.AGREE is asked(scenario.log, {"limits": [{"type": "step", "value": 9}]}).verdict
 
 
-def test_a_log_with_a_hole_is_damaged() -> None:
-    """An event that is missing is said to be, by the number of the one after it."""
-    scenario = Scenario({})
-    comparison = Comparison("r1", parse({}))
-    first, second = unchained(scenario.log[:2])
-    with pytest.raises(DamagedLog, match="event 3"):
-        looked_at(comparison, [first, replace(second, seq=3)])
-
-
 def test_a_failure_of_another_class_by_the_other_policys_patterns() -> None:
     """What only the other policy takes for an overflow is one there."""
     found = told({"retry": ONCE}, failed_once, {"retry": ONCE, "overflow": {**OVERFLOW, "do": None}})
     assert ("context_overflow", FailureClass.CONTEXT_OVERFLOW) == (found.code, "context_overflow")
-
-
-_FOUND = st.builds(
-    WhatIf,
-    run=st.just("r"),
-    verdict=st.sampled_from(Verdict),
-    events=st.just(9),
-    fact=st.just(3),
-    turn=st.integers(0, 3),
-    kind=st.sampled_from(["view", "calls"]),
-    agent_state=st.sampled_from(["COMPLETED", "MAX_STEPS"]),
-    code=st.sampled_from(["end_turn", "step_limit"]),
-    recorded_state=st.just("COMPLETED"),
-    until=st.just(Spend()),
-    saved=st.builds(Spend, steps=st.integers(0, 3), input=st.integers(0, 9)),
-    exact=st.booleans(),
-    fired=st.just(()),
-    unknown=st.sampled_from([(), ("x",)]),
-)
-
-
-@given(found=st.lists(_FOUND, max_size=8), cut=st.integers(0, 8), seed=st.randoms())
-def test_totals_merge_in_any_order(found: list[WhatIf], cut: int, seed: Any) -> None:
-    """The totals of many runs are the same however they are cut into pieces, and whatever comes first."""
-    whole = sum(map(totals_of, found), Totals())
-    pieces = sum(map(totals_of, found[:cut]), Totals()) + sum(map(totals_of, found[cut:]), Totals())
-    shuffled = [*found]
-    seed.shuffle(shuffled)
-    assert whole == pieces == sum(map(totals_of, shuffled), Totals())
-    assert len(found) == whole.runs == sum(whole.verdicts.values())
-
-
-def test_only_what_was_cut_short_saves() -> None:
-    """A run that would have been done sooner saves nothing, and one that diverges says nothing of money."""
-    short = WhatIf(
-        run="r", verdict=Verdict.STOPS, events=9, fact=3, agent_state="MAX_STEPS", code="step_limit",
-        recorded_state="COMPLETED", until=Spend(), saved=Spend(input=5),
-    )  # fmt: skip
-    totals = sum(
-        map(
-            totals_of,
-            [
-                short,
-                replace(short, agent_state="COMPLETED", code="end_turn"),
-                replace(short, verdict=Verdict.DIVERGES),
-                replace(short, exact=False),
-            ],
-        ),
-        Totals(),
-    )
-    assert Spend(input=5) == totals.saved == totals.at_least
-    assert ({"step_limit": 2}, 1, 1) == (totals.earlier, totals.done, totals.inexact)
-
-
-def test_answers_without_a_price_are_counted() -> None:
-    """What was spent says how many answers have no known price: their cost is in no sum."""
-    scenario = Scenario({})
-    for cost in (7, None, None):
-        scenario.answer("", ("look", "{}"), cost=cost)
-        scenario.result(f"c{scenario.state.spent.calls}")
-    scenario.answer("done", cost=None)
-    found = asked(scenario.log, {"limits": [{"type": "step", "value": 2}]})
-    assert [(7, 1), (0, 2)] == [(each.cost_nanousd, each.unpriced) for each in (found.until, found.saved)]
-    assert 4 == (totals_of(found) + totals_of(found)).saved.unpriced
-
-
-SHARED = [
-    pytest.param(["p", "f"], [0, 5], id="a run, then its fork"),
-    pytest.param(["f", "p"], [0, 5], id="a fork, then what it is of"),
-    pytest.param(["g", "f"], [0, 7], id="a fork of a fork, then the one between"),
-    pytest.param(["p", "g"], [0, 5], id="a run, then the fork of its fork"),
-    pytest.param(["f", "h"], [0, 3], id="two forks of a run that is not asked about"),
-    pytest.param(["p", "f", "h", "g"], [0, 5, 3, 7], id="all of them"),
-    pytest.param(["p", "p"], [0, 9], id="a run twice"),
-]
-
-
-@pytest.mark.parametrize(("order", "shared"), SHARED)
-def test_what_a_fork_shares_is_counted_once(order: list[str], shared: list[int]) -> None:
-    """Whatever comes first, each event counts with one run: a fork knows up to where another has counted."""
-    p, f, h = (Origin(run=run, seq=seq, hash=b"") for run, seq in (("p", 5), ("f", 7), ("p", 3)))
-    behind = {"p": [], "f": [p], "g": [p, f], "h": [h]}
-    prefixes, found = Prefixes(), list[int]()
-    for run in order:
-        found.append(prefixes.shared(run, behind[run]))
-        prefixes.count(run, behind[run], 9)
-    assert shared == found
-
-
-def test_a_stop_before_the_fork_is_counted_once() -> None:
-    """Of a fork that would have stopped in what it shares only its own spending is saved, and nothing else counts."""
-    scenario = Scenario({})
-    scenario.step()
-    scenario.step()
-    at = scenario.state.seq
-    parent = scenario.log[:]
-    fork = RunForked(
-        at=scenario.at, run="r2", rules=1, parent="r1", parent_seq=at, parent_hash="00", downtime=0
-    )  # fmt: skip
-    scenario.feed(fork)
-    scenario.step()
-    scenario.answer("done")
-
-    def of(log: list[Event], shared: int, limit: int) -> WhatIf:
-        policy = parse({"limits": [{"type": "step", "value": limit, "scope": "lineage"}]})
-        comparison = Comparison("r", policy, shared=shared)
-        return shown(comparison, log)
-
-    early = of(scenario.log, at, 1)
-    assert (4, 1) == (early.until.steps + early.saved.steps, early.until.steps)
-    totals = totals_of(of(parent, 0, 1)) + totals_of(early)
-    assert ({"stops": 2}, {"step_limit": 1}, {"limit:step": 1}, 1) == (
-        totals.verdicts,
-        totals.earlier,
-        totals.in_runs,
-        totals.before,
-    )
-    # All that the two spent after the first step, once: the request at which it was forked is the parent's.
-    assert (early.saved.steps, early.saved.input) == (totals.saved.steps, totals.saved.input)
-    late = totals_of(of(scenario.log, at, 3))
-    assert ({"step_limit": 1}, 1, 0) == (late.earlier, late.saved.steps, late.before)
-
-
-@tool(replay="read_only")
-def look(path: str) -> str:
-    """Look at a file."""
-    return f"{path} is long " * 40
-
-
-async def recorded() -> MemoryStore:
-    """A run of four requests in a store."""
-    store = MemoryStore()
-    script = [*(call("look", path=path) for path in "abc"), say("Done.")]
-    await Agent(model=ScriptedModel(script), tools=[look], store=store).start("Look.", run_id="r1").result()
-    return store
-
-
-@pytest.mark.anyio
-async def test_several_policies_side_by_side() -> None:
-    """The log is read once, and each policy has its verdict as if it were asked alone."""
-    store = await recorded()
-    policies = [parse({}), parse({"limits": [{"type": "step", "value": 2}]}), parse({"nudge": True})]
-    found = await side_by_side(store, "r1", policies)
-    assert [Verdict.AGREE, Verdict.STOPS, Verdict.DIVERGES] == [each.verdict for each in found]
-    assert found == tuple([await whatif(store, "r1", policy) for policy in policies])
-
-
-@pytest.mark.anyio
-async def test_what_the_model_would_have_seen() -> None:
-    """The first other view is told message by message: kept, left out and by whom, shown shorter, added."""
-    store = await recorded()
-    requests = [stored.seq async for stored, _ in events(store, "r1") if stored.kind == "model_requested"]
-    policy = parse({"history": [{"do": "tail", "last": 2}], "nudge": True})
-    with pytest.raises(NoEvidence, match=f"ends at event {requests[0]}"):
-        await hypothesis(store, "r1", requests[1], policy)
-    found = await hypothesis(store, "r1", requests[2], parse({"history": [{"do": "tail", "last": 2}]}))
-    said = [(row.number, row.where, row.why) for row in found.rows]
-    assert [
-        (1, "both", ""),
-        (2, "recorded", "left out by tail (window)"),
-        (3, "recorded", "left out by tail (window)"),
-        (4, "both", ""),
-        (5, "both", ""),
-    ] == said
-    assert found.asked
-    assert found.tokens[1] < found.tokens[0]
-    trims = parse({"history": [{"do": "trim_messages", "cap": 20, "roles": ["tool"]}]})
-    trimmed = await hypothesis(store, "r1", requests[1], trims)
-    assert ["both", "both", "changed"] == [row.where for row in trimmed.rows]
-    assert "shortened by trim_messages" == trimmed.rows[2].why
-    assert trimmed.rows[2].message is not None
-    assert len(trimmed.rows[2].message.text) < 200
-    nudged = await hypothesis(store, "r1", requests[0], parse({"nudge": True}))
-    assert [("both", ""), ("derived", "in this request only")] == [
-        (row.where, row.why) for row in nudged.rows
-    ]
-    stopped = await hypothesis(store, "r1", requests[2], parse({"limits": [{"type": "step", "value": 2}]}))
-    assert not stopped.asked
-
-
-async def viewed(scenario: Scenario, step: int, other: Plain) -> Hypothesis:
-    """The request of a step of a story, as another policy would have made it."""
-    made = [seq for seq, event in enumerate(scenario.log, 1) if isinstance(event, ModelRequested)]
-    return await hypothesis(await holding(r1=scenario.log), "r1", made[step - 1], parse(other))
-
-
-@pytest.mark.anyio
-async def test_equal_words_of_the_harness_are_told_apart() -> None:
-    """A nudge that is said again is another message: each stands in its place, and what is left out is the first."""
-    going: Plain = {"end_of_turn": "continue"}
-    scenario = Scenario(going)
-    for word in ("a", "b", "c"):
-        scenario.answer(word)
-    alike = await viewed(scenario, 4, {**going, **STEPS})
-    assert [(number, "both") for number in range(1, 9)] == [(row.number, row.where) for row in alike.rows]
-    tail = {**going, "history": [{"do": "tail", "when": {"messages": 7}, "last": 3}]}
-    rows = [(row.number, row.where) for row in (await viewed(scenario, 4, tail)).rows]
-    kept = [(number, "recorded" if number in (3, 4, 5) else "both") for number in range(1, 9)]
-    assert kept == rows
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("policy", "story", "other", "step", "advice"),
-    [
-        pytest.param(
-            STEPS, steps("x" * 500), {"tool_output": {"max": 100}}, 2, "Look at r1@t1", id="an output cut"
-        ),
-        pytest.param(ASK, turned_down, IN_TIME, 2, "Look at r1@t1", id="a deadline for a person"),
-        pytest.param({}, erased, {"estimator": "bytes4"}, 1, "nobody knows$", id="words that were erased"),
-    ],
-)
-async def test_no_view_after_a_fact_that_would_have_been_another(
-    policy: Plain, story: Story, other: Plain, step: int, advice: str
-) -> None:
-    """Where the fact itself would have been another, nothing is shown of the request that followed from it."""
-    scenario = Scenario(policy)
-    story(scenario)
-    with pytest.raises(NoEvidence, match=advice):
-        await viewed(scenario, step, other)

@@ -1,20 +1,15 @@
-"""Inspect logs: samples as runs, prompts put together, limits, headers that tell of other samples."""
+"""Inspect logs: what a sample tells: prompts put together, results, limits, others' requests."""
 
-import io
 import json
-import zipfile
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from refold.reducers.vocabulary import Role, StopReason, ToolError
 from refold.replay.importers.inspect_logs.importer import INSPECT
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
-    Item,
     Prompted,
     Remarked,
     RequestFailed,
@@ -22,100 +17,24 @@ from refold.replay.importers.items import (
     RunBegan,
     RunEnded,
     Said,
-    Unread,
 )
-from refold.replay.importers.source import BadTranscript, Source
-from support.transcribed import encoded, only, tally_of, told, whole_up_to
-
-LONG = "You are a helpful assistant. " * 9
-HASH = "0123456789abcdef0123456789abcdef"
-
-
-def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
-    return {"role": role, "content": content, **more}
-
-
-def called(*calls: str, content: Any = "go", **more: Any) -> dict[str, Any]:
-    asked = [{"id": call, "function": "bash", "arguments": {"z": call, "a": 1}} for call in calls]
-    return message("assistant", content, tool_calls=asked, **more)
-
-
-def result(call: str, content: str, **more: Any) -> dict[str, Any]:
-    return message("tool", content, tool_call_id=call, function="bash", **more)
-
-
-def event(kind: str, second: int = 0, **more: Any) -> dict[str, Any]:
-    return {"event": kind, "timestamp": f"2025-01-01T10:00:{second:02}.500000+01:00", **more}
-
-
-def model(output: Any, second: int = 0, usage: Any = None, **more: Any) -> dict[str, Any]:
-    choices = [] if output is None else [{"message": output, "stop_reason": "tool_calls"}]
-    return event(
-        "model", second, model="m", output={"choices": choices, "usage": usage, "model": "m-1"}, **more
-    )
-
-
-def tool(call: str, outcome: Any, **more: Any) -> dict[str, Any]:
-    return event("tool", id=call, function="bash", arguments={}, result=outcome, **more)
-
-
-def sample(events: list[Any], messages: list[Any], **more: Any) -> dict[str, Any]:
-    return {
-        "id": 1,
-        "epoch": 1,
-        "input": "Do it",
-        "messages": messages,
-        "events": events,
-        "scores": {"s": {"value": 1}},
-        **more,
-    }
-
-
-def log(*samples: Any, status: str = "success", **more: Any) -> dict[str, Any]:
-    return {
-        "version": 2,
-        "status": status,
-        "eval": {"task": "t", "model": "m", "config": {"message_limit": 9}},
-        "samples": list(samples),
-        **more,
-    }
-
-
-def archive(members: dict[str, Any]) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, value in members.items():
-            packed.writestr(name, json.dumps(value))
-    return file.getvalue()
-
-
-SYSTEM, TASK = message("system", f"attachment://{HASH}"), message("user", "Do it", source="input")
-POOL = [
-    SYSTEM,
+from support.inspect_logs import (
+    DOCUMENT,
+    HASH,
+    LONG,
+    POOL,
+    SAMPLE,
     TASK,
-    called("c1"),
-    result("c1", "one"),
-    called("c2"),
-    result("c2", "two"),
-    message("user", "Go on"),
-]
-SAMPLE = sample(
-    [
-        event("span_begin", id="a", type="agent"),
-        model(called("c1"), 1, input=[], input_refs=[[0, 2]]),
-        tool("c1", "one", completed="2025-01-01T10:00:02+01:00"),
-        model(called("c2"), 3, input=[], input_refs=[[0, 4]], retries=2),
-        tool("c2", "two"),
-        event("compaction", 4, type="trim", tokens_before=90, tokens_after=40),
-        model(message("assistant", "done"), 5, input=[], input_refs=[[0, 2], [4, 7]]),
-        event("span_end", 6, id="a"),
-    ],
-    [*POOL, message("assistant", "done")],
-    attachments={HASH: LONG},
-    events_data={"messages": POOL, "calls": []},
-    model_usage={"m": {"input_tokens": 30, "output_tokens": 6, "input_tokens_cache_read": 4}},
+    called,
+    event,
+    log,
+    message,
+    model,
+    result,
+    sample,
+    tool,
 )
-DOCUMENT = log(SAMPLE)
+from support.transcribed import only, tally_of, told
 
 
 def test_a_prompt_is_put_together_from_ranges_and_attachments() -> None:
@@ -167,48 +86,6 @@ def test_the_counts_are_the_final_messages() -> None:
     )
 
 
-MEMBERS = {
-    "header.json": {**DOCUMENT, "samples": None},
-    "samples/1_epoch_1.json": SAMPLE,
-    "reductions.json": [{"kept": 1}],
-}
-
-
-def test_an_archive_says_what_a_document_says() -> None:
-    """`.eval` and `.json` are one log: the same items, but for where they stand."""
-
-    def bare(items: list[Item]) -> list[str]:
-        kinds = (Prompted, Answered, Returned, Said)
-        return [repr(item).replace(item.position, "") for item in items if isinstance(item, kinds)]
-
-    items = told(INSPECT, archive(MEMBERS))
-    assert bare(told(INSPECT, DOCUMENT)) == bare(items)
-    assert "samples/1_epoch_1.json $.events[1]" == only(items, Answered)[0].position
-    assert "kept" in " ".join(each.rest for each in only(items, Remarked))
-
-
-def test_each_sample_of_each_epoch_is_a_run() -> None:
-    """Runs are named by sample and epoch, and a name that repeats is made different."""
-    items = told(INSPECT, log(SAMPLE, SAMPLE | {"epoch": 2}, SAMPLE))
-    assert ["1_epoch_1", "1_epoch_2", "1_epoch_1 #2"] == [began.key for began in only(items, RunBegan)]
-
-
-def test_a_log_that_broke_off_has_its_journal() -> None:
-    """Without a header the start of the journal stands for it; finished samples are finished, others open."""
-    broken = {"_journal/start.json": {"version": 2, "eval": DOCUMENT["eval"]}}
-    broken |= {"samples/1_epoch_1.json": SAMPLE, "samples/2_epoch_1.json": SAMPLE | {"scores": {}}}
-    ended = only(told(INSPECT, archive(broken)), RunEnded)
-    assert [("finished", "log status=started"), ("open", "log status=started")] == [
-        (each.end, each.end_source) for each in ended
-    ]
-
-
-def test_the_header_overrules_the_journal() -> None:
-    """The journal's start is written first and stays; the header, written last, knows how it ended."""
-    members = {"_journal/start.json": {"version": 2, "eval": DOCUMENT["eval"]}, **MEMBERS}
-    assert "log status=success" == only(told(INSPECT, archive(members)), RunEnded)[0].end_source
-
-
 @pytest.mark.parametrize(
     ("status", "more", "end", "source"),
     [
@@ -237,32 +114,6 @@ def test_how_a_sample_ended(status: str, more: dict[str, Any], end: str, source:
     """The sample's own error and limit first, then the log's status."""
     ended = only(told(INSPECT, log(SAMPLE | more, status=status)), RunEnded)[0]
     assert (end, source) == (ended.end, ended.end_source)
-
-
-STATS = {
-    "started_at": "2025-02-07T00:00:00+00:00",
-    "completed_at": "2025-02-07T00:01:00+00:00",
-    "model_usage": {"m": {"input_tokens": 999, "output_tokens": 9}},
-}
-
-
-def test_the_headers_usage_counts_only_where_no_sample_has_any() -> None:
-    """A header may cover samples that the file does not hold."""
-    with_usage = tally_of(told(INSPECT, log(SAMPLE, stats=STATS)))
-    bare = {key: value for key, value in SAMPLE.items() if key not in ("model_usage", "events")}
-    without = tally_of(told(INSPECT, log(bare, stats=STATS)))
-    assert (30, 999) == (with_usage.input_tokens, without.input_tokens)
-    assert ("2025-01-01T09:00:00.500000Z", "2025-02-07T00:00:00Z") == (
-        with_usage.first_timestamp,
-        without.first_timestamp,
-    )
-
-
-def test_a_log_without_samples_has_an_end_and_no_run() -> None:
-    """Its counts are zero, its usage and times the header's."""
-    items = told(INSPECT, log(status="cancelled", stats=STATS))
-    assert ([], "cancelled") == (only(items, RunBegan), only(items, RunEnded)[0].end)
-    assert (0, 999) == ((tally := tally_of(items)).messages, tally.input_tokens)
 
 
 def test_without_events_the_messages_are_told() -> None:
@@ -422,11 +273,6 @@ def test_stop_reasons_are_read() -> None:
     assert (StopReason.TOOL_USE, "tool_calls", "m-1") == (answer.stop, answer.stop_raw, answer.model)
 
 
-def test_nan_is_read() -> None:
-    """Inspect writes it, though JSON has none."""
-    assert 3 == len(only(told(INSPECT, json.dumps(log(SAMPLE | {"total_time": float("nan")}))), Answered))
-
-
 def test_what_nothing_refers_to_is_kept() -> None:
     """Attachments of states, raw requests, unknown events and keys stand in some rest."""
     more = {
@@ -437,58 +283,6 @@ def test_what_nothing_refers_to_is_kept() -> None:
     odd = SAMPLE | more | {"events": [*SAMPLE["events"], event("novel", payload="kept4")]}
     rests = " ".join(item.rest for item in told(INSPECT, log(odd, novel="kept5")))
     assert [] == [word for word in ("kept1", "kept2", "kept3", "kept4", "kept5") if word not in rests]
-
-
-@pytest.mark.parametrize(
-    ("document", "score"),
-    [
-        pytest.param(DOCUMENT, 95, id="a document"),
-        pytest.param(archive(MEMBERS), 95, id="an archive"),
-        pytest.param(archive({"word/document.xml": 1}), None, id="another archive"),
-        pytest.param({"eval": {}, "version": 1}, None, id="another document"),
-        pytest.param(
-            {"eval": {"task": "t", "run_id": "r", "dataset": {}}, "pad": "x" * 70_000, "version": 2},
-            90,
-            id="its version far behind",
-        ),
-    ],
-)
-def test_knows_its_own(document: Any, score: int | None) -> None:
-    """A log is told by its content."""
-    match = INSPECT.match(Source.of("t", encoded(document)))
-    assert score == (match.score if match else None)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [archive({"a.txt": 1}), b"PK\x05\x06", {"a": 1}, [1]],
-    ids=["archive", "empty", "object", "list"],
-)
-def test_what_is_no_log_is_refused(document: Any) -> None:
-    """Nothing is guessed of what holds not one sample or header."""
-    with pytest.raises(BadTranscript):
-        told(INSPECT, document)
-
-
-def test_an_unreadable_member_is_told_and_passed_over() -> None:
-    """One broken sample costs that sample; one that breaks off is told up to there."""
-    file = io.BytesIO(archive(MEMBERS))
-    with zipfile.ZipFile(file, "a") as packed:
-        packed.writestr("samples/2_epoch_1.json", "oops")
-        packed.writestr("samples/3_epoch_1.json", json.dumps(SAMPLE)[:-90])
-    items = told(INSPECT, file.getvalue())
-    assert ["1_epoch_1", "3_epoch_1"] == [began.key for began in only(items, RunBegan)]
-    unread = [(each.position.split(".")[0], each.code) for each in only(items, Unread)]
-    assert [("samples/2_epoch_1", "cut"), ("samples/3_epoch_1", "cut")] == unread
-    assert isinstance(items[-2], Unread)  # with the run that it belongs to, before its end
-
-
-@given(which=st.sampled_from([encoded(DOCUMENT), archive(MEMBERS)]), data=st.data())
-def test_cut_anywhere_it_imports_up_to_the_cut(which: bytes, data: st.DataObject) -> None:
-    """Half a log has no answer that the whole one has not, and no event by halves."""
-    part = whole_up_to(INSPECT, which[: data.draw(st.integers(0, len(which)))])
-    assert {"go", "done"} >= {answer.text for answer in only(part, Answered)}
-    assert {"one", "two"} >= {returned.output for returned in only(part, Returned)}
 
 
 def test_what_a_message_says_besides_is_kept() -> None:

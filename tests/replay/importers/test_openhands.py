@@ -1,4 +1,4 @@
-"""OpenHands: actions and observations of V0, events of V1, condensations."""
+"""OpenHands: trajectories of its first version, rows of evaluations, and which files are either version's."""
 
 import json
 from typing import Any
@@ -13,80 +13,17 @@ from refold.replay.importers.items import (
     Cancelled,
     Prompted,
     Remarked,
-    RequestFailed,
     Returned,
     RunBegan,
     RunEnded,
     Said,
     Unread,
 )
-from refold.replay.importers.openhands.ending import v0_end, v1_end
+from refold.replay.importers.openhands.ending import v0_end
 from refold.replay.importers.openhands.importer import OPENHANDS
 from refold.replay.importers.source import BadTranscript, Source
+from support.openhands import EVENTS, THREE, V1_EVENTS, acted, asked, lines
 from support.transcribed import encoded, only, tallies, tally_of, told, whole_up_to
-
-
-def response(name: str, *calls: str, said: str = "go") -> dict[str, Any]:
-    asked = [
-        {"id": call, "function": {"name": "execute_bash", "arguments": '{"command": "ls"}'}} for call in calls
-    ]
-    return {
-        "id": name,
-        "model": "m",
-        "choices": [{"finish_reason": "tool_calls", "message": {"content": said, "tool_calls": asked}}],
-        "usage": {"prompt_tokens": 9, "completion_tokens": 2},
-    }
-
-
-def acted(number: int, call: str, raw: dict[str, Any], action: str = "run", **args: Any) -> dict[str, Any]:
-    metadata = {"function_name": "execute_bash", "tool_call_id": call, "model_response": raw}
-    return {
-        "id": number,
-        "timestamp": f"2025-01-01T10:00:{number:02}.500000",
-        "source": "agent",
-        "action": action,
-        "args": {"command": "ls", "thought": "go"} | args,
-        "tool_call_metadata": metadata,
-    }
-
-
-def observed(
-    number: int, call: str, raw: dict[str, Any], content: str = "out", code: int = 0
-) -> dict[str, Any]:
-    return {
-        "id": number,
-        "timestamp": f"2025-01-01T10:00:{number:02}.500000",
-        "source": "agent",
-        "observation": "run",
-        "content": content,
-        "cause": number - 1,
-        "extras": {"metadata": {"exit_code": code}},
-        "tool_call_metadata": {"function_name": "execute_bash", "tool_call_id": call, "model_response": raw},
-    }
-
-
-def asked(number: int, text: str = "Do it") -> dict[str, Any]:
-    return {
-        "id": number,
-        "timestamp": "2025-01-01T10:00:00",
-        "source": "user",
-        "action": "message",
-        "args": {"content": text},
-    }
-
-
-ONE, TWO, THREE = response("r1", "c1"), response("r2", "c2", "c3"), response("r3", "c4", said="done")
-EVENTS: list[dict[str, Any]] = [
-    {"id": 0, "source": "agent", "action": "system", "args": {"content": "You are.", "tools": []}},
-    asked(1),
-    acted(2, "c1", ONE),
-    observed(3, "c1", ONE, "one"),
-    acted(4, "c2", TWO),
-    observed(5, "c2", TWO, "two", code=1),
-    acted(6, "c3", TWO),
-    observed(7, "c3", TWO, "three"),
-    acted(8, "c4", THREE, "finish"),
-]
 
 
 def test_actions_of_one_answer_are_one_answer() -> None:
@@ -226,166 +163,6 @@ def test_states_are_no_turns_and_a_stop_is_a_cancellation() -> None:
 def test_how_a_v0_run_ended(events: list[Any], error: Any, end: str) -> None:
     """The error first, then the last action, then the state."""
     assert end == v0_end(events, error)[0]
-
-
-def act(number: int, call: str, reply: str = "R") -> dict[str, Any]:
-    return {
-        "id": f"e{number}",
-        "timestamp": f"2026-01-01T10:00:{number:02}",
-        "source": "agent",
-        "kind": "ActionEvent",
-        "thought": [{"type": "text", "text": "go"}],
-        "reasoning_content": "because",
-        "tool_name": "terminal",
-        "tool_call_id": call,
-        "tool_call": {"id": call, "name": "terminal", "arguments": '{"z": 1, "a": 2}'},
-        "llm_response_id": reply,
-    }
-
-
-def saw(number: int, call: str, **observation: Any) -> dict[str, Any]:
-    content = [{"type": "text", "text": f"out {call}"}]
-    return {
-        "id": f"e{number}",
-        "timestamp": f"2026-01-01T10:00:{number:02}",
-        "source": "environment",
-        "kind": "ObservationEvent",
-        "tool_name": "terminal",
-        "tool_call_id": call,
-        "observation": {"content": content, **observation},
-    }
-
-
-def event(number: int, kind: str, **more: Any) -> dict[str, Any]:
-    return {
-        "id": f"e{number}",
-        "timestamp": f"2026-01-01T10:00:{number:02}",
-        "source": "environment",
-        "kind": kind,
-        **more,
-    }
-
-
-USER = event(
-    1,
-    "MessageEvent",
-    source="user",
-    llm_message={"role": "user", "content": [{"type": "text", "text": "Do it"}]},
-)
-V1_EVENTS = [
-    event(0, "SystemPromptEvent", system_prompt={"type": "text", "text": "You are."}, tools=[]),
-    USER | {"source": "user"},
-    act(2, "c1"),
-    act(3, "c2"),
-    saw(4, "c1"),
-    saw(5, "c2", exit_code=2),
-]
-
-
-def lines(*events: Any) -> str:
-    return "\n".join(map(json.dumps, events))
-
-
-@pytest.mark.parametrize("document", [V1_EVENTS, lines(*V1_EVENTS)], ids=["a list", "lines"])
-def test_v1_calls_of_one_response_are_one_answer(document: Any) -> None:
-    """Parallel actions share a response: one answer, arguments byte for byte, results by their call."""
-    items = told(OPENHANDS, document)
-    answer = only(items, Answered)[0]
-    assert (["c1", "c2"], '{"z": 1, "a": 2}') == (
-        [call.id for call in answer.calls],
-        answer.calls[0].arguments,
-    )
-    assert ("go", "because", 1) == (answer.text, answer.reasoning, len(only(items, Answered)))
-    assert [None, ToolError.RAISED] == [each.error for each in only(items, Returned)]
-    tally = tally_of(items)
-    assert (4, 1, 1, 2) == (
-        tally.messages,
-        tally.user_messages,
-        tally.assistant_messages,
-        tally.tool_messages,
-    )
-    assert (2, 2, 1) == (tally.tool_calls, tally.tool_results, tally.tool_errors)
-
-
-def test_v1_errors_and_refusals_are_results() -> None:
-    """An agent's error and a person's refusal answer their calls."""
-    events = [act(1, "c1"), event(2, "AgentErrorEvent", tool_call_id="c1", error="no such tool")]
-    events += [act(3, "c2", "S"), event(4, "UserRejectObservation", tool_call_id="c2", rejection_reason="no")]
-    items = told(OPENHANDS, lines(*events))
-    assert [("no such tool", ToolError.RAISED), ("no", ToolError.CANCELLED)] == [
-        (each.output, each.error) for each in only(items, Returned)
-    ]
-    assert ["approval"] == [each.what for each in only(items, Remarked)]
-
-
-def test_v1_condensation_makes_the_next_prompt() -> None:
-    """It forgets by event, and says its summary at its place."""
-    condensed = event(6, "Condensation", forgotten_event_ids=["e2", "e4"], summary="SUM", summary_offset=1)
-    items = told(OPENHANDS, lines(*V1_EVENTS, condensed, act(7, "c3", "S")))
-    prompt = only(items, Prompted)[0]
-    assert ["You are.", "SUM", "Do it", "go", "out c2"] == [message.text for message in prompt.messages]
-    assert ["c2"] == [call.id for call in prompt.messages[3].calls]
-    assert isinstance(items[items.index(prompt) + 1], Answered)
-
-
-def test_v1_tokens_are_the_last_stats_of_all_uses() -> None:
-    """The counters add up as they go: only the last update counts, the condenser's share included."""
-
-    def stats(tokens: int) -> dict[str, Any]:
-        used = {
-            "accumulated_token_usage": {
-                "prompt_tokens": tokens,
-                "completion_tokens": 1,
-                "cache_read_tokens": 2,
-            }
-        }
-        return event(
-            tokens,
-            "ConversationStateUpdateEvent",
-            key="stats",
-            value={"usage_to_metrics": {"a": used, "b": used}},
-        )
-
-    tally = tally_of(told(OPENHANDS, lines(*V1_EVENTS, stats(10), stats(20))))
-    assert (40, 4, 0, 2) == (
-        tally.input_tokens,
-        tally.cache_read_tokens,
-        tally.cache_write_tokens,
-        tally.output_tokens,
-    )
-
-
-@pytest.mark.parametrize(
-    ("last", "end"),
-    [
-        (event(9, "ConversationStateUpdateEvent", key="execution_status", value="finished"), "finished"),
-        (event(9, "ConversationStateUpdateEvent", key="execution_status", value="running"), "open"),
-        (event(9, "ConversationStateUpdateEvent", key="execution_status", value="stuck"), "guardrail"),
-        (event(9, "ConversationStateUpdateEvent", key="execution_status", value="paused"), "cancelled"),
-        (
-            event(9, "ConversationStateUpdateEvent", key="full_state", value={"execution_status": "error"}),
-            "error",
-        ),
-        (
-            event(9, "MessageEvent", source="agent", llm_message={"role": "assistant", "content": []}),
-            "finished",
-        ),
-        (act(9, "c9"), "open"),
-    ],
-)
-def test_how_a_v1_run_ended(last: Any, end: str) -> None:
-    """The last state of its execution says it, else its last turn."""
-    assert end == v1_end([*V1_EVENTS, last])[0]
-
-
-def test_v1_keeps_what_it_does_not_know() -> None:
-    """Events of unknown kinds are remarks, errors of the conversation failed requests, repeated ids are told."""
-    odd = event(6, "NovelEvent", payload="kept")
-    failed = event(7, "ConversationErrorEvent", code="LLMError", detail="down")
-    items = told(OPENHANDS, lines(*V1_EVENTS, odd, odd, failed))
-    assert ["kept" in each.rest for each in only(items, Remarked) if each.what == "unmapped"] == [True]
-    assert ["LLMError: down"] == [each.message for each in only(items, RequestFailed)]
-    assert [("repeated", "line 8")] == [(each.code, each.position) for each in only(items, Unread)]
 
 
 @pytest.mark.parametrize(
