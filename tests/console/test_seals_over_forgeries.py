@@ -10,7 +10,7 @@ from console.conftest import Refold, record
 from refold.engine import say
 from refold.store import SqliteStore
 from refold.store.seals import seal
-from store.test_bundles import listed, members_of, zipped
+from support.bundles import listed, members_of, zipped
 from support.edited import edited
 from support.sealing import signing_key
 

@@ -9,6 +9,7 @@ import pytest
 pytest.register_assert_rewrite("refold.store.testing")
 
 from refold.store import SqliteStore  # noqa: E402 - after that
+from refold.store.testing import append, records  # noqa: E402
 
 
 @pytest.fixture
@@ -16,3 +17,16 @@ async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
     """A store whose commits wait for no disk."""
     async with await SqliteStore.open(tmp_path / "runs.db", durability="process") as opened:
         yield opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def filled(path: Path) -> Path:
+    """A store with one run `r` of six events, closed."""
+    async with await SqliteStore.open(path, durability="process") as store:
+        await append(store, "r", records(6))
+    return path

@@ -19,11 +19,6 @@ pytestmark = pytest.mark.anyio
 SECRET = b'"the password is swordfish"'
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
 def beside(path: Path) -> bytes:
     """Every byte of the store, its -wal and -shm included."""
     return b"".join(each.read_bytes() for each in path.parent.iterdir())
