@@ -107,7 +107,10 @@ def test_exit_codes(
         pytest.param(["--tools", "files"], "--root DIR", id="files without a root"),
         pytest.param(["--tools", "magic"], "expected files, files-ro, todos, shell", id="an unknown tool"),
         pytest.param(["--tools", "no.such:tool"], "ModuleNotFoundError", id="a module that is not there"),
-        pytest.param(["--tools", "json:loads"], "expected a tool", id="what is no tool"),
+        pytest.param(["--tools", "json:__doc__"], "expected a tool", id="what is no tool"),
+        pytest.param(
+            ["--tools", "json:loads"], "tool loads, parameter s", id="a function that cannot be a tool"
+        ),
         pytest.param(["--root", "/no/such"], "give a directory that exists", id="a root that is not there"),
         pytest.param(["--label", "x"], "expected name=value", id="a label without a value"),
         pytest.param(["--label", "a=\udcff"], "--label 'a=\\udcff': is not", id="a label that is no text"),

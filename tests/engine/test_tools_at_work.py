@@ -1,6 +1,7 @@
 """Tools as the engine runs them: side by side, bounded, redacted, capped; whatever goes wrong is told to the model."""
 
 import hashlib
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -131,6 +132,12 @@ def burst() -> str:
     raise RuntimeError
 
 
+@tool
+def leave() -> str:
+    """End the process, as the main function of a command does."""
+    sys.exit(3)
+
+
 async def refuse(arguments: str, context: CallContext) -> str:
     raise BadArguments("that will not do")
 
@@ -140,6 +147,7 @@ picky = Tool(manifest=Manifest(name="picky"), run=refuse)
 ERRORS: list[Any] = [
     pytest.param("divide", {"a": 1, "b": 0}, "raised", "raised: ZeroDivisionError: integer", id="raises"),
     pytest.param("burst", {}, "raised", "raised: RuntimeError", id="raises without a word"),
+    pytest.param("leave", {}, "raised", "raised: SystemExit: 3", id="ends the process"),
     pytest.param("divide", {"a": "x", "b": 1}, "bad_arguments", "bad_arguments: Expected `int`", id="a type"),
     pytest.param("divide", {"a": 1}, "bad_arguments", "missing required field `b`", id="an argument too few"),
     pytest.param("divide", '{"a": 1, "b"', "bad_arguments", "not one complete JSON object", id="half a text"),
@@ -151,7 +159,7 @@ ERRORS: list[Any] = [
         "wish",
         {},
         "unknown_tool",
-        "unknown_tool: there is no tool wish. The tools are: burst, divide, picky, silent.",
+        "unknown_tool: there is no tool wish. The tools are: burst, divide, leave, picky, silent.",
         id="no such tool",
     ),
 ]
@@ -162,7 +170,7 @@ async def test_what_goes_wrong_is_told_to_the_model_and_the_run_goes_on(
     name: str, arguments: Any, error: str, told: str
 ) -> None:
     """A call that goes wrong has a result that says its class and why, and the run completes."""
-    (event,) = await ran(calls((name, arguments)), [divide, silent, burst, picky])
+    (event,) = await ran(calls((name, arguments)), [divide, silent, burst, leave, picky])
     assert error == event.error
     assert told in said(event)
 

@@ -60,6 +60,8 @@ class Foreign:
         pytest.param([Line(sku="\ud800")], '[{"day":null,"sku":"\ufffd"}]', id="a lone surrogate in a model"),
         pytest.param(Colour.RED, '"red"', id="an enum"),
         pytest.param(0, "0", id="a number that is false"),
+        pytest.param({"x": float("nan"), "y": None}, '{"x":"nan","y":null}', id="what is no number"),
+        pytest.param([float("-inf")], '["-inf"]', id="less than any number"),
         pytest.param("half \ud800", "half \ufffd", id="a lone surrogate"),
         pytest.param({"k\udc00": ["\ud800"]}, '{"k\ufffd":["\ufffd"]}', id="a lone surrogate within"),
     ],
@@ -75,6 +77,14 @@ def test_a_result_that_is_no_json_is_the_tools_failure() -> None:
         TypeError, match="the tool did return, and what it returned is lost: JSON cannot carry object"
     ):
         as_text(object())
+
+
+def test_what_holds_itself_is_a_lost_result() -> None:
+    """A model that read of a failure would do again what was done."""
+    circle: dict[str, object] = {}
+    circle["again"] = circle
+    with pytest.raises(TypeError, match="the tool did return, and what it returned is lost"):
+        as_text(circle)
 
 
 def test_a_model_that_cannot_be_written_is_a_lost_result() -> None:

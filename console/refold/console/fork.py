@@ -8,6 +8,7 @@ from typing import Annotated
 
 from refold.console import addresses, places
 from refold.console.detachment import leave
+from refold.console.given_texts import given_text
 from refold.console.labels import labels_of
 from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option
@@ -26,8 +27,6 @@ from refold.replay import figures, state_at
 from refold.replay.cuts import Suits, awaits, cut, cut_from, hears
 from refold.replay.turns import request_of
 from refold.store.protocol import Store
-
-_LARGEST = 1 << 20  # bytes of a file with a made-up result
 
 
 async def fork_command(
@@ -69,22 +68,8 @@ def edits_of(pairs: Sequence[str]) -> dict[str, str]:
         call, equals, text = pair.partition("=")
         if not equals or not call or call in edits:
             raise WrongUse(f"--edit {pair!r}: expected CALL=TEXT or CALL=@FILE, each call once")
-        edits[call] = _text(places.expanded(Path(text[1:]))) if text.startswith("@") else text
+        edits[call] = given_text(text, "--edit")
     return edits
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:
-        raise WrongUse(f"--edit: {path} cannot be read: {error}") from error
-    if len(data) > _LARGEST:
-        raise WrongUse(f"--edit: {path} is larger than {_LARGEST} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise WrongUse(f"--edit: {path} is not UTF-8 at byte {error.start}") from error
 
 
 async def _cut(store: Store, typed: str, suits: Suits) -> tuple[str, int]:
@@ -106,7 +91,7 @@ def _agent(state: RunState, models: Models, means: Means, name: str | None, file
         refuse_other_model(state, model)  # what was said goes nowhere else unless that is asked for
     # The environment is for runs that begin: a fork has what its parent had, but for what is typed.
     policy = None if file is None else chosen_policy(file, installed_guards(), {})[0]
-    tools = offered_tools(state, means) if means.tools is None else chosen_tools(means.tools, means.root)
+    tools = chosen_tools(means.tools, means.root) if means.tools else offered_tools(state, means)
     agent = Agent(model=model, tools=tools, policy=policy, name=state.setup.agent)
     add_fallbacks(agent, policy or state.policy, models)
     return agent

@@ -80,13 +80,13 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 
     root: Annotated[Path | None, option("--root", "Directory that the files tools may reach.")] = None
     tools: Annotated[
-        str | None,
+        list[str],
         option(
             "--tools",
-            "files, files-ro (read only), todos, shell, module:attribute; by commas.",
+            "files, files-ro (read only), todos, shell, module:attribute; by commas, or once more.",
             shows="todos, and files with --root",
         ),
-    ] = None
+    ] = []
     base_url: Annotated[
         str | None, option("--base-url", "Address of an OpenAI-compatible server; also REFOLD_BASE_URL.")
     ] = None
@@ -102,6 +102,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     def typed(self) -> str:
         """What to type after another command so that it drives the run by the same: ` --root DIR --tools shell`, or nothing."""
         given = {name: getattr(self, name) for name in Means.__struct_fields__}
+        given["tools"] = ",".join(self.tools) if self.tools else None
         return "".join(
             f" --{name.replace('_', '-')} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
             for name, value in given.items()

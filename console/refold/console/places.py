@@ -88,6 +88,8 @@ def other_place(place: StorePlace, asked: Path | None) -> StorePlace:
 
 def model_name(asked: str | None) -> str:
     """The model: what was asked for, else `REFOLD_MODEL`, else the one that needs no key and no network."""
+    if asked == "":
+        raise WrongUse(f"--model '': expected provider:model, as in {DEFAULT_MODEL}")
     return asked or _variable(MODEL) or DEFAULT_MODEL
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from refold.console import addresses, claims, places
 from refold.console.detachment import leave, say_and_leave, wake
+from refold.console.given_texts import given_text
 from refold.console.interrupts import INTERRUPTED, drive
 from refold.console.labels import labels_of
 from refold.console.log_lines import follow
@@ -51,7 +52,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 async def run_command(
     screen: Screen,
     place: StorePlace,
-    task: Annotated[str, argument("What the agent is to do.")],
+    task: Annotated[str, argument("What the agent is to do; @FILE, or - for stdin.")],
     means: MeansOrWorker,
     *,
     model: Annotated[
@@ -66,6 +67,7 @@ async def run_command(
     With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
     """
     labels, name = labels_of(label), places.model_name(model)
+    task = _task(task)
     environment = places.environment(model, means.base_url)
     at = served(means, name)
     follow(os.environ)
@@ -87,11 +89,14 @@ async def resume_command(
     run: WholeRun,
     means: MeansOrWorker,
     *,
-    message: Annotated[str | None, option("--message", "Answer for a run that waits for one.")] = None,
+    message: Annotated[
+        str | None, option("--message", "Answer for a run that waits for one; @FILE, or - for stdin.")
+    ] = None,
 ) -> int:
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
     state, contents = await look(place, run, decides=True)
     if message is not None:
+        message = given_text(message, "--message")
         _refuse_message(state)
     elif state.ended or _waits(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
@@ -107,6 +112,13 @@ async def resume_command(
                 await going_on.result()  # the log is read; nothing happens before the answer
             going_on.send(message)
         return await stay(screen, place, going_on, means.typed)
+
+
+def _task(typed: str) -> str:
+    task = given_text(typed, "TASK")
+    if not task.strip():
+        raise WrongUse(f"TASK {typed!r}: is empty; give words, @FILE, or - for stdin")
+    return task
 
 
 def _waits(state: RunState) -> bool:
@@ -159,10 +171,20 @@ def offered_tools(state: RunState, means: Means) -> list[Tool]:
 
 def agent_of(state: RunState, models: Models, tools: list[Tool], at: Served) -> Agent:
     """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
-    agent = Agent(model=models.get(state.setup.model, at), tools=tools, name=state.setup.agent)
+    agent = Agent(model=_model(state, models, at), tools=tools, name=state.setup.agent)
     # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
     add_fallbacks(agent, state.policy, models)
     return agent
+
+
+def _model(state: RunState, models: Models, at: Served) -> Model:
+    try:
+        return models.get(state.setup.model, at)
+    except WrongUse as error:
+        if at.base_url is not None or not state.setup.address:
+            raise
+        asked = f"run {state.setup.run} asked it at {state.setup.address}"
+        raise WrongUse(f"{error}; {asked}: if that is a server of your own, add --base-url") from error
 
 
 def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
@@ -209,7 +231,8 @@ async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> 
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:
-        result, interrupted = await drive(run, watching, place, means)
+        with screen.kept():
+            result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()
     return _told(screen, place, result, run.state, means, interrupted=interrupted)

@@ -51,7 +51,7 @@ class Screen:
     """Where a command writes. `form` says how."""
 
     def __init__(self, form: Form = Form.TEXT) -> None:
-        self.form = form
+        self.form, self._out = form, sys.stdout
 
     @cached_property
     def rich(self) -> "Console":
@@ -72,9 +72,13 @@ class Screen:
             return False
         return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
+    def kept(self) -> contextlib.AbstractContextManager[object]:
+        """While this holds, nothing but JSON comes to stdout: what tools print goes to stderr."""
+        return contextlib.redirect_stdout(sys.stderr) if self.json else contextlib.nullcontext()
+
     def document(self, value: Any) -> None:
         """One JSON document, or one line of a stream of them."""
-        _write(sys.stdout, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
+        _write(self._out, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
 
     def result(self, value: Any, tell: Callable[[], None]) -> None:
         """What a command found: as a JSON document, or as `tell` says it."""

@@ -5,9 +5,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import cast
 
 from refold.engine import Tool, files, shell, todos
+from refold.engine.validation import tools_of
 from refold.reducers.errors import WrongUse
 
 READING = frozenset({"read_file", "list_files", "search_files"})
@@ -31,21 +33,21 @@ BUILT_IN: Mapping[str, Callable[[Path | None], list[Tool]]] = {
 }
 
 
-def chosen_tools(words: str | None, root: Path | None) -> list[Tool]:
+def chosen_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
     """The tools of a new run. Without `words`: to-dos, and the files below `root` if there is one.
 
     Raises `WrongUse` for a word that names no tool, and for what a named module raises on import.
     """
-    asked = _split(words) if words is not None else ["files", "todos"] if root is not None else ["todos"]
+    asked = _split(words) if words else ["files", "todos"] if root is not None else ["todos"]
     return [tool for word in asked for tool in _tools(word, root)]
 
 
-def rebuilt_tools(run: str, offered: Sequence[str], words: str | None, root: Path | None) -> list[Tool]:
+def rebuilt_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
     """The tools that a run was started with, by their recorded names: to-dos and files need no word of their own.
 
     A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
     """
-    asked = _recorded(offered, root) if words is None else _split(words)
+    asked = _split(words) if words else _recorded(offered, root)
     tools = [tool for word in asked for tool in _tools(word, root)]
     missing = [name for name in offered if name not in {tool.name for tool in tools}]
     if "write_todos" in missing:
@@ -59,8 +61,8 @@ def rebuilt_tools(run: str, offered: Sequence[str], words: str | None, root: Pat
     return tools
 
 
-def _split(words: str) -> list[str]:
-    return [word.strip() for word in words.split(",") if word.strip()]
+def _split(words: Sequence[str]) -> list[str]:
+    return [word.strip() for each in words for word in each.split(",") if word.strip()]
 
 
 def _recorded(offered: Sequence[str], root: Path | None) -> list[str]:
@@ -100,10 +102,6 @@ def _imported(word: str) -> list[Tool]:
         raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}") from error
     kind = type(found).__name__
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
-    tools = [each for each in listed if isinstance(each, Tool)]
-    if not tools or len(tools) != len(listed):
-        raise WrongUse(
-            f"--tools {word}: expected a tool or a list of tools, got a {kind}; "
-            "make one of a function with @refold.engine.tool"
-        )
-    return tools
+    if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
+        raise WrongUse(f"--tools {word}: expected a tool, a function or a list of such, got a {kind}")
+    return tools_of(cast("list[Tool | FunctionType]", listed))

@@ -107,7 +107,7 @@ async def worker_command(
     A line for each that is taken up, put down, failed or lost. With -o json: JSON lines. Exit code 0 after SIGTERM.
     """
     follow(os.environ)
-    if means.tools is not None:
+    if means.tools:
         chosen_tools(means.tools, means.root)  # what cannot work is told now, and not once a run
     async with AsyncExitStack() as stack:
         models = Models(stack)

@@ -16,8 +16,14 @@ def somebody_elses(error: BaseException) -> bool:
     return not (anyio.current_effective_deadline() == -math.inf or cut_short())
 
 
+class Exited(Exception):
+    """A tool asked to end its process, as `sys.exit` does; it is told in those words."""
+
+
 def worded(error: BaseException) -> str:
     """The error's class, and what it says of itself."""
+    if isinstance(error, Exited):
+        return str(error)
     try:
         said = str(error)
     except Exception:  # an error that cannot even be printed

@@ -1,6 +1,7 @@
 """What tools return: which types can become text, and the text."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast, get_args, get_origin
 
@@ -28,7 +29,8 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
 def as_text(result: object) -> str:
     """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as JSON.
 
-    Lone surrogates are replaced, sets and keys are in order. Raises `TypeError` for what JSON cannot carry.
+    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan", "inf". Raises
+    `TypeError` for what JSON cannot carry.
     """
     if result is None:
         return ""
@@ -36,19 +38,23 @@ def as_text(result: object) -> str:
         return clean(str.__str__(result))
     try:
         return _json(result)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         # Whoever reads this must not take it for a tool that failed, and try again what was done.
         raise TypeError(f"the tool did return, and what it returned is lost: {error}") from error
 
 
 def _json(result: object) -> str:
     try:
-        return msgspec.json.encode(result, enc_hook=pydantic_types.encode, order="deterministic").decode()
+        text = msgspec.json.encode(result, enc_hook=pydantic_types.encode, order="deterministic").decode()
     except (UnicodeEncodeError, TypeError):  # keys that are numbers can be put in order as texts only
-        plain = msgspec.to_builtins(
-            result, enc_hook=pydantic_types.encode, order="deterministic", str_keys=True
-        )
-        return msgspec.json.encode(_cleaned(plain)).decode()
+        text = "null"
+    # JSON has no number that is none: such a one is written as null, as what is not there.
+    return _cleaned_json(result) if "null" in text else text
+
+
+def _cleaned_json(result: object) -> str:
+    plain = msgspec.to_builtins(result, enc_hook=pydantic_types.encode, order="deterministic", str_keys=True)
+    return msgspec.json.encode(_cleaned(plain)).decode()
 
 
 def _problem(kind: Any) -> str:
@@ -78,6 +84,8 @@ def _problem(kind: Any) -> str:
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, dict):
         entries = cast("dict[object, object]", value)
         return {_cleaned(key): _cleaned(each) for key, each in entries.items()}

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from refold.engine import presence
+from refold.engine.faults import Exited, worded
 
 T = TypeVar("T")
 
@@ -43,6 +44,11 @@ class _Work:
             presence.begin(self._run)
         try:
             self._result = self._function()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function comes to it.
+            exited = Exited(worded(error))
+            self._end(exited)
+            raise exited from error
         except BaseException as error:
             self._end(error)
             raise
