@@ -43,20 +43,20 @@ exclude-operators = [
 HEADS = ("+++", "---")
 
 ABOUT = {
-    "limits.py": "limits checking parsing stopping presets mutants_bounds",
-    "meters.py": "limits mutants_limits stopping grace retry recoveries",
-    "retry.py": "retry retry_rules mutants_bounds recoveries parsing",
+    "limits.py": "limits limits_of_time refused_policies checking parsing stopping presets mutants_bounds",
+    "meters.py": "limits limits_scopes limits_of_time mutants_limits taken_up grace retry_rules recoveries",
+    "retry.py": "retry retry_rules mutants_bounds broken_streams refused_policies",
     "history/when.py": "history summaries",
-    "rules/limits.py": "limits mutants_limits grace stopping failures",
-    "rules/near_limits.py": "limits mutants_recoveries pressure nudge_progress",
-    "rules/recoveries.py": "recoveries mutants_recoveries overflow retry_rules",
-    "rules/failures.py": "retry_rules mutants_recoveries retry grace recoveries",
+    "rules/limits.py": "limits limits_of_time mutants_limits grace stopping failures",
+    "rules/near_limits.py": "limits_near mutants_recoveries pressure nudge_progress",
+    "rules/recoveries.py": "recoveries truncation broken_streams turns mutants_recoveries overflow retry_rules",
+    "rules/failures.py": "retry_rules broken_streams mutants_recoveries grace recoveries",
     "rules/reminders.py": "pressure nudge_progress mutants_recoveries overflow",
-    "guards/approvals.py": "approvals mutants_guards",
-    "guards/common.py": "guards_batches guards_calls guards_stall repetition",
-    "guards/duty.py": "guarding mutants_guards guards_at_work",
+    "guards/approvals.py": "approvals approvals_at_work mutants_guards",
+    "guards/common.py": "guards_batches guards_calls guards_premature_end guards_stall repetition",
+    "guards/duty.py": "guarding mutants_guards guards_at_work guards_laws",
     "guards/repetition.py": "repetition guards_batches mutants_guards",
-    "guards/stall.py": "guards_stall mutants_guards",
+    "guards/stall.py": "guards_stall guards_stall_acts mutants_guards",
 }
 """The tests about a module. Those of a guard that is not named are about batches or about calls."""
 
@@ -92,7 +92,9 @@ def _modules() -> list[str]:
 
 
 def _tests(module: str) -> list[str]:
-    named = ABOUT.get(module, "guards_batches guards_calls mutants_guards guards_at_work")
+    named = ABOUT.get(
+        module, "guards_batches guards_premature_end guards_calls mutants_guards guards_at_work"
+    )
     files = [f"{TESTS}/test_{name}.py" for name in named.split()]
     return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
 

@@ -10,11 +10,11 @@ from refold.reducers.guards import BUILTIN, Guard, Place, Remind
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.duty import NO_CONTENT, OWN, judged, versions_of
 from refold.reducers.guards.repetition import Repetition
-from refold.reducers.guards.stall import Stall
 from refold.reducers.parser import parse
 from refold.reducers.state import NEW, Watch
 from refold.reducers.vocabulary import ToolError
 from support.scenario import Scenario
+from support.stalling import stalling
 from support.watching import Watching
 
 
@@ -54,11 +54,6 @@ def test_an_amended_policy_keeps_what_its_guards_have_seen(clip: int, state: str
     assert state == scenario.state.agent_state
 
 
-def stalling(**config: tuple[int, int]) -> Watching:
-    off = dict.fromkeys(("exact_failure", "same_tool", "no_progress", "identical", "cycle", "stub"))
-    return Watching(Stall(**{**off, **config}))  # type: ignore[arg-type]
-
-
 def look(watching: Watching, arguments: str, error: ToolError | None = None) -> list[int]:
     """A call of `look`, and the counts of which the next request warns."""
     (call,) = watching.answer("", ("look", arguments))
@@ -70,14 +65,14 @@ def look(watching: Watching, arguments: str, error: ToolError | None = None) -> 
 
 def test_a_failure_is_no_result_that_came_once() -> None:
     """With `no_progress` from the first result on, a failure is still none."""
-    watching = stalling(no_progress=(1, 9))
+    watching = stalling("", no_progress=(1, 9))
     assert [] == look(watching, "{}", ToolError.RAISED)
     assert [1] == look(watching, "{}")
 
 
 def test_failures_push_no_result_out_of_the_64_that_are_remembered() -> None:
     """A result that comes again after any number of other calls that failed is the second one."""
-    watching = stalling(no_progress=(2, 9))
+    watching = stalling("", no_progress=(2, 9))
     look(watching, "{}")
     for number in range(64):
         look(watching, f'{{"other":{number}}}', ToolError.RAISED)

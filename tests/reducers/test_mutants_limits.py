@@ -1,4 +1,4 @@
-"""Edges of limits that only a mutant showed: time once promised, a clock that stands.
+"""Edges of limits that only a mutant showed: what another attempt is given, a clock that stands.
 
 Each of these held a comparison or a number that could be another without any other test minding.
 """
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.effects import WaitUntil, next_effects
 from refold.reducers.events import ModelFailed, ModelRequested
 from refold.reducers.messages import Usage
 from refold.reducers.meters import used
@@ -43,19 +42,6 @@ def test_another_attempt_is_not_given_the_minimum_again(began: float, failed: fl
     request = second_attempt(began, failed).events(ModelRequested)[-1]
     assert 2 == request.attempt
     assert START + int(deadline * SECOND) == request.deadline
-
-
-def test_promised_time_is_not_cut_off() -> None:
-    """A batch has its minimum though the limit trips before."""
-    at = 10.500000001
-    scenario = Scenario(TEN)
-    scenario.answer("", ("look", "{}"), after=9.5)
-    instant = START + round(at * SECOND)
-    assert [WaitUntil(at=instant)] == [
-        effect for effect in next_effects(scenario.state) if isinstance(effect, WaitUntil)
-    ]
-    scenario.now = at
-    assert bool(scenario.clock(0))
 
 
 @pytest.mark.parametrize(
