@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from refold.replay.importers.claude_code.importer import CLAUDE_CODE
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import Item, RunEnded
 from refold.replay.importers.source import Source
 
@@ -57,7 +58,7 @@ def synthetic(uuid: str, parent: str, words: str, **more: Any) -> Json:
 def read(*found: Json) -> list[Item]:
     """The items of a session of these rows."""
     data = b"".join(json.dumps(each).encode() + b"\n" for each in found)
-    return list(CLAUDE_CODE.items(Source.of("x", data)))
+    return list(conversations(CLAUDE_CODE.items(Source.of("x", data))))
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:

@@ -17,6 +17,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW
 from refold.reducers.views import remembered, view
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.derivation.derivation import Derivation, Fit
 from refold.replay.importers.derivation.log import Origin
 from refold.replay.importers.derivation.units import Key, units_of
@@ -34,7 +35,7 @@ def measured(file: str) -> Fit:
     reader = importer(imported(file).format)
     found = Fit()
     with path_of(file).open("rb") as opened:
-        for items in _runs(reader.items(Source.opened(file, opened))):
+        for items in _runs(conversations(reader.items(Source.opened(file, opened)))):
             deriving = Derivation("r", Origin(reader.name, file, ""), salts)
             found = found.plus(_of_run(deriving, items))
     return found

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
@@ -14,7 +15,7 @@ Told = TypeVar("Told", bound=Item)
 
 def told(importer: Importer, document: object) -> list[Item]:
     """The items of a document (a text or bytes as they are, anything else as JSON)."""
-    return list(importer.items(Source.of("t", encoded(document))))
+    return list(conversations(importer.items(Source.of("t", encoded(document)))))
 
 
 def encoded(document: object) -> bytes:
@@ -55,7 +56,7 @@ def whole_up_to(importer: Importer, data: bytes) -> list[Item]:
     source = Source.of("t", data)
     importer.match(source)
     try:
-        items = list(importer.items(source))
+        items = list(conversations(importer.items(source)))
     except BadTranscript:
         return []
     began, ended = len(only(items, RunBegan)), len(only(items, RunEnded))

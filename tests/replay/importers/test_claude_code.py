@@ -7,8 +7,8 @@ import pytest
 
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
-from refold.replay.importers.claude_code.conversation import CLEARED
 from refold.replay.importers.claude_code.importer import CLAUDE_CODE
+from refold.replay.importers.claude_code.reading import CLEARED
 from refold.replay.importers.items import (
     UNCOUNTED,
     Answered,

@@ -8,6 +8,7 @@ import pytest
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.codex.importer import CODEX
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -69,7 +70,7 @@ STARTED = event("task_started", turn_id="t")
 def read(*found: Json) -> list[Item]:
     """The items of a rollout of these rows."""
     data = b"".join(json.dumps(each).encode() + b"\n" for each in found)
-    return list(CODEX.items(Source.of("x", data)))
+    return list(conversations(CODEX.items(Source.of("x", data))))
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from refold.replay.importers.copilot_cli import COPILOT_CLI
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Item,
@@ -58,7 +59,7 @@ def result(call: str, said: str = "7", **data: Any) -> Json:
 def read(*events: Json) -> list[Item]:
     """The items of a session of these events."""
     data = b"".join(json.dumps(each).encode() + b"\n" for each in events)
-    return list(COPILOT_CLI.items(Source.of("x", data)))
+    return list(conversations(COPILOT_CLI.items(Source.of("x", data))))
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:
@@ -186,13 +187,16 @@ def test_failed_requests() -> None:
 
 
 def test_a_compaction_stands_for_what_was_there_when_it_began() -> None:
-    """What came while it ran stays behind its summary."""
+    """What came while it ran stays behind its summary, and the system prompt before it."""
     begin, end = (
         event("session.compaction_start"),
         event("session.compaction_complete", success=True, summaryContent="S"),
     )
     items = read(prompt(), answer("", "a"), result("a"), begin, answer("hi", "b"), result("b", "8"), end)
     assert ["S", "hi", "8"] == [each.text for each in only(Prompted, items).messages]
+    told_first = event("system.message", role="system", content="You are.")
+    headed = read(told_first, prompt(), begin, end)
+    assert ["You are.", "S"] == [each.text for each in only(Prompted, headed).messages]
     failed = read(prompt(), begin, event("session.compaction_complete", success=False, error="x"))
     assert not [item for item in failed if isinstance(item, Prompted)]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, Rows
@@ -40,7 +41,7 @@ def data_of(file: str) -> bytes:
 
 def read(file: str, data: bytes) -> list[Item]:
     """The items of bytes, by the importer of this file's format."""
-    return list(importer(file.split("/", maxsplit=1)[0]).items(Source.of(file, data)))
+    return list(conversations(importer(file.split("/", maxsplit=1)[0]).items(Source.of(file, data))))
 
 
 def covered(items: list[Item]) -> set[int]:
@@ -148,13 +149,13 @@ def test_a_line_may_hold_several_objects_and_a_broken_end() -> None:
     found = list(Rows(Source.of("x", b'{"a":1} {"b":2}[3]{"c":\n\n{"d":4}\n')))
 
     assert [
-        Row(1, {"a": 1}, None, 7),
-        Row(1, {"b": 2}, None, 7),
+        Row(1, {"a": 1}, None, 7, 1),
+        Row(1, {"b": 2}, None, 7, 2),
         Noise(what="no_object", line=1, text="[3]", problem="JSON, but no object"),
     ] == found[:3]
     assert isinstance(found[3], Noise)
     assert ("not_json", 1, '{"c":') == (found[3].what, found[3].line, found[3].text)
-    assert Row(3, {"d": 4}, None, 7) == found[4]
+    assert Row(3, {"d": 4}, None, 7, 3) == found[4]
 
 
 @pytest.mark.parametrize(("levels", "code"), [(MOST_DEPTH - 1, None), (MOST_DEPTH, "too_deep")])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from refold.reducers.vocabulary import ToolError
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.droid import DROID
 from refold.replay.importers.items import (
     Answered,
@@ -44,7 +45,11 @@ def result(id_: str, said: Any = "7", **more: Any) -> Json:
 
 def read(*listed: Json) -> list[Item]:
     """The items of a session of these rows."""
-    return list(DROID.items(Source.of("x", b"".join(json.dumps(each).encode() + b"\n" for each in listed))))
+    return list(
+        conversations(
+            DROID.items(Source.of("x", b"".join(json.dumps(each).encode() + b"\n" for each in listed)))
+        )
+    )
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:

@@ -1,4 +1,4 @@
-"""One reader for the field's shapes of messages, and how results find their calls."""
+"""One reader for the field's shapes of messages."""
 
 from copy import deepcopy
 
@@ -9,10 +9,6 @@ from msgspec import to_builtins
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import (
-    messages,
-    unpaired,
-)
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.message_shapes import take_messages
@@ -219,23 +215,6 @@ def test_what_is_left_of_repeated_messages_is_told_once() -> None:
     assert [{"id": 2}] == take_messages([*first, {"role": "user", "content": "ho", "id": 2}], told=told).left
 
 
-def test_repeated_ids_pair_by_adjacency() -> None:
-    """Results under one repeated id answer the calls in their order, each call under an id of its own."""
-    call = MessageCall(id="0", name="f", arguments="{}")
-    asks, result = Message(role=Role.ASSISTANT, calls=(call,)), Message(role=Role.TOOL, call="0", text="r")
-    made = messages((asks, result, asks, result))
-    assert [("0", None), (None, "0"), ("0#2", None), (None, "0#2")] == [
-        (message.calls[0].id if message.calls else None, message.call) for message in made
-    ]
-
-
-def test_a_result_without_any_call_is_named() -> None:
-    """A result for which no call is open is in no list of messages, and is said to be left."""
-    loose = Message(role=Role.TOOL, call="x", text="r")
-    assert () == messages((loose,))
-    assert (loose,) == unpaired((loose,))
-
-
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
@@ -254,9 +233,8 @@ JSONS = st.recursive(
 
 @given(JSONS)
 def test_reading_is_total(value: JSON) -> None:
-    """Any JSON is read without an exception, and its messages always pair."""
-    given = take_messages(value).messages
-    assert len(messages(given)) == len(given) - len(unpaired(given))
+    """Any JSON is read without an exception."""
+    assert isinstance(take_messages(value).messages, tuple)
     unwrapped(value)
 
 

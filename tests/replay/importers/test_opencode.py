@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Counted,
@@ -70,7 +71,7 @@ def finished(reason: str = "stop", **tokens: Any) -> Json:
 def read(*messages: Json, **info: Any) -> list[Item]:
     """The items of a session of these messages."""
     doc = {"info": INFO | info, "messages": list(messages)}
-    return list(OPENCODE.items(Source.of("x", json.dumps(doc).encode())))
+    return list(conversations(OPENCODE.items(Source.of("x", json.dumps(doc).encode()))))
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:

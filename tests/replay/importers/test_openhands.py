@@ -100,7 +100,7 @@ CONDENSATIONS = [
 
 @pytest.mark.parametrize("forgotten", CONDENSATIONS)
 def test_a_condensation_makes_the_next_prompt(forgotten: dict[str, Any]) -> None:
-    """Forgotten events are gone from it, the summary stands at its place, and it precedes the next answer."""
+    """Forgotten events are gone from it, the summary stands at its place; what is said later stands behind it."""
     action = {
         "id": 8,
         "source": "agent",
@@ -110,10 +110,10 @@ def test_a_condensation_makes_the_next_prompt(forgotten: dict[str, Any]) -> None
     late = acted(9, "c4", THREE)
     items = told(OPENHANDS, [*EVENTS[:8], action, asked(8, "More"), late])
     prompt = only(items, Prompted)[0]
-    expected = [(Role.SYSTEM, "You are."), (Role.USER, "Do it"), (Role.USER, "SUM"), (Role.USER, "More")]
+    expected = [(Role.SYSTEM, "You are."), (Role.USER, "Do it"), (Role.USER, "SUM")]
     assert expected == [(message.role, message.text) for message in prompt.messages]
-    assert "condensation" == prompt.why
-    assert isinstance(items[items.index(prompt) + 1], Answered)
+    assert ("condensation", "$[8]") == (prompt.why, prompt.position)
+    assert "More" == only(items[items.index(prompt) :], Said)[0].text
     assert "condensation" in [remark.what for remark in only(items, Remarked)]
 
 

@@ -9,6 +9,7 @@ from refold.reducers.events import RunStarted
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
@@ -72,7 +73,7 @@ def called(id_: str, **arguments: Any) -> Json:
 def read(*entries: Json) -> list[Item]:
     """The items of a session of these entries."""
     data = b"".join(json.dumps(each).encode() + b"\n" for each in entries)
-    return list(PI.items(Source.of("x", data)))
+    return list(conversations(PI.items(Source.of("x", data))))
 
 
 def only(kind: type[Item], items: list[Item]) -> Any:

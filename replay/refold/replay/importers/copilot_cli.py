@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import messages
 from refold.replay.importers.content import take_calls
+from refold.replay.importers.cuts import BEGINNING, only, since, summed_up
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, at, table, text
 from refold.replay.importers.items import Item, Place, Quality, RunBegan, Tokens
@@ -113,7 +113,7 @@ class _Reading:
         self.draft: _Answer | None = None
         self.names: dict[str, str] = {}
         self.open: dict[str, None] = {}
-        self.talk, self.mark = list[Message](), 0
+        self.mark = 0
         self.model, self.failing, self.end = "", False, ("open", "no prompt and no answer")
         self.head: Row | None = None
         self.system = ""
@@ -164,6 +164,7 @@ class _Reading:
             messages=(Message(role=Role.SYSTEM, text=self.system),) if self.system else (),
             model=self.model,
             agent="copilot-cli",
+            cuts=None,
             labels={name: label for name, label in labels.items() if label},
             unsaid=() if self.metrics else ("input_tokens", "cache_read_tokens", "cache_write_tokens"),
         )
@@ -178,7 +179,6 @@ class _Reading:
         self.end = "finished", "last answer has no call"
         self.model = draft.model or self.model
         quality: Quality = "partial" if draft.usage else ""
-        self.talk.append(draft.message())
         yield draft.place.answered(
             draft.message(),
             draft.usage,
@@ -204,9 +204,9 @@ class _Reading:
             return
         kind, data = text(row.value, "type"), at(row.value, "data")
         self.times.see(row.value.get("timestamp"), row.at)
-        if self.head is not None and (row.line, row.size) == (self.head.line, self.head.size):
-            self.head = None
-        elif not _is_main(row):
+        if self.head is not None and row.number == self.head.number:
+            return
+        if not _is_main(row):
             yield row.noise("subagent")
         else:
             self.model = text(data, "newModel") or self.model
@@ -229,18 +229,17 @@ class _Reading:
                 yield row.place.cancelled(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
                 yield row.remarked("compaction")
-                self.talk = [Message(role=Role.USER, text=summary), *self.talk[self.mark :]]
-                yield row.place.prompted(messages(self.talk), "compaction")
+                head, tail = only([BEGINNING]), since(self.mark + 1)
+                yield summed_up(row.place, summary, head=head, tail=tail)
             case _:
                 if kind == "tool.execution_start":
                     self.names[text(data, "toolCallId")] = text(data, "toolName")
                 elif kind == "session.compaction_start":
-                    self.mark = len(self.talk)
+                    self.mark = row.number
                 yield row.noise(_REMARKS.get(kind, "unmapped"), known=kind.partition(".")[0] in _KINDS)
 
     def _said(self, row: Row, said: str, by: str) -> Item:
         self.end = "open", "last message is a prompt, no answer after it"
-        self.talk.append(Message(role=Role.USER, text=said))
         return row.place.said(said, by, rest=row.rest())
 
     def _result(self, row: Row, data: JSON) -> Item:
@@ -250,7 +249,6 @@ class _Reading:
         success, name = take_flag(data, "success"), self.names.get(call, "")
         broke = success is False
         output = take_text(data, "error", "message") if broke else take_words(data, "result", "content")
-        self.talk.append(Message(role=Role.TOOL, text=output, call=call, name=name))
         failed = _ERRORS.get(code, ToolError.RAISED) if broke else None if success is None else False
         return row.place.returned(call, output, name=name, failed=failed, rest=row.rest())
 

@@ -27,7 +27,8 @@ class Draft:
     @property
     def place(self) -> Place:
         """Where it stands, and when it was whole."""
-        return Place(lines(self.first.line, self.last.line), self.last.at or self.first.at)
+        at = self.last.at or self.first.at
+        return Place(lines(self.first.line, self.last.line), at, row=self.first.number)
 
     @property
     def rest(self) -> str:

@@ -12,9 +12,8 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import messages
+from refold.replay.importers.cuts import since, summed_up
 from refold.replay.importers.fields import JSON, at, rows, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
 from refold.replay.importers.leftovers import take_each, take_flag, take_if, take_text, take_words
@@ -61,8 +60,7 @@ class _Reading:
 
     def __init__(self, source: Source) -> None:
         self.rows, self.times = Rows(source), Times()
-        self.seen: set[str] = set()
-        self.talk: list[tuple[str, Message]] = []
+        self.numbers: dict[str, int] = {}
         self.open: dict[str, str] = {}
         self.end = "open", "no message in the file"
         self.head: Row | None = None
@@ -91,6 +89,7 @@ class _Reading:
             key=take_text(head, "id") or "session",
             model=self.model,
             agent="droid",
+            cuts=None,
             labels={name: label for name in _LABELS if (label := take_text(head, name))},
             rest=self.head.rest() if self.head else "",
         )
@@ -98,7 +97,7 @@ class _Reading:
             line = row.line
             if isinstance(row, Noise):
                 yield row
-            elif self.head is None or (row.line, row.size) != (self.head.line, self.head.size):
+            elif self.head is None or row.number != self.head.number:
                 yield from self._row(row)
         yield Place(f"line {line}").ended(self._end(), self.times.edges())
 
@@ -109,42 +108,41 @@ class _Reading:
             yield from self._compacted(row)
         elif kind != "message":
             yield row.noise(known=kind in _KINDS or kind == "session_start")
-        elif id_ and id_ in self.seen:
+        elif id_ and id_ in self.numbers:
             yield row.noise("repeated")
         elif id_ in self.left:
             noise = row.noise("rewound")  # encoded before anything is taken from it
             yield replace(noise, counts=self._counted(row))
         else:
-            self.seen.add(id_)
-            yield from self._message(row, id_, row.value.get("message"))
+            self.numbers[id_] = row.number
+            yield from self._message(row, row.value.get("message"))
 
     def _counted(self, row: Row) -> Counted | None:
         """As what a message counts on a branch that was left; nothing else follows from it."""
         beside = copy(self)
-        beside.open, beside.talk = {}, []
-        told = beside._message(row, "", row.value.get("message"))
+        beside.open = {}
+        told = beside._message(row, row.value.get("message"))
         return counted(item for item in told if not isinstance(item, Noise))
 
-    def _message(self, row: Row, id_: str, message: JSON) -> Iterator[Item | Noise]:
+    def _message(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
         kinds = (text(block, "type") for block in rows(message, "content"))
         yield from unread_parts(row, message, ("content",), kinds, _BLOCKS)
         match text(message, "role"):
             case "assistant":
-                yield self._answer(row, id_, message)
+                yield self._answer(row, message)
             case "user":
-                yield from self._user(row, id_, message)
+                yield from self._user(row, message)
             case _:
                 yield row.noise(known=False)
 
-    def _answer(self, row: Row, id_: str, message: JSON) -> Item:
+    def _answer(self, row: Row, message: JSON) -> Item:
         read, model = take_messages(message, role=Role.ASSISTANT), take_text(message, "model")
         answer = answer_of(read)
         self.open = {call.id: call.name for call in answer.calls}
         self.end = "finished", "last answer has no call"
-        self.talk.append((id_, answer))
         return row.place.answered(answer, stop=read.stop, model=model, rest=row.rest())
 
-    def _user(self, row: Row, id_: str, message: JSON) -> Iterator[Item]:
+    def _user(self, row: Row, message: JSON) -> Iterator[Item]:
         """The results in a message of the person's side, then what was said with them."""
         blocks = [block for block in rows(message, "content") if text(block, "type") != "tool_result"]
         tagged = all(text(block, "text").startswith("<system-") for block in blocks) and bool(blocks)
@@ -160,21 +158,17 @@ class _Reading:
         for call, output, failed in results:
             name = self.open.pop(call, "")
             self.end = "open", "last message has results, no answer after it"
-            self.talk.append((id_, Message(role=Role.TOOL, text=output, call=call, name=name)))
             yield row.place.returned(call, output, name=name, failed=failed, rest=rest)
         if said or not listed:
             self.end = "open", "last message is a prompt, no answer after it"
-            self.talk.append((id_, Message(role=Role.USER, text=said)))
             yield row.place.said(said, "harness" if tagged else "user", rest=rest)
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Later requests show the summary, and what was said behind the message that it names."""
         yield row.remarked("compaction")
-        ids, anchor = [id_ for id_, _ in self.talk], text(row.value, "anchorMessage", "id")
+        anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))
         if summary := text(row.value, "summaryText"):
-            kept = self.talk[len(ids) - ids[::-1].index(anchor) :] if anchor in ids else []
-            first = Message(role=Role.USER, text=summary)
-            yield row.place.prompted(messages([first, *(said for _, said in kept)]), "compaction")
+            yield summed_up(row.place, summary, tail=since(anchor + 1) if anchor is not None else ())
 
     def _end(self) -> tuple[str, str]:
         """How it ended, and what says so."""

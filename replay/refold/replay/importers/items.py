@@ -64,16 +64,22 @@ def together(listed: Iterable[Counted | None]) -> Counted | None:
     return Counted(**sums, usage=reduce(plus, used) if used else None)
 
 
+NO_ROW = -1
+"""Where nothing names the row in which an item stood."""
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
     """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped.
 
-    `counts` only where the rule of its format counts it as something else than what it is.
+    `counts` only where the rule of its format counts it as something else than what it is. `row` is the number of the row
+    in which it stood, the first of several: by it a `Cut` names what stays.
     """
 
     position: str
     at: int | None = None
     rest: str = ""
     counts: Counted | None = None
+    row: int = NO_ROW
 
 
 class RunBegan(Item, frozen=True, kw_only=True):
@@ -83,7 +89,8 @@ class RunBegan(Item, frozen=True, kw_only=True):
     where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in them.
     `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing. `parent` is the key of the
     run, told before this one, of which the call with the provider's id `call` began it: then it is no run of the source's
-    own, and is not counted as one.
+    own, and is not counted as one. `cuts` is how many `Cut` and `Forked` come at most, None if
+    nobody knows: what was said is held for them.
     """
 
     key: str
@@ -96,6 +103,7 @@ class RunBegan(Item, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
     labels: dict[str, str] = {}
     unsaid: tuple[str, ...] = ()
+    cuts: int | None = 0
 
 
 class Said(Item, frozen=True, kw_only=True):
@@ -112,9 +120,8 @@ class Said(Item, frozen=True, kw_only=True):
 class Prompted(Item, frozen=True, kw_only=True):
     """Exactly the messages that the next answer was given, system prompt included, where the source recorded them.
 
-    Also after a compaction, a rewind or any other cut: then, what was left of the conversation from here on.
     `messages` have the same texts as the items before them had. `why`: `prompt` for a prompt that was recorded as
-    such, else the source's word for the cut (`compaction`, `trim`, `rewind`, …).
+    such, else the source's word for what made another of it (`compaction`, `rollback`, …).
     """
 
     messages: tuple[Message, ...]
@@ -239,21 +246,19 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     position: str
     at: int | None = None
     counts: Counted | None = None
+    row: int = NO_ROW
 
     def counting(self, counts: Counted | None) -> "Place":
         """The place, where what is said counts as this."""
-        return Place(self.position, self.at, counts)
+        return Place(self.position, self.at, counts, self.row)
 
-    def said(
-        self,
-        text: str,
-        by: str = "user",
-        *,
-        role: Role = Role.USER,
-        rest: str = "",
-    ) -> Said:
+    def common(self, rest: str = "") -> tuple[str, int | None, str, Counted | None, int]:
+        """What every item begins with."""
+        return self.position, self.at, rest, self.counts, self.row
+
+    def said(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
         """Somebody said something."""
-        return Said(self.position, self.at, rest, self.counts, text=text, role=role, by=by)
+        return Said(*self.common(rest), text=text, role=role, by=by)
 
     def answered(
         self,
@@ -270,10 +275,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     ) -> Answered:
         """The model answered this; `stop` is the provider's word for why it stopped. Usage None: the source has none."""
         return Answered(
-            self.position,
-            self.at,
-            rest,
-            self.counts,
+            *self.common(rest),
             **shared(message, "text", "reasoning", "calls"),
             stop=stop_of(stop),
             stop_raw=stop,
@@ -300,10 +302,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         named, called = name or "", call or ""
         error = ToolError.RAISED if failed is True else failed or None
         return Returned(
-            self.position,
-            self.at,
-            rest,
-            self.counts,
+            *self.common(rest),
             id=called,
             output=output,
             name=named,
@@ -325,41 +324,23 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """A request failed; of which class its words say, where nothing better does."""
         failure = failure or classify(status, message)
         return RequestFailed(
-            self.position,
-            self.at,
-            rest,
-            self.counts,
-            failure=failure,
-            message=message,
-            partial_text=partial,
-            status=status,
+            *self.common(rest), failure=failure, message=message, partial_text=partial, status=status
         )
 
     def cancelled(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
         """A person stopped it."""
-        return Cancelled(self.position, self.at, rest, self.counts, by=by, reason=reason)
+        return Cancelled(*self.common(rest), by=by, reason=reason)
 
-    def prompted(
-        self,
-        messages: tuple[Message, ...],
-        why: str = "prompt",
-        rest: str = "",
-    ) -> Prompted:
+    def prompted(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
         """The next answer was given these messages."""
-        return Prompted(self.position, self.at, rest, self.counts, messages=messages, why=why)
+        return Prompted(*self.common(rest), messages=messages, why=why)
 
     def remarked(
-        self,
-        what: str,
-        value: JSON | UnsetType = UNSET,
-        *,
-        rest: str = "",
-        rows: int = 1,
-        known: bool = True,
+        self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", rows: int = 1, known: bool = True
     ) -> Remarked:
         """It is no fact of ours."""
         rest = rest if value is UNSET else json_text(value)
-        return Remarked(self.position, self.at, rest, self.counts, what=what, rows=rows, known=known)
+        return Remarked(*self.common(rest), what=what, rows=rows, known=known)
 
     def hosted(self, content: JSON) -> Iterator[Item]:
         """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
@@ -384,10 +365,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """The run ends; `end` is the word for how, and what says so."""
         how, says = end
         return RunEnded(
-            self.position,
-            self.at,
-            rest,
-            self.counts,
+            *self.common(rest),
             end=how,
             end_source=says,
             times=times,

@@ -10,7 +10,6 @@ import msgspec
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import messages
 from refold.replay.importers.content import calling, take_tools
 from refold.replay.importers.documents import ANY, beginning
 from refold.replay.importers.fields import JSON, at, left, rows, table
@@ -55,7 +54,7 @@ def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] =
     """The run `began`, with what stands before the first answer, then what happened. `odd` is told at its beginning."""
     answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
     first = next(answered, len(listed))
-    given = messages(tuple(message for row in listed[:first] for message in row.said))
+    given = tuple(message for row in listed[:first] for message in row.said)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
     yield msgspec.structs.replace(began, position=where, messages=given)
     yield from odd

@@ -17,19 +17,15 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import messages
+from refold.replay.importers.cuts import ALL, Cut, since
 from refold.replay.importers.documents import ANY, beginning, document
 from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, number, rows, table, text
 from refold.replay.importers.items import (
     UNKNOWN_PART,
-    Answered,
     Counted,
     Item,
     Place,
-    Returned,
     RunBegan,
-    Said,
-    message_of,
 )
 from refold.replay.importers.leftovers import (
     rest,
@@ -119,7 +115,6 @@ class _Run:
         self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
         # The message itself stays where only some parts of it were taken back.
         self.standing += bool(text(self.info, "revert", "partID"))
-        self.talk: list[tuple[int, Message]] = []
         self.ended = self._ended()
 
     def items(self) -> Iterator[Item]:
@@ -134,20 +129,18 @@ class _Run:
             key=self.key,
             model=next(filter(None, models), ""),
             agent="opencode",
+            cuts=None,
             labels=labels,
         )
         for index, message in enumerate(self.messages):
-            where = Place(f"{self.place}[{index}]", instant(at(message, "info", "time", "created")))
+            created = instant(at(message, "info", "time", "created"))
+            where = Place(f"{self.place}[{index}]", created, row=index + 1)
             if index >= self.standing:
                 whole, counts = json_text(message), counted(_message(message, where, self.key))
                 yield where.counting(counts).remarked("rewound", rest=whole)
             else:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
-                for item in _message(message, where, self.key):
-                    self.talk += (
-                        [(index, message_of(item))] if isinstance(item, Said | Answered | Returned) else []
-                    )
-                    yield item
+                yield from _message(message, where, self.key)
                 if summed_up:
                     yield self._compacted(message, where)
 
@@ -157,8 +150,8 @@ class _Run:
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
         tails = (self._index(text(part, "tail_start_id")) for part in parts)
         first = next((place for place in tails if place is not None), asked)
-        self.talk = [(place, said) for place, said in self.talk if first is None or place >= first]
-        return where.prompted(messages([said for _, said in self.talk]), "compaction")
+        tail = ALL if first is None else since(first + 1)
+        return Cut(*where.common(), why="compaction", tail=tail)
 
     def _index(self, id_: str) -> int | None:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
@@ -312,7 +305,7 @@ def _results(step: Step, where: Place) -> Iterator[Item]:
         take(part, "type")
         call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
         begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
-        place = Place(f"{where.position}.parts[{index}]", ended or where.at)
+        place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
         if text(state, "status") not in _DONE:
             yield place.remarked("unanswered", rest=json_text(state))
             continue

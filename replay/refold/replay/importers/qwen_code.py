@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
 from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text
@@ -190,7 +189,7 @@ class _Reading:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
             shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
-            return row.place.prompted(messages(shown), "compaction", rest=self._left_of(row))
+            return row.place.prompted(shown, "compaction", rest=self._left_of(row))
         if not text(event, "event.name").endswith(".api_error") or _MAIN not in text(event, "prompt_id"):
             return row.noise()
         problem = take_first(event, "error_message", "error")

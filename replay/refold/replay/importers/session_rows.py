@@ -7,7 +7,7 @@ was continued), or be no JSON at all; each of that is noise with a position, and
 import json
 import re
 from collections.abc import Container, Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 from typing import cast
 
 import msgspec
@@ -54,12 +54,16 @@ _BLANK = re.compile(r"\s*")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own `timestamp`."""
+    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own `timestamp`.
+
+    `number` is its own among the objects of the file, from 1.
+    """
 
     line: int
     value: dict[str, JSON]
     at: int | None
     size: int
+    number: int
 
     @property
     def position(self) -> str:
@@ -69,7 +73,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     @property
     def place(self) -> Place:
         """Where it stands, and when it was."""
-        return Place(self.position, self.at)
+        return Place(self.position, self.at, row=self.number)
 
     def rest(self) -> str:
         """JSON text of what is left of it, beside its type, which an item says by what it is, and its time."""
@@ -125,7 +129,7 @@ class Rows:
 
 
 def _rows(source: Source) -> Iterator[Row | Noise]:
-    count = 0
+    found, numbers = 0, count(1)
     for line in source.lines():
         if not line.text.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
@@ -133,9 +137,9 @@ def _rows(source: Source) -> Iterator[Row | Noise]:
             problem = f"{len(line.text) + line.left_out} bytes in one line: at most {MOST_LINE} are read"
             yield Noise(what="too_long", line=line.number, text=_kept(line.text), problem=problem)
             continue
-        for value in _values(line):
-            count += 1
-            if count > MOST_LINES:
+        for value in _values(line, numbers):
+            found += 1
+            if found > MOST_LINES:
                 raise BadTranscript(
                     source.name, f"line {line.number}", f"more than {MOST_LINES} rows in one file"
                 )
@@ -147,14 +151,14 @@ def first_rows(source: Source, most: int) -> list[Row | Noise]:
     return list(islice(Rows(Source.of(source.name, source.head(MOST_HEAD))), most))
 
 
-def _values(line: Line) -> Iterator[Row | Noise]:
+def _values(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
     try:
-        yield _value(line.number, decoded(line.text.removeprefix(b"\xef\xbb\xbf")), line.text)
+        yield _value(line.number, decoded(line.text.removeprefix(b"\xef\xbb\xbf")), line.text, numbers)
     except ValueError:
-        yield from _several(line)
+        yield from _several(line, numbers)
 
 
-def _several(line: Line) -> Iterator[Row | Noise]:
+def _several(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
     """The objects of a line that is no single JSON value, up to the first byte that is none."""
     text, place = clean(line.text.decode(errors="replace")), 0
     for _ in range(MOST_VALUES):
@@ -170,7 +174,7 @@ def _several(line: Line) -> Iterator[Row | Noise]:
             rest = text[place : place + MOST_KEPT]
             yield Noise(what="not_json", line=line.number, text=rest, problem=problem)
             return
-        yield _value(line.number, value, raw)
+        yield _value(line.number, value, raw, numbers)
         place = _behind(text, end)
     if rest := text[place : place + MOST_KEPT]:
         problem = f"more than {MOST_VALUES} values in one line"
@@ -183,12 +187,12 @@ def _behind(text: str, place: int) -> int:
     return blank.end() if blank else place
 
 
-def _value(number: int, value: JSON, raw: bytes) -> Row | Noise:
+def _value(line: int, value: JSON, raw: bytes, numbers: Iterator[int]) -> Row | Noise:
     if raw.count(b"[") + raw.count(b"{") > MOST_DEPTH and too_deep(value):
-        return Noise(what="too_deep", line=number, text=_kept(raw), problem=TOO_DEEP)
+        return Noise(what="too_deep", line=line, text=_kept(raw), problem=TOO_DEEP)
     if isinstance(value, dict):
-        return Row(number, value, instant(value.get("timestamp")), len(raw))
-    return Noise(what="no_object", line=number, text=_kept(raw), problem="JSON, but no object")
+        return Row(line, value, instant(value.get("timestamp")), len(raw), next(numbers))
+    return Noise(what="no_object", line=line, text=_kept(raw), problem="JSON, but no object")
 
 
 def too_deep(value: JSON) -> bool:

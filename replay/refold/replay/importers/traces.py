@@ -14,7 +14,6 @@ from msgspec import to_builtins
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import messages, unpaired
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.items import (
@@ -27,6 +26,7 @@ from refold.replay.importers.items import (
     Returned,
 )
 from refold.replay.importers.message_shapes import Read
+from refold.replay.importers.open_calls import answering
 
 _Key = tuple[Role, str]
 
@@ -153,24 +153,22 @@ class Talk:
         self._spelled: dict[tuple[str, str, str], str] = {}
         self._waiting: list[MessageCall] = []
         self._prompt: tuple[Message, ...] = ()
-        self._messages: tuple[Message, ...] = ()
         self._counted: Counter[_Key] = Counter()
 
     def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
         """The first prompt of the run, as its beginning. Results without their calls are left for the prompt to tell."""
-        loose = {id(piece) for piece in unpaired(pieces)}
-        paired = tuple(piece for piece in pieces if id(piece) not in loose)
-        self._told.update(_key(piece) for piece in paired if piece.role is not Role.ASSISTANT)
-        return messages(paired)
+        given = answering(pieces)
+        self._told.update(_key(piece) for piece in given if piece.role is not Role.ASSISTANT)
+        return given
 
     def prompted(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
         """What is new in a prompt, then the prompt. `before` says how much of the prompt before stands in front of it.
 
         A prompt whose results lack their calls is a part of one (the provider kept the rest): only a remark.
         """
-        if before != len(self._prompt) or unpaired(pieces):
+        if before != len(self._prompt) or len(answering(pieces)) < len(pieces):
             pieces = (*self._prompt[:before], *pieces)
-            self._prompt, self._messages, self._counted = (), (), Counter()
+            self._prompt, self._counted = (), Counter()
         place = place.counting(UNCOUNTED)
         for piece in pieces:
             if piece.role is not Role.ASSISTANT:
@@ -179,12 +177,10 @@ class Talk:
                     yield self._new(piece, place)
         spelled = tuple(self._as_answered(piece) for piece in pieces)
         self._prompt = (*self._prompt, *spelled)
-        if unpaired(spelled):
+        if len(answering(spelled)) < len(spelled):
             yield place.remarked("prompt:partial", to_builtins(pieces))
         elif pieces:
-            # The messages of a prompt that only grows are made once: a long run's are the square of it.
-            self._messages = (*self._messages, *messages(spelled))
-            yield place.prompted(self._messages)
+            yield place.prompted(self._prompt)
 
     def answered(self, calls: Sequence[MessageCall]) -> None:
         """An answer was told: its calls wait, and are spelled in later prompts as they are here."""

@@ -16,6 +16,7 @@ import msgspec
 from refold.reducers.events.parts import Parent
 from refold.reducers.text import clean
 from refold.replay.importers.counts import Counts, counted
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.derivation.derivation import Derivation, Fit
 from refold.replay.importers.derivation.log import Derived, Interludes, Origin, Problem, Salts
 from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
@@ -114,7 +115,7 @@ class Transcript:
         self.problems: list[Problem] = []
         self.odd = self.unread = 0
         self._importer, self._closest = importer, closest
-        self._source, self._items = source, importer.items(source)
+        self._source, self._items = source, conversations(importer.items(source))
         self._database = source.head(len(_DATABASE)) == _DATABASE
         self._waiting: deque[Item] = deque()
         self._open = False
@@ -197,7 +198,8 @@ class Transcript:
             if found.size > MOST_HELD:
                 held.clear()
         # A small file is read once, and what it says is held until it is told.
-        self._items = iter(held) if found.size <= MOST_HELD else self._importer.items(self._source)
+        again = conversations(self._importer.items(self._source))
+        self._items = iter(held) if found.size <= MOST_HELD else again
         match = self._importer.match(self._source)
         certain = match is not None and match.score >= CERTAIN
         if self._closest is not None and (problem := found.foreign(certain=certain)):

@@ -83,7 +83,8 @@ class SubAgents:
         }:
             progress["hidden"] = hidden
         value: dict[str, JSON] = {**told, **ours, "progress": progress}
-        agent.rows.append(Row(row.line, value, instant(told.get("timestamp")) or row.at, row.size))
+        when = instant(told.get("timestamp")) or row.at
+        agent.rows.append(msgspec.structs.replace(row, value=value, at=when))
 
 
 def reports(row: JSON) -> bool:

@@ -27,14 +27,12 @@ class Response(Draft):
     def __init__(self, response: str, first: Row, complete: int) -> None:
         super().__init__(first)
         self.response, self.complete = response, complete
-        self.uuids: set[str] = set()
         self.stop = ""
         self.cost = self.duration = 0
 
     def add(self, row: Row) -> None:
         """Take one more row in."""
         self.grow(row, leftover(row))
-        self.uuids.add(text(row.value, "uuid"))
         # The first rows were written when the response had only begun.
         self.usage = larger(self.usage, _TOKENS.of(at(row.value, "message", "usage")))
         self.stop = text(row.value, "message", "stop_reason") or self.stop

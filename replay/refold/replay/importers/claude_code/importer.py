@@ -11,7 +11,6 @@ from itertools import chain
 import msgspec
 
 from refold.replay.importers.claude_code.agents import SubAgent
-from refold.replay.importers.claude_code.conversation import Fork
 from refold.replay.importers.claude_code.outline import Outline
 from refold.replay.importers.claude_code.reading import Reading
 from refold.replay.importers.claude_code.rows import is_bookkeeping, is_message
@@ -93,8 +92,8 @@ def _conversation(
     timed: bool = True,
 ) -> Iterator[Item]:
     """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
-    forks: dict[int, Fork] = {}
-    yield began
+    forks: dict[int, str] = {}
+    yield msgspec.structs.replace(began, cuts=outline.cuts[0])
     yield from gathered(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
     keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
     for left, told in outline.branches.read(rows):
@@ -108,8 +107,8 @@ def _conversation(
             key=keys[left.number],
             parent=keys[left.above],
             call="",
-            messages=reading.talk.messages(),
-            labels={**began.labels, BRANCH_LABEL: "rewound", FORK_LABEL: reading.fork.position},
+            cuts=outline.cuts[left.number],
+            labels={**began.labels, BRANCH_LABEL: "rewound", FORK_LABEL: reading.fork},
         )
         for item in gathered(reading.items(chain([first], its_rows))):
             if isinstance(item, Answered):

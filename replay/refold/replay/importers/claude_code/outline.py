@@ -4,17 +4,19 @@ Rows point back at rows, answers are written in pieces with other rows between, 
 left rows behind: none of it shows before the end of the file. So the file is read twice, and only its skeleton is kept.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from refold.replay.importers.claude_code.agents import SubAgents, reports
+from refold.replay.importers.claude_code.branches import Branch
 from refold.replay.importers.claude_code.queue import Queue
-from refold.replay.importers.claude_code.rows import Kind, is_id, kind
+from refold.replay.importers.claude_code.rows import Kind, is_id, kind, preserved
 from refold.replay.importers.claude_code.tree import Tree
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.session_rows import Noise, Row
 
 _NAMELESS = -1  # no row says of which answer it is a piece: it may be the one from which it forks
-_CUTS = ("compact_boundary", "microcompact_boundary")
 
 
 class Outline:
@@ -22,9 +24,11 @@ class Outline:
 
     `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else
     `agents` are those that wrote into it. `repeated`: rows that stand there once more. `branches`: what somebody left by going
-    back; `forks`: the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those of the others; `complete`: that of the last by
-    that of the first. `began`: when its first message was written. `cut`: the last place that asks what was said before it.
-    `fates`: what became of words that somebody typed while the agent worked, by the place of a row that tells of them.
+    back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those
+    of the others; `complete`: that of the last by that of the first. `began`: when its first message was written. `cuts`: how
+    often each conversation is cut, or forked from, by the number of its branch; `named`: the numbers of the messages that a
+    compaction keeps, by the ids of their rows. `fates`: what became of words that somebody typed while the agent worked, by the
+    place of a row that tells of them.
     """
 
     def __init__(self, rows: Iterable[Row | Noise]) -> None:
@@ -35,15 +39,19 @@ class Outline:
         self.session = self.model = self.version = self.agent = ""
         self.began: int | None = None
         self.lines = 0
-        self.cut = -1
+        self.named: dict[str, int] = {}
+        self._cuts, self._kept = list[int](), set[str]()
         self.agents = SubAgents()
         self._main = self._sided = False
         self._spoke: dict[bool, int] = {}
+        numbers = array("q")
         tree, queue, answers = Tree(self.kinds, self.pieces), Queue(), dict[str, int]()
         for place, row in enumerate(rows):
             self.lines = row.line
+            numbers.append(row.number if isinstance(row, Row) else 0)
             self.kinds.append(kind(row.value) if isinstance(row, Row) else "other")
             if isinstance(row, Row):
+                self._session(row.value, self.kinds[-1])
                 self._row(row, place, tree, queue, answers)
                 self._time(row, self.kinds[-1])
                 self._agent(row, self.kinds[-1])
@@ -53,36 +61,65 @@ class Outline:
         self.parted = self.alone and self._sided
         self.branches = tree.branches(side=self.alone)
         self._join_typed()
-        self.forks = frozenset(branch.fork for branch in self.branches.heads.values())
-        self.cut = max((self.cut, *self.forks))
+        self._join_cuts(tree, numbers)
         if self.alone:
             self.agents = SubAgents()
 
     def _row(self, found: Row, place: int, tree: Tree, queue: Queue, answers: dict[str, int]) -> None:
         row, what = found.value, self.kinds[place]
         uuid, side = text(row, "uuid"), is_side(row)
-        self.session = text(row, "sessionId") or self.session
-        self.version = text(row, "version") or self.version
         self._main = self._main or (what != "other" and not side)
-        if what == "answer":
-            self.model = self.model or text(row, "message", "model")
         if is_id(uuid) and uuid in tree:
             self.repeated.add(place)
             return
-        response = text(row, "message", "id") if what == "answer" else ""
-        first = answers.setdefault(response, place) if response else place
+        first = self._piece(row, place, answers)
         if not side or not self._main:
             queue.row(row, place, what, answers=what == "answer" and first == place)
-        if first != place:
-            self.pieces[place], self.complete[first] = first, place
-        elif what == "answer" and not response:
-            self.pieces[place] = _NAMELESS
-        self.cut = place if what == "summary" or text(row, "subtype") in _CUTS else self.cut
+        self._cut(row, place)
         if is_id(uuid):
             tree.add(place, uuid, text(row, "parentUuid") or _before(row, tree, side=side), found.size)
             self._sided = self._sided or side
             if text(row, "type") in ("user", "assistant", "system"):
                 tree.end(place, side=side)
+
+    def _piece(self, row: JSON, place: int, answers: dict[str, int]) -> int:
+        """Note of which answer a row is a piece: the place of the first; its own, if it is of none before it."""
+        if self.kinds[place] != "answer":
+            return place
+        response = text(row, "message", "id")
+        first = answers.setdefault(response, place) if response else _NAMELESS
+        if first != place:
+            self.pieces[place] = first
+        if _NAMELESS < first < place:
+            self.complete[first] = place
+        return place if first == _NAMELESS else first
+
+    def _cut(self, row: JSON, place: int) -> None:
+        """Note a cut, and which rows it names as kept."""
+        subtype = text(row, "subtype")
+        if self.kinds[place] == "summary" or subtype == "microcompact_boundary":
+            self._cuts.append(place)
+        elif subtype == "compact_boundary":
+            self._kept.update(preserved(row)[0])
+
+    def _join_cuts(self, tree: Tree, numbers: Sequence[int]) -> None:
+        """Which conversation each cut is of, and which rows those are that it names. `numbers` has the rows' by their places."""
+        self.forks = defaultdict[int, list[Branch]](list)
+        for branch in self.branches.heads.values():
+            self.forks[branch.fork].append(branch)
+            self._cuts.append(branch.fork)
+        self.cuts = Counter(self.branches.of.get(place, 0) for place in self._cuts)
+        for uuid in self._kept:
+            place = tree.place(uuid)
+            if place is not None:
+                first = self.pieces.get(place, _NAMELESS)
+                self.named[uuid] = numbers[place if first == _NAMELESS else first]
+
+    def _session(self, row: JSON, found: Kind) -> None:
+        self.session = text(row, "sessionId") or self.session
+        self.version = text(row, "version") or self.version
+        if found == "answer":
+            self.model = self.model or text(row, "message", "model")
 
     def _agent(self, row: Row, found: Kind) -> None:
         self.agent = self.agent or text(row.value, "agentId")

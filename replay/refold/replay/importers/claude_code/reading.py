@@ -3,12 +3,10 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.agents import reports
 from refold.replay.importers.claude_code.answers import Response
 from refold.replay.importers.claude_code.branches import Branch
-from refold.replay.importers.claude_code.conversation import Conversation, Fork
 from refold.replay.importers.claude_code.ending import Ending
 from refold.replay.importers.claude_code.outline import Outline, is_side
 from refold.replay.importers.claude_code.queue import Fate
@@ -24,29 +22,34 @@ from refold.replay.importers.claude_code.rows import (
     is_kept,
     leftover,
     output,
+    preserved,
     remark,
     results,
     spoken,
 )
-from refold.replay.importers.fields import at, table, text
+from refold.replay.importers.cuts import ALL, Cut, Forked, only
+from refold.replay.importers.fields import JSON, at, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place
 from refold.replay.importers.session_rows import Noise, Row, unread_parts
 from refold.replay.importers.source import fits
 from refold.replay.importers.times import Times
 
+CLEARED = "[Old tool result content cleared]"
+"""What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
+
 
 class Reading:
     """One reading. What follows the beginning of an answer waits until the answer is complete.
 
-    `forks`, of all conversations of the file: what was said where others fork, by the places of the rows. `session`: the key
-    of the run from which the branches are named. `timed`: the instants of the rows are counted.
+    `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their places. `session`: the
+    key of the run from which the branches are named. `timed`: the instants of the rows are counted.
     """
 
     def __init__(
         self,
         name: str,
         outline: Outline,
-        forks: dict[int, Fork],
+        forks: dict[int, str],
         session: str,
         branch: Branch | None = None,
         *,
@@ -54,8 +57,8 @@ class Reading:
     ) -> None:
         self.name, self.outline, self.forks, self.session = name, outline, forks, session
         self.number = branch.number if branch else 0
-        self.fork = forks.get(branch.fork, Fork("?")) if branch else Fork()
-        self.talk = Conversation(self.fork)
+        self.fork = forks.get(branch.fork, "?") if branch else ""
+        self.boundary: JSON = None
         self.queue: deque[Item | Noise | Response] = deque()
         self.drafts: dict[int, Response] = {}
         self.times, self.ending = Times() if timed else None, Ending()
@@ -65,8 +68,6 @@ class Reading:
     def items(self, rows: Iterable[tuple[int, Row | Noise]]) -> Iterator[Item | Noise]:
         """What these rows, with their places, say; noise not yet gathered. Then the end."""
         for place, row in rows:
-            if place > self.outline.cut:
-                self.talk.close()
             if isinstance(row, Noise):
                 self.queue.append(row)
             else:
@@ -75,7 +76,7 @@ class Reading:
         yield from self._ready(None)
         end, source = self.ending.end()
         if self.number:
-            source = f"{source}; then somebody went back to {self.fork.position}"
+            source = f"{source}; then somebody went back to {self.fork}"
         line = self.line if self.number else self.outline.lines
         yield Place(f"line {line}").ended((end, source), self.times.edges() if self.times else None)
 
@@ -88,7 +89,6 @@ class Reading:
             self.queue.popleft()
             if isinstance(first, Response):
                 self.drafts.pop(first.complete, None)
-                self.talk.settle(first)
                 yield first.answered()
             else:
                 yield first
@@ -104,8 +104,9 @@ class Reading:
         if outline.branches.of.get(place, 0) == self.number:
             if not apart:
                 self._ours(row, place, outline.kinds[place])
-            if place in outline.forks:
-                self.forks[place] = self.talk.fork(row.position)
+            for branch in outline.forks.get(place, ()):
+                self.forks[place] = row.position
+                self.queue.append(Forked(row.position, key=branch.key(self.session)))
         elif (left := outline.branches.heads.get(place)) and left.above == self.number:
             self.queue.append(row.place.remarked("rewound", {"source.key": left.key(self.session)}))
 
@@ -132,8 +133,7 @@ class Reading:
             case "result":
                 self._results(row)
             case "summary":
-                self.talk.compact(text(row.value, "uuid"), spoken(row.value))
-                self._prompted(row, "compaction", leftover(row), Counted(user=1))
+                self._compacted(row)
             case "interrupt":
                 # Later answers are shown the marker as a message; that it stopped something is what happened.
                 self._say(row, by="harness")
@@ -161,7 +161,6 @@ class Reading:
             draft = Response(text(row.value, "message", "id"), row, last)
             self.drafts[last] = draft
             self.queue.append(draft)
-            self.talk.begin(draft)
         draft.add(row)
         fits(self.name, row.position, draft.size)
 
@@ -181,10 +180,9 @@ class Reading:
     ) -> None:
         place = row.place.counting(counts)
         self.queue.append(place.said(said, by, role=role, rest=leftover(row)))
-        self.talk.add(text(row.value, "uuid"), Message(role=role, text=said))
 
     def _results(self, row: Row) -> None:
-        rest, uuid = leftover(row), text(row.value, "uuid")
+        rest = leftover(row)
         # The key is the one that the agent's own file gives. Where a row has several results, nobody says of which it speaks.
         agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
         returned = results(row.value)
@@ -195,13 +193,11 @@ class Reading:
             counts = Counted(results=1, errors=int(error is not None)) if number else None
             place = row.place.counting(counts)
             self.queue.append(place.returned(call, shown, failed=error or False, began=began, rest=rest))
-            self.talk.add(uuid, Message(role=Role.TOOL, text=shown, call=call))
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
             rest = ""
         if beside := spoken(row.value):
             self.queue.append(row.place.counting(UNCOUNTED).said(beside, "harness"))
-            self.talk.add(uuid, Message(role=Role.USER, text=beside))
 
     def _other(self, row: Row, place: int) -> None:
         match remark(row.value):
@@ -214,13 +210,25 @@ class Reading:
                 self._typed(row, self.outline.fates[place])
             case "compaction":
                 self.queue.append(row.remarked("compaction"))
-                self.talk.keep(row.value)
+                self.boundary = row.value
             case "microcompaction":
                 self.queue.append(row.remarked("microcompaction"))
-                if self.talk.clear(row.value):
-                    self._prompted(row, "microcompaction", "")
+                calls = rows(row.value, "microcompactMetadata", "compactedToolIds")
+                cleared = {call: CLEARED for call in calls if isinstance(call, str)}
+                self.queue.append(Cut(*row.place.common(), why="microcompaction", head=ALL, cleared=cleared))
             case what:
                 self.queue.append(row.noise(what, known=what != "unmapped" or is_kept(row.value)))
+
+    def _compacted(self, row: Row) -> None:
+        """A summary, which a later compaction may keep, and behind it what the row before it said is kept."""
+        uuids, between = preserved(self.boundary)
+        tail = only(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
+        common, joins = (
+            row.place.counting(Counted(user=1)).common(leftover(row)),
+            row.place.said(spoken(row.value)),
+        )
+        self.queue.append(Cut(*common, why="compaction", joins=(joins,), tail=tail, between=between))
+        self.boundary = None
 
     def _typed(self, row: Row, fate: Fate) -> None:
         if fate.what == "said":
@@ -231,9 +239,6 @@ class Reading:
     def _beside(self, row: Row, *, by: str, said: str) -> None:
         """A message of a row that the format does not count as one."""
         self._said(row, said, by=by, counts=Counted(beside=1))
-
-    def _prompted(self, row: Row, why: str, rest: str, counts: Counted | None = None) -> None:
-        self.queue.append(row.place.counting(counts).prompted(self.talk.messages(), why, rest))
 
 
 def _aside(row: Row, found: Kind) -> Counted | None:

@@ -258,6 +258,14 @@ def remark(row: JSON) -> str:
             return "unmapped"
 
 
+def preserved(row: JSON) -> tuple[list[str], bool]:
+    """The uuids of rows that a compaction says it keeps, and whether it keeps all between them too."""
+    listed = rows(row, "compactMetadata", "preservedMessages", "uuids")
+    named = [uuid for uuid in listed if isinstance(uuid, str)]
+    edges = (text(row, "compactMetadata", "preservedSegment", edge) for edge in ("headUuid", "tailUuid"))
+    return (named, False) if named else ([*filter(None, edges)], True)
+
+
 def leftover(row: Row) -> str:
     """What a message's row holds beside what an item takes of it."""
     found = kind(row.value)

@@ -48,6 +48,10 @@ class Tree:
         """Whether a row has this id."""
         return uuid in self._places
 
+    def place(self, uuid: str) -> int | None:
+        """The place of the row that has this id."""
+        return self._places.get(uuid)
+
     def add(self, place: int, uuid: str, parent: str | int, size: int) -> None:
         """A row that has an id, and what it hangs on."""
         self._places[uuid] = place

@@ -12,26 +12,24 @@ from itertools import islice
 
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import (
-    messages,
-)
 from refold.replay.importers.codex.answers import Response
 from refold.replay.importers.codex.events import TASK_EVENTS, Meter, end_of
 from refold.replay.importers.codex.items import (
     SAYS,
     Kind,
+    as_told,
     by,
     failed_of,
     failure,
     item,
     kind,
     left_of,
-    message,
     output,
     role_of,
     said,
     take_said,
 )
+from refold.replay.importers.cuts import ALL, BEGINNING, Cut, only
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.replay.importers.leftovers import take_text
@@ -87,12 +85,9 @@ class _Reading:
         self.source, self.rows = source, Rows(source)
         self.queue: deque[Item | Noise | Response] = deque()
         self.draft: Response | None = None
-        self.talk: list[Message | Response] = []
-        self.prompts: list[int] = []
         self.meter, self.times = Meter(), Times()
         self.task: JSON = None
         self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
-        self.system: tuple[Message, ...] = ()
         self.header: Row | None = None
         self.model = ""
 
@@ -124,7 +119,6 @@ class _Reading:
         meta = at(self.header.value, "payload") if self.header else None
         key = text(meta, "id") or text(meta, "session_id") or "session"
         base = take_text(meta, "base_instructions", "text") or take_text(meta, "instructions")
-        self.system = (Message(role=Role.SYSTEM, text=base),) if base else ()
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
         place = self.header.place if self.header else Place("line 1")
         return RunBegan(
@@ -132,7 +126,8 @@ class _Reading:
             place.at,
             rest=self.header.rest() if self.header else "",
             key=key,
-            messages=messages(self.system),
+            messages=(Message(role=Role.SYSTEM, text=base),) if base else (),
+            cuts=None,
             model=self.model,
             agent="codex",
             labels=labels,
@@ -146,8 +141,7 @@ class _Reading:
             yield first.answered() if isinstance(first, Response) else first
 
     def _row(self, row: Row) -> None:
-        if self.header is not None and (row.line, row.size) == (self.header.line, self.header.size):
-            self.header = None
+        if self.header is not None and row.number == self.header.number:
             return
         if (found := item(row.value)) is not None:
             self._item(row, found)
@@ -186,7 +180,6 @@ class _Reading:
         if self.draft is None or self.draft.closed:
             self.draft = Response(row, self.model)
             self.queue.append(self.draft)
-            self.talk.append(self.draft)
         self.draft.asked += kind(found) == "call" and self._is_new("call", found)
         self.draft.add(row, found)
         fits(self.source.name, row.position, self.draft.size)
@@ -209,9 +202,6 @@ class _Reading:
         approval = row.remarked("approval:approved") if approved else None
         shown = take_said(found)
         self.queue.append(row.place.said(shown, who, role=role, rest=left_of(row, found)))
-        if who == "user":
-            self.prompts.append(len(self.talk))
-        self.talk.append(Message(role=role, text=shown))
         if approval is not None:
             self.queue.append(approval)
 
@@ -222,7 +212,6 @@ class _Reading:
         asked, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.counting(counts)
         self.queue.append(place.returned(asked, shown, failed=failed, rest=left_of(row, found)))
-        self.talk.append(Message(role=Role.TOOL, text=shown, call=asked))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -252,30 +241,19 @@ class _Reading:
     def _compacted(self, row: Row) -> None:
         """What a compaction left: recorded as such, or in old versions its summary only."""
         self._close()
-        history = rows(row.value, "payload", "replacement_history")
+        history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
         summary = text(row.value, "payload", "message")
-        found = [(part, shown) for part in history if (shown := message(part)) is not None]
-        typed = [kind(part) == "message" and by(part) == "user" for part, _ in found]
-        self.prompts = [place for place, it in enumerate(typed) if it]
-        alone = [Message(role=Role.USER, text=summary)] if summary and not history else []
-        self.talk = [*alone, *(shown for _, shown in found)]
+        alone = [place.said(summary, "harness")] if summary and not history else []
+        joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
         self.queue.append(row.remarked("compaction"))
-        self._prompted(row, "compaction")
+        self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
     def _rolled_back(self, row: Row, turns: int) -> None:
         """The last turns of the person were taken back, with all that followed."""
         self._close()
         self.queue.append(row.remarked("rollback"))
-        if not turns:
-            return
-        place = self.prompts[-turns] if turns <= len(self.prompts) else 0
-        self.talk = self.talk[:place]
-        self.prompts = [prompt for prompt in self.prompts if prompt < place]
-        self._prompted(row, "rollback")
-
-    def _prompted(self, row: Row, why: str) -> None:
-        said_ = tuple(shown.message() if isinstance(shown, Response) else shown for shown in self.talk)
-        self.queue.append(row.place.prompted(messages((*self.system, *said_)), why))
+        if turns:
+            self.queue.append(Cut(*row.place.common(), why="rollback", turns=turns, head=ALL))
 
 
 def _is_bare_header(row: JSON) -> bool:

@@ -14,6 +14,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
+from refold.replay.importers.items import Answered, Place, Returned, Said
 from refold.replay.importers.leftovers import take, take_each, take_if, take_text
 from refold.replay.importers.session_rows import Row
 
@@ -171,22 +172,20 @@ def by(found: JSON) -> str:
     return "harness" if injected else "user"
 
 
-def message(found: JSON) -> Message | None:
-    """A response item as a message of the conversation, None for what is none."""
+def as_told(found: JSON, place: Place) -> Said | Answered | Returned | None:
+    """A response item of a prompt as it was told once, None for what is no message."""
     match kind(found):
         case "message":
-            return Message(role=role_of(found), text=said(found))
+            return place.said(said(found), by(found), role=role_of(found))
         case "answer":
-            return Message(role=Role.ASSISTANT, text=said(found))
+            return place.answered(Message(role=Role.ASSISTANT, text=said(found)))
         case "call":
-            return Message(role=Role.ASSISTANT, calls=(take_call(found),))
+            return place.answered(Message(role=Role.ASSISTANT, calls=(take_call(found),)))
         case "result":
-            return Message(role=Role.TOOL, text=output(found), call=text(found, "call_id"))
+            return place.returned(text(found, "call_id"), output(found))
         case _:
             # What the provider encrypted stood in the prompt all the same.
-            return (
-                Message(role=Role.USER, text="[compaction]") if text(found, "type") == "compaction" else None
-            )
+            return place.said("[compaction]", "harness") if text(found, "type") == "compaction" else None
 
 
 def failure(payload: JSON) -> tuple[FailureClass, str, str]:

@@ -112,20 +112,23 @@ def _backwards(
 
 
 def _units(messages: Sequence[Message]) -> Iterator[Unit]:
-    place = 0
+    place, tools = 0, dict[str | None, str]()
     while place < len(messages):
         first = messages[place]
+        tools |= {call.id: call.name for call in first.calls}
         results, place = _results(messages, place + 1, first)
         if results is None:
             alone = first.role is Role.TOOL
-            rest = as_written({"call": first.call, "name": first.name}) if alone else ""
+            rest = (
+                as_written({"call": first.call, "name": first.name or tools.get(first.call)}) if alone else ""
+            )
             yield Unit((first,), (key_of(first),), whole=not alone, rest=rest)
             continue
         named = tuple(
             MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(first.calls)
         )
         shown = tuple(
-            msgspec.structs.replace(result, call=f"{index}")
+            msgspec.structs.replace(result, call=f"{index}", name=first.calls[index].name or None)
             for index, result in enumerate(results)
             if result is not None
         )
@@ -152,6 +155,7 @@ def _results(
         result = messages[place]
         free = [index for index, there in enumerate(found) if there is None]
         named = [index for index in free if first.calls[index].id == result.call]
+        named = named or [index for index in free if first.calls[index].name == result.name]
         found[(named or free)[0]] = result
         place += 1
     return found, place

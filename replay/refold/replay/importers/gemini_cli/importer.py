@@ -6,7 +6,6 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.call_ids import messages
 from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, rows, table, text
 from refold.replay.importers.gemini_cli.ending import answered, end_of
 from refold.replay.importers.gemini_cli.records import Record, is_log, records
@@ -228,7 +227,7 @@ def _replaced(record: Record, told: set[str]) -> Item:
         if (left := rest(message)) in told:
             table(message).clear()
         told.add(left)
-    return Place(record.position).prompted(messages(shown), "compaction", rest(record.value))
+    return Place(record.position).prompted(tuple(shown), "compaction", rest(record.value))
 
 
 GEMINI_CLI = GeminiCli()

@@ -1,7 +1,6 @@
 """Events of OpenHands, whatever version wrote them, and the conversation that they are.
 
-What the model is shown is a list of events, from which a condensation forgets some and puts a summary there: the prompt is
-put together from that, and stands right before the answer that was given it.
+What the model is shown is a list of events, from which a condensation forgets some and puts a summary there.
 """
 
 from collections import defaultdict
@@ -11,6 +10,7 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
+from refold.replay.importers.cuts import BEGINNING, Cut, only
 from refold.replay.importers.fields import JSON, at, rows, text
 from refold.replay.importers.items import Answered, Item, Place, Remarked, Returned, Said, message_of
 
@@ -42,7 +42,7 @@ def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] 
 
 
 class Conversation:
-    """The events of a run, told in their order."""
+    """The events of a run, told in their order. Each is numbered by its place; those of one answer by the place of the first."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
@@ -50,70 +50,51 @@ class Conversation:
         for event in events:
             if isinstance(event.item, Answered) and event.response:
                 self._calls[event.response] += event.item.calls
-        self._answered: set[str] = set()
-        self._condensed = False
-        self._shown: list[tuple[Event, Message | None]] = []
+        self._answered: dict[str, int] = {}
+        self._shown: list[int] = []
 
     def begin(self) -> tuple[Message, ...]:
         """The run begins with its first event: its system prompt."""
         first = self._events[0].item
-        message = message_of(first) if isinstance(first, Said) else Message(role=Role.SYSTEM)
-        self._shown.append((self._events[0], message))
-        return (message,)
+        self._shown.append(BEGINNING)
+        return (message_of(first) if isinstance(first, Said) else Message(role=Role.SYSTEM),)
 
     def items(self, begin: int) -> Iterator[Item]:
         """What happened, in order, from event `begin` on."""
-        for event in self._events[begin:]:
-            yield from self._items(event)
-        if self._condensed:
-            yield self._prompted(Place(self._events[-1].item.position))
+        for place, event in enumerate(self._events[begin:], begin):
+            yield from self._items(event, place)
 
-    def _items(self, event: Event) -> Iterator[Item]:
+    def _items(self, event: Event, place: int) -> Iterator[Item]:
         item = event.item
-        if isinstance(item, Answered) and self._condensed:
-            yield self._prompted(Place(item.position, item.at))
-        if event.cut is not None:
-            self._condense(event, event.cut)
-        elif isinstance(item, Said | Answered | Returned):
-            self._shown.append((event, message_of(item)))
-        elif event.placed:
-            self._shown.append((event, None))
+        if event.placed or isinstance(item, Said | Answered | Returned):
+            self._shown.append(place)
         if isinstance(item, Answered) and event.response:
-            calls = tuple(self._calls[event.response])
             again = event.again if event.response in self._answered else None
-            item = again or msgspec.structs.replace(item, calls=calls)
-        self._answered.add(event.response)
+            self._answered.setdefault(event.response, place)
+            item = again or msgspec.structs.replace(item, calls=tuple(self._calls[event.response]))
         yield item
+        if event.cut is not None:
+            yield self._condensed(event, event.cut, place)
         if event.more:
             yield event.more
 
-    def _condense(self, event: Event, ids: frozenset[str]) -> None:
-        """Forget the events, and say the summary (as a user's message) at that place of what is left."""
+    def _condensed(self, event: Event, ids: frozenset[str], place: int) -> Item:
+        """It forgets the events, and says its summary (as a user's message) at that place of what is left."""
         first, last = event.between
-        self._condensed = True
-        self._shown = [s for s in self._shown if s[0].id not in ids and not first <= _number(s[0].id) <= last]
-        if event.summary and event.offset is not None:
-            summary = Message(role=Role.USER, text=event.summary)
-            self._shown.insert(event.offset, (Event(id="", item=event.item), summary))
+        named = ((number, self._events[number].id) for number in self._shown)
+        self._shown = [
+            number for number, id_ in named if id_ not in ids and not first <= _number(id_) <= last
+        ]
+        offset = event.offset or 0
+        head, tail = self._rows(self._shown[:offset]), self._rows(self._shown[offset:])
+        where = Place(event.item.position, event.item.at, row=place)
+        joins = (where.said(event.summary, "harness"),) if event.summary and event.offset is not None else ()
+        self._shown[offset:offset] = [place] if joins else []
+        return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
 
-    def _prompted(self, place: Place) -> Item:
-        """What is shown now: the calls of one answer stand in one message, where its first one stood."""
-        self._condensed = False
-        made: list[Message] = []
-        places: dict[str, int] = {}
-        for event, message in self._shown:
-            if message is None:
-                continue
-            if event.response and event.response in places:
-                before = made[places[event.response]]
-                made[places[event.response]] = msgspec.structs.replace(
-                    before, calls=before.calls + message.calls
-                )
-                continue
-            if event.response:
-                places[event.response] = len(made)
-            made.append(message)
-        return place.prompted(tuple(made), "condensation")
+    def _rows(self, shown: Sequence[int]) -> set[int]:
+        """The numbers of events, where those of one answer have one."""
+        return {self._answered.get(self._events[number].response, number) for number in shown}
 
 
 def _number(event: str) -> int:

@@ -1,8 +1,7 @@
 """OpenHands runs: V0 events as a list, or one run a row with its `history` (`output.jsonl`), and V1 events.
 
 V1 writes one file an event; here they come as JSON lines, or as a list. Times have no zone and are read as UTC.
-A condensation says which events the next prompt goes without, and what is said in their place: the prompt is put together
-from that, and stands right before the answer that was given it.
+A condensation says which events the next prompt goes without, and what is said in their place.
 """
 
 from collections.abc import Iterator, Sequence
@@ -161,6 +160,7 @@ def _v1(
         messages=told.begin() if system else (),
         tools=tools,
         agent="openhands",
+        cuts=None,
         rest=joined(rest(around), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
@@ -186,6 +186,7 @@ def _v0(
         model=text(row, "metadata", "llm_config", "model"),
         tools=tools,
         agent="openhands",
+        cuts=None,
         rest=joined(rest(table(row)), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))

@@ -90,8 +90,8 @@ def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> lis
     bare = not any("tool_call_metadata" in table(event) for event in events)
     around = _Around(usages, bare=bare)
     return [
-        _event(event, index, Place(position, instant(at(event, "timestamp"))), around)
-        for index, (event, position) in enumerate(zip(events, positions, strict=True))
+        _event(event, Place(position, instant(at(event, "timestamp")), row=row), around)
+        for row, (event, position) in enumerate(zip(events, positions, strict=True))
     ]
 
 
@@ -107,22 +107,15 @@ class _Around(msgspec.Struct):
     bare: bool = False
 
 
-def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
+def _event(event: JSON, place: Place, around: _Around) -> Event:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
-    take_if(event, "id", index)
+    take_if(event, "id", place.row)
     if action == "condensation":
         first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
         between = (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
         return condensed(own, place.remarked("condensation", event), at(event, "args"), between=between)
     if is_answer(event):
-        call = _asked(event, index)
-        name = text(event, "tool_call_metadata", "function_name") or action
-        around.names |= {call.id: name} if call else {}
-        answer = _answer(event, call, around, place)
-        again = place.remarked("call", rest=answer.rest)
-        written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
-        more = next(place.hosted(written), None)
-        return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
+        return _answered(event, own, place, around)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
         item = _said(event, take_text(event, "args", "content"), place.counting(counts), around)
@@ -135,6 +128,17 @@ def _event(event: JSON, index: int, place: Place, around: _Around) -> Event:
         by = text(event, "source") or "user"
         return Event(id=own, item=place.cancelled(by=by, rest=json_text(event)))
     return Event(id=own, placed="recall" in (action, kind), item=place.remarked(_what(action or kind), event))
+
+
+def _answered(event: JSON, own: str, place: Place, around: _Around) -> Event:
+    call = _asked(event, place.row)
+    if call:
+        around.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
+    answer = _answer(event, call, around, place)
+    again = place.remarked("call", rest=answer.rest)
+    written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
+    more = next(place.hosted(written), None)
+    return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
 
 
 def _said(event: JSON, said: str, place: Place, around: _Around) -> Item:

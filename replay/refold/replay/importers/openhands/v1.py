@@ -56,8 +56,8 @@ def failed_of(event: JSON) -> bool | None:
 def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
     """The events of one run; `places` has the position of each."""
     return [
-        _event(event, Place(position, instant(at(event, "timestamp"))))
-        for event, position in zip(events, places, strict=True)
+        _event(event, Place(position, instant(at(event, "timestamp")), row=row))
+        for row, (event, position) in enumerate(zip(events, places, strict=True))
     ]
 
 

@@ -7,9 +7,7 @@ first that stays, so what the model was shown from there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.reducers.messages import Message
-from refold.reducers.vocabulary import Role
-from refold.replay.importers.call_ids import messages
+from refold.replay.importers.cuts import since, summed_up
 from refold.replay.importers.fields import JSON, at, number, rows, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
 from refold.replay.importers.leftovers import take, take_cost, take_flag, take_if, take_text
@@ -90,8 +88,7 @@ class _Reading:
     def __init__(self, source: Source) -> None:
         self.rows = Rows(source)
         self.left = _left(self.rows)
-        self.places: dict[str, int] = {}
-        self.talk: list[tuple[int, Message]] = []
+        self.numbers: dict[str, int] = {}
         self.times, self.ending = Times(), Ending()
         self.requests = 0
         self.header: Row | None = None
@@ -99,14 +96,13 @@ class _Reading:
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
         yield self._began()
-        last, place = 1, -1
+        last = 1
         for row in self.rows:
             last = row.line
             if isinstance(row, Noise):
                 yield row
-                continue
-            place += 1
-            yield from self._entry(row, place)
+            else:
+                yield from self._entry(row)
         yield Place(f"line {last}").ended(self.ending.end(), self.times.edges(), requests=self.requests)
 
     def _began(self) -> RunBegan:
@@ -116,38 +112,37 @@ class _Reading:
         place = self.header.place if self.header else Place("line 1")
         key, model = take_text(header, "id") or "session", take_text(header, "modelId")
         rest = self.header.rest() if self.header else ""
-        return RunBegan(place.position, place.at, rest, key=key, model=model, agent="pi")
+        return RunBegan(place.position, place.at, rest, key=key, model=model, agent="pi", cuts=None)
 
-    def _entry(self, row: Row, place: int) -> Iterator[Item | Noise]:
+    def _entry(self, row: Row) -> Iterator[Item | Noise]:
         id_, value = text(row.value, "id"), row.value
-        if self.header is not None and (row.line, row.size) == (self.header.line, self.header.size):
+        if self.header is not None and row.number == self.header.number:
             self.times.see(value.get("timestamp"), row.at)
-            self.header = None
             return
-        if id_ and id_ in self.places:
+        if id_ and id_ in self.numbers:
             yield row.noise("repeated")
             return
         if id_:
-            self.places[id_] = place
+            self.numbers[id_] = row.number
         self.times.see(value.get("timestamp"), row.at)
         if id_ in self.left:
             yield row.noise("rewound", counts=_counted(value))
             return
         match text(value, "type"):
             case "message":
-                yield from self._message(row, place)
+                yield from self._message(row)
             case "compaction":
                 yield from self._compacted(row)
             case "branch_summary" | "branchSummary":
-                yield from self._branch(row, place)
+                yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, place, take_spoken(value), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(value), "harness", UNCOUNTED)
             case "model_change":
                 yield row.noise("model_change")
             case what:
                 yield row.noise(known=what in _ENTRIES)
 
-    def _message(self, row: Row, place: int) -> Iterator[Item | Noise]:
+    def _message(self, row: Row) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
         self.ending.see(message)
         kinds = (text(block, "type") for block in rows(message, "content"))
@@ -155,24 +150,23 @@ class _Reading:
         match text(message, "role"):
             case "user":
                 take(message, "role")
-                yield self._say(row, place, take_spoken(message), "user")
+                yield self._say(row, take_spoken(message), "user")
             case "assistant":
-                yield from self._answer(row, place, message)
+                yield from self._answer(row, message)
             case "toolResult":
-                yield self._result(row, place, message)
+                yield self._result(row, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
                 # The model is told of it with the next prompt, and not asked for an answer to it.
-                yield self._say(row, place, take_shell(message), "shell", UNCOUNTED)
+                yield self._say(row, take_shell(message), "shell", UNCOUNTED)
             case "custom" | "hookMessage":
-                yield self._say(row, place, take_spoken(message), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(message), "harness", UNCOUNTED)
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, place: int, said: str, by: str, counts: Counted | None = None) -> Said:
-        self.talk.append((place, Message(role=Role.USER, text=said)))
+    def _say(self, row: Row, said: str, by: str, counts: Counted | None = None) -> Said:
         return row.place.counting(counts).said(said, by, rest=row.rest())
 
-    def _answer(self, row: Row, place: int, message: JSON) -> Iterator[Item]:
+    def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
         self.requests += 1
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
         if stop == "error" and not asked(message):
@@ -182,7 +176,6 @@ class _Reading:
         answer = take_answer(message)
         silent = not (answer.text or answer.calls or answer.reasoning)
         if not silent or stop != "aborted":
-            self.talk.append((place, answer))
             take(message, "role")
             yield row.place.answered(
                 answer,
@@ -199,29 +192,27 @@ class _Reading:
         elif stop == "error":
             yield row.place.remarked("error", {"errorMessage": problem})
 
-    def _result(self, row: Row, place: int, message: JSON) -> Item:
+    def _result(self, row: Row, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
         said, failed = take_spoken(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.pending.get(call))
-        self.talk.append((place, Message(role=Role.TOOL, text=said, call=call, name=name)))
         return row.place.returned(call, said, name=name, failed=failed, rest=row.rest())
 
-    def _branch(self, row: Row, place: int) -> Iterator[Item]:
+    def _branch(self, row: Row) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
-            yield self._say(row, place, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
+            yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
         else:
             yield row.remarked("subagent")
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Keep the entries from the first that it names, the summary before them."""
         yield row.remarked("compaction")
-        summary = Message(role=Role.USER, text=SUMMARY.format(text(row.value, "summary")))
-        # Of all messages, not of what an earlier compaction left: Pi builds the prompt from the entries each time.
-        first = self.places.get(text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex"))
-        kept = [said for place, said in self.talk if first is not None and place >= first]
-        yield row.place.prompted(messages((summary, *kept)), "compaction")
+        first, index = text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex")
+        found = self.numbers.get(first, None if index is None else index + 1)
+        tail = since(found) if found is not None else ()
+        yield summed_up(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
 
 
 def _counted(entry: JSON) -> Counted | None:
