@@ -7,7 +7,10 @@ if (location.protocol === "file:") {
       this.frame.hidden = true;
       document.body.append(this.frame);
       this.inside = this.frame.contentWindow;
-      this.inside.postMessage = (data) => setTimeout(() => this.onmessage?.({ data }));
+      this.inside.postMessage = (data) => {
+        const copy = structuredClone(data); // as a worker's message is: who gets it may change it
+        setTimeout(() => this.onmessage?.({ data: copy }));
+      };
       const script = this.inside.document.createElement("script");
       this.ready = new Promise((begin) => (script.onload = begin));
       script.onerror = () => this.onerror?.(new Event("error"));
@@ -15,7 +18,8 @@ if (location.protocol === "file:") {
       this.inside.document.body.append(script);
     }
     postMessage(data) {
-      this.ready.then(() => this.inside.onmessage({ data }));
+      const copy = structuredClone(data);
+      this.ready.then(() => this.inside.onmessage({ data: copy }));
     }
     terminate() {
       this.frame.remove();

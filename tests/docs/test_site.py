@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from support.browsing import opened
+
+# Where the search leads: its results are behind a shadow root.
+HITS = """[...document.querySelectorAll("*")].flatMap(each => each.shadowRoot ? [...each.shadowRoot.querySelectorAll("a")] : []).map(each => each.href)"""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -52,6 +56,28 @@ def test_diagrams_are_pictures(site: Path) -> None:
     assert 'src="machine-1.svg"' in page
     assert "stateDiagram" not in page
     assert "WAITING_FOR_TOOL" in (site / "reference" / "machine-1.svg").read_text(encoding="utf-8")
+
+
+def test_the_search_finds_pages_from_disk(site: Path) -> None:
+    """Who opens the site from disk, without a network, types a word letter by letter and is led to where it stands."""
+    with opened() as browser:
+        context = browser.new_context(offline=True)
+        page, said = context.new_page(), list[str]()
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto((site / "how-to" / "fork-a-run.html").as_uri())
+        page.click(".md-search__button")
+        box = page.get_by_placeholder("Search")
+        box.press_sequentially("bisect", delay=50)
+        first = page.locator("[role=option] a, a[role=option]").first
+        first.wait_for()
+        assert "bisect" == box.input_value()
+        page.wait_for_function(
+            f"{HITS}.some(each => each.includes('commands.html') && each.endsWith('#refold-bisect'))"
+        )
+        page.click("[role=option] a[href*='#refold-bisect'], a[role=option][href*='#refold-bisect']")
+        page.wait_for_url("**/commands.html*#refold-bisect")
+        assert "bisect" in page.inner_text("#refold-bisect")
+        assert [] == said
 
 
 PAGE = '<html><head>{head}</head><body><h1 id="top">A page</h1>{body}</body></html>'

@@ -11,21 +11,16 @@ import anyio
 import pytest
 
 from console.conftest import EVIL, Refold, record
+from refold.console.main import main
 from refold.console.report.builder import build
 from refold.console.report.data import Report
 from refold.console.report.page import page
 from refold.engine import call, calls, say
 from refold.reducers.guards import BUILTIN
 from refold.store import SqliteStore
+from support.browsing import opened
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-)
+SESSION = Path(__file__).parents[2] / "transcripts" / "claude_code" / "plan-mode-rejections.jsonl.zst"
 MARKUP = (
     "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     f"<!--]]> &lt; {EVIL} \u2028 javascript:document.title='owned'"
@@ -104,6 +99,16 @@ def hostile(recorded: Path) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def imported(recorded: Path) -> Path:
+    """The page of a session of Claude Code that somebody imported."""
+    store, file = recorded.with_name("imported.db"), recorded.with_name("imported.html")
+    source = SESSION
+    apart(lambda: main(["import", str(source), "--store", str(store)]))
+    apart(lambda: main(["report", "@last", "-o", str(file), "--store", str(store)]))
+    return file
+
+
 @pytest.fixture
 def store(recorded: Path, tmp_path: Path) -> Path:
     """A copy of the store, to change."""
@@ -130,27 +135,11 @@ class Opened(NamedTuple):
     said: list[str]
 
 
-def browser_path() -> str | None:
-    """The browser of this machine; REFOLD_CHROMIUM names another."""
-    named = os.environ.get("REFOLD_CHROMIUM")
-    return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One browser for the tests of a module."""
-    path = browser_path()
-    if path is None:
-        problem = "no Chromium here: install it, or name it in REFOLD_CHROMIUM"
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield opened
-        opened.close()
+    with opened() as found:
+        yield found
 
 
 @pytest.fixture
