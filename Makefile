@@ -15,7 +15,7 @@ SECONDS ?= 60
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all conformance mutants check format-check lint mypy pyright layers format demo docs bench big whatif-table storm fuzz soak clean
+.PHONY: help setup test test-all conformance mutants check format-check lint mypy pyright layers format demo docs screenshots bench big whatif-table storm fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -63,6 +63,9 @@ demo: setup ## See in a minute what only refold does, with a real model and no k
 docs: setup ## Make the site of the documents in site/, which opens from disk: seconds
 	$(BIN)/python -m scripts.docs.build
 
+screenshots: setup ## Take pictures of the page of a run into screenshots/, and the README's anew: half a minute, with a Chromium
+	$(BIN)/python -m scripts.docs.screenshots
+
 bench: setup ## Measure decode, fold, audit, decide, a step, append and open beside their anchors; ARGS=engine for a part
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
@@ -83,5 +86,5 @@ soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new s
 	$(BIN)/python tests/simulation/run.py --soak $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, caches and builds
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site screenshots
 	find reducers store engine replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +

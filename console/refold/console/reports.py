@@ -110,7 +110,7 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
             screen.say(_said(one))
         told.pages.append(one)
         codes.append(_code(report))
-        entries.append(Entry(about=report.about, wrong=one.damaged, file=name))
+        entries.append(Entry(about=report.about, did=report.figures.did, wrong=one.damaged, file=name))
     with written_beside(folder / NAME, force=force) as beside:
         beside.write_text(index(entries), encoding="utf-8")
     screen.result(told, lambda: screen.say(f"{told.index}: {figures.counted(len(entries), 'run')}"))

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from console.report.conftest import Opened, apart
+from bench.big_run import write
+from bench.workload import RUN
+from console.report.conftest import Opened, apart, page_text
 from console.test_listings import tamper
 from support.pages import read
 
@@ -15,7 +18,6 @@ PageOf = Callable[..., Path]
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]
 
-TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 NARROW = {"width": 390, "height": 844}
 
 # Every colour on the page that is more green than anything else.
@@ -35,21 +37,6 @@ def rows(opened: Opened, form: str) -> list[str]:
     return [" ".join(row.inner_text().split()) for row in opened.page.query_selector_all(f".row.{form}")]
 
 
-@pytest.fixture(scope="module")
-def imported(recorded: Path) -> Path:
-    """The page of a session of Claude Code that somebody imported."""
-    from refold.console.main import main
-
-    store, file = recorded.with_name("imported.db"), recorded.with_name("imported.html")
-    source = TRANSCRIPTS / "claude_code" / SESSION
-    apart(lambda: main(["import", str(source), "--store", str(store)]))
-    apart(lambda: main(["report", "@last", "-o", str(file), "--store", str(store)]))
-    return file
-
-
-SESSION = "plan-mode-rejections.jsonl.zst"
-
-
 def test_a_turn_has_its_calls_and_their_results(ordinary: Path, look: Look) -> None:
     """The list is a group a turn: its number and words, then each call with its argument, and how it ended in the same row."""
     opened = look(ordinary)
@@ -65,6 +52,28 @@ def test_a_turn_has_its_calls_and_their_results(ordinary: Path, look: Look) -> N
     said = read(ordinary).data["figures"]["did"]
     assert said in opened.page.inner_text("header")
     assert re.fullmatch(r"\d+ turns, 5 look, 1 act, 1 failed", said)
+
+
+FIGURES = """() => [...document.querySelectorAll(".row")].flatMap(row => [...row.querySelectorAll(".figure")].filter(node => node.innerText).map(node => {
+    const [box, style] = [node.getBoundingClientRect(), getComputedStyle(node)];
+    return {name: node.classList[1], right: Math.round(box.right), text: node.innerText, align: style.textAlign, colour: style.color,
+        ink: getComputedStyle(row).color};
+}))"""
+
+
+def test_figures_stand_in_columns(tmp_path: Path, look: Look) -> None:
+    """Tokens, cost and time end at the same place in every row, and are paler than what is to be read first."""
+    apart(lambda: anyio.run(write, tmp_path / "runs.db", 40))
+    (tmp_path / "priced.html").write_text(page_text(tmp_path / "runs.db", RUN), encoding="utf-8")
+    opened = look(tmp_path / "priced.html")
+    found = opened.page.evaluate(FIGURES)
+    columns = {
+        each["name"]: {other["right"] for other in found if other["name"] == each["name"]} for each in found
+    }
+    assert {"tokens", "cost", "time"} <= {*columns}
+    assert {1} == {len(rights) for rights in columns.values()}
+    assert max(columns["tokens"]) < max(columns["cost"]) < max(columns["time"])
+    assert all("right" == each["align"] and each["colour"] != each["ink"] for each in found)
 
 
 def test_both_ends_of_an_argument_are_seen(ordinary: Path, look: Look) -> None:
@@ -99,13 +108,14 @@ def test_what_a_source_says_of_its_end_is_no_verdict_of_ours(imported: Path, loo
     keep(opened.page, "imported")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_damaged_run_has_no_green(
-    store: Path, page_of: PageOf, ordinary: Path, look: Look, keep: Keep
+    scheme: str, store: Path, page_of: PageOf, ordinary: Path, look: Look, keep: Keep
 ) -> None:
     """A bar across the top says that the log is damaged, and nothing on the page looks well."""
-    assert look(ordinary).page.evaluate(GREENS)
+    assert look(ordinary, color_scheme=scheme).page.evaluate(GREENS)
     tamper(store, "UPDATE event SET content = replace(content, 'a.md', 'z.md') WHERE key & 4294967295 = 6")
-    opened = look(page_of("ordinary", 3))
+    opened = look(page_of("ordinary", 3), color_scheme=scheme)
     bar = opened.page.query_selector(".alarm").bounding_box()
     assert (0, 0, 1440) == (bar["x"], bar["y"], bar["width"])
     assert "at event 6" in opened.page.inner_text(".alarm")
@@ -116,7 +126,7 @@ def test_a_damaged_run_has_no_green(
         opened.page.keyboard.press(tab)
         opened.page.evaluate(DRAWN)
         assert [] == opened.page.evaluate(GREENS)
-    keep(opened.page, "damaged")
+    keep(opened.page, f"damaged-{scheme}")
 
 
 def test_errors_and_prunes_are_a_press_away(ordinary: Path, look: Look) -> None:
@@ -140,24 +150,6 @@ def test_errors_and_prunes_are_a_press_away(ordinary: Path, look: Look) -> None:
     assert "guards 0" == opened.page.inner_text(".step.guards")
 
 
-def test_the_header_takes_two_lines_and_less_once_scrolled(ordinary: Path, look: Look) -> None:
-    """What is to be read first leaves the screen to what happened; more of it folds out."""
-    opened = look(ordinary)
-    height = "document.querySelector('header').getBoundingClientRect().height"
-    opened.page.set_viewport_size({"width": 1400, "height": 500})
-    first = opened.page.evaluate(height)
-    assert first < 90
-    opened.page.evaluate("document.querySelector('.list').scrollTop = 1000")
-    opened.page.wait_for_selector(".page.small")
-    assert opened.page.evaluate(height) < first
-    opened.page.evaluate("document.querySelector('.list').scrollTop = 0")
-    opened.page.wait_for_selector(".page:not(.small)")
-    assert not opened.page.is_visible(".unproved")
-    opened.page.click("button.details")
-    assert "what this cannot prove" in opened.page.inner_text(".about")
-    assert read(ordinary).data["checked"]["hash"] in opened.page.inner_text(".about")
-
-
 def test_a_telephone_shows_it_too(ordinary: Path, look: Look, keep: Keep) -> None:
     """At 390 pixels nothing is wider than the screen, what was said stands below, and an event comes up as a sheet."""
     opened = look(ordinary, viewport=NARROW)
@@ -176,11 +168,20 @@ def test_a_telephone_shows_it_too(ordinary: Path, look: Look, keep: Keep) -> Non
     page.wait_for_selector(".inspector", state="hidden")
 
 
-def test_the_line_counts_every_call(imported: Path) -> None:
-    """What the line of the header counts are the calls that the page has, by their tools, and those that failed."""
-    data = read(imported).data
-    calls = [call for turn in data["turns"] for call in turn["calls"]]
-    turns, *tools, failed = data["figures"]["did"].split(", ")
-    assert f"{len(data['turns'])} turns" == turns
-    assert len(calls) == sum(int(each.split()[0]) for each in tools)
-    assert f"{sum(call['failed'] is True for call in calls)} failed" == failed
+def test_nothing_is_cut_off_on_a_telephone(imported: Path, look: Look) -> None:
+    """Whatever event comes up as a sheet, in each of its tabs nothing reaches out of it to the side but what scrolls by itself."""
+    opened = look(imported, viewport=NARROW)
+    seqs = opened.page.evaluate(
+        "refold.model.turns.flatMap(turn => turn.calls.map(call => call.seq)).filter(Boolean)"
+    )
+    assert len(seqs) > 3
+    for seq in seqs[:12]:
+        for tab in ("event", "state", "seen", "why", "raw"):
+            opened.page.evaluate(f"location.hash = '#e{seq}/{tab}'")
+            opened.page.wait_for_selector(
+                f".inspector:has(h2:has-text('e{seq} ')) [data-tab={tab}].on", state="attached"
+            )
+            wide = opened.page.evaluate(
+                "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('.inspector .body'))"
+            )
+            assert wide[0] <= wide[1], (seq, tab)

@@ -135,18 +135,6 @@ def test_a_clipboard_gets_what_is_seen(written: Path, look: Look) -> None:
     assert "\\x1b[31mred" in copied
 
 
-def test_time_has_its_axis(written: Path, look: Look, keep: Keep) -> None:
-    """Each call is a bar between its beginning and its end, and a press on one leads to its event."""
-    opened = look(written)
-    opened.page.click("[data-axis=time]")
-    box = opened.page.wait_for_selector(".spans").bounding_box()
-    keep(opened.page, "time")
-    opened.page.mouse.click(box["x"] + 2, box["y"] + 8)
-    opened.page.wait_for_function(
-        "document.querySelector('.inspector h2').innerText.includes('model_responded')"
-    )
-
-
 @pytest.mark.parametrize(
     ("before", "after", "changed"),
     [

@@ -13,8 +13,10 @@ from console.conftest import Refold, record
 from console.report.conftest import Opened, apart
 from console.report.test_report_page import hostile_marks
 from console.test_listings import tamper
-from refold.console.report.index import page_name
+from refold.console.report.index import Entry, index, page_name
 from refold.engine import say
+from refold.reducers.events import Parent
+from refold.replay.summary import Summary
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
 from support.pages import Read, read
@@ -65,6 +67,7 @@ def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: 
         "td",
         "a",
         "code",
+        "p",
     } >= {tag for tag, _ in Read(text).tags if tag[0] != "/"}
     assert "" == hostile_marks(text)
     assert "default-src 'none'" in text
@@ -119,18 +122,84 @@ def test_no_two_runs_have_one_page() -> None:
     assert all(re.fullmatch(r"[a-z0-9_-]+\.html", name) for name in names)
 
 
-def test_runs_of_a_family_lead_to_each_other(refold: Refold, tmp_path: Path) -> None:
-    """The page of a run links the runs that its calls began and the one that began it, where they have pages beside it."""
+@pytest.fixture
+def family(refold: Refold, tmp_path: Path) -> Path:
+    """The folder of a store in which a run began another."""
     store, folder = tmp_path / "family.db", tmp_path / "pages"
 
     async def driven() -> None:
         async with await SqliteStore.open(store) as opened:
-            await boss(hand_on(), say("Done."), to=[writer(say("Written."))], store=opened).run(
-                "Go.", run_id=PARENT
-            )
+            script, scribe = [hand_on(), say("Done.")], writer(say("Written."))
+            await boss(*script, to=[scribe], store=opened).run("Go.", run_id=PARENT)
 
     apart(lambda: anyio.run(driven))
     assert 0 == refold("report", "--all", "-o", folder, "--store", store).code
-    parent, child = (read(folder / page_name(run)).data for run in (PARENT, CHILD))
+    return folder
+
+
+def test_runs_of_a_family_lead_to_each_other(family: Path) -> None:
+    """The page of a run knows the pages of the runs that its calls began and of the one that began it."""
+    parent, child = (read(family / page_name(run)).data for run in (PARENT, CHILD))
     assert {CHILD: page_name(CHILD)} == parent["pages"]
     assert {PARENT: page_name(PARENT)} == child["pages"]
+
+
+def test_a_child_stands_below_the_call_that_began_it(family: Path, look: Look) -> None:
+    """In the list a call is followed by the run that it began: its task, how it ended, and a press leads to its page and back."""
+    opened = look(family / page_name(PARENT))
+    forms = [each.get_attribute("class").split()[1] for each in opened.page.query_selector_all(".row")]
+    assert 1 == forms.count("child")
+    assert "call" == forms[forms.index("child") - 1]
+    row = opened.page.query_selector(".row.child")
+    assert re.search(r"child run\s+Write it\.\s+COMPLETED", row.inner_text())
+    assert "child ended" not in opened.page.inner_text(".list")
+    row.click()
+    opened.page.wait_for_url(f"**/{page_name(CHILD)}")
+    opened.page.wait_for_selector("[data-chain=whole]")
+    opened.page.click("button.details")
+    opened.page.click(".kin a")
+    opened.page.wait_for_url(f"**/{page_name(PARENT)}")
+
+
+def test_a_child_without_a_page_leads_to_its_call(family: Path, look: Look, refold: Refold) -> None:
+    """Where no page of a child was written, its row leads to the end of the call, and nowhere else."""
+    alone = family / "alone.html"
+    assert 0 == refold("report", PARENT, "-o", alone, "--store", family.with_name("family.db")).code
+    opened = look(alone)
+    row = opened.page.query_selector(".row.child")
+    assert f"#e{row.get_attribute('data-seq')}" == row.get_attribute("href")
+
+
+def test_an_index_leads_to_each_page(family: Path, browser: Any) -> None:
+    """In a browser an index has a row for each run, a child below what began it, and says what each did; on a telephone, too."""
+    for width in (1400, 390):
+        page = browser.new_page(viewport={"width": width, "height": 844})
+        page.goto((family / "index.html").as_uri())
+        rows = page.query_selector_all("tbody tr")
+        assert [PARENT, CHILD] == [each.query_selector("code").inner_text() for each in rows]
+        tasks = [each.query_selector("td:nth-child(2) a").bounding_box()["x"] for each in rows]
+        assert tasks[0] < tasks[1]
+        assert "2 turns, 1 transfer_to_writer" in rows[0].inner_text()
+        assert width == page.evaluate("document.documentElement.scrollWidth")
+        page.click("tbody a >> nth=0")
+        page.wait_for_selector("[data-chain=whole]")
+        assert "Go." in page.inner_text("header")
+        page.close()
+
+
+def test_runs_that_began_each_other_are_all_listed() -> None:
+    """A log may claim any parent: each run has its row all the same, once, and what is damaged stands first."""
+
+    def entry(run: str, parent: str, wrong: str = "") -> Entry:
+        return Entry(about=Summary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)
+
+    entries = [
+        entry("a", "b"),
+        entry("b", "a"),
+        entry("c", "none"),
+        entry("d", "c", "broken"),
+        entry("e", "c"),
+    ]
+    found = re.findall(r"<code>(.)</code>", index(entries))
+    assert ["d", "c", "e"] == found[:3]
+    assert ["a", "b", "c", "d", "e"] == sorted(found)

@@ -4,7 +4,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -16,6 +16,7 @@ from refold.replay.summary import Summary
 
 NAME = "index.html"
 _TASK = 160
+_DEEPEST = 4  # rows below rows that the style knows
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST = 100  # characters of a run's id in the name of a file
 
@@ -43,9 +44,10 @@ _PAGE = """<!doctype html>
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none."""
+    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did."""
 
     about: Summary
+    did: str = ""
     wrong: str = ""
     file: str = ""
 
@@ -59,14 +61,16 @@ def page_name(run: str) -> str:
 
 
 def index(entries: Sequence[Entry]) -> str:
-    """The HTML text of an index, in the order of the entries but for those with something wrong, which come first."""
+    """The HTML text of an index, in the order of the entries, but for those with something wrong, which come first, and for
+    those that another began, which stand below it.
+    """
     wrong = sum(bool(entry.wrong) for entry in entries)
     pages = {entry.about.run: entry.file for entry in entries if entry.file}
     alarm = (
         f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
     )
     style = index_style()
-    rows = (_row(entry, pages) for entry in sorted(entries, key=lambda each: not each.wrong))
+    rows = (_row(entry, depth, pages) for entry, depth in _ordered(entries))
     return _PAGE.format(
         hash=f"'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'",
         title=figures.counted(len(entries), "run"),
@@ -76,9 +80,26 @@ def index(entries: Sequence[Entry]) -> str:
     )
 
 
-def _row(entry: Entry, pages: Mapping[str, str]) -> str:
+def _ordered(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+    """The entries with how deep each stands below what began it."""
+    here = {entry.about.run for entry in entries if not entry.wrong}
+    below: dict[str, list[Entry]] = {}
+    for entry in entries:
+        parent = entry.about.parent.run if entry.about.parent else ""
+        below.setdefault("" if entry.wrong or parent not in here else parent, []).append(entry)
+    waiting = [(entry, 0) for entry in sorted(below.pop("", []), key=lambda each: not each.wrong)][::-1]
+    while waiting:
+        entry, depth = waiting.pop()
+        yield entry, depth
+        waiting += [(child, depth + 1) for child in below.pop(entry.about.run, [])[::-1]]
+    # A log may claim anything, that two runs began each other too.
+    yield from ((entry, 0) for left in below.values() for entry in left)
+
+
+def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
     task = _linked(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
+    task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
     wrong = f'<p class="wrong">{_safe(entry.wrong, 400)}</p>' if entry.wrong else ""
     state = '<b class="bad">damaged</b>' if entry.wrong else html.escape(descriptions.ended(about))
     tokens = figures.at_least(figures.count(known.tokens(about.usage)), about.uncounted)
@@ -90,11 +111,11 @@ def _row(entry: Entry, pages: Mapping[str, str]) -> str:
         _safe(about.model, 60),
         figures.clock(about.started),
     )
-    numbers = (figures.count(about.steps), tokens, cost)
+    numbers = {"turns": figures.count(about.steps), "tokens": tokens, "cost": cost}
     told = "".join(f"<td>{cell}</td>" for cell in cells) + "".join(
-        f'<td class="number">{html.escape(each)}</td>' for each in numbers
+        f'<td class="number" data-name="{name}">{html.escape(each)}</td>' for name, each in numbers.items()
     )
-    return f'<tr class="wrong">{told}</tr>' if entry.wrong else f"<tr>{told}</tr>"
+    return f'<tr class="{"wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"}">{told}</tr>'
 
 
 def _kin(about: Summary, pages: Mapping[str, str]) -> str:

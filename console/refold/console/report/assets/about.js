@@ -16,10 +16,13 @@
     return said;
   }
 
-  // A run by its name, and a link to its page where one was written beside this one.
+  // The address of another run's page; "" where none was written beside this one.
+  R.pageOf = (model, run) => (Object.hasOwn(model.pages, run) ? encodeURIComponent(model.pages[run]) : "");
+
+  // A run by its name, and a link to its page where there is one.
   R.Other = ({ model, run }) => {
-    const file = Object.hasOwn(model.pages, run) && model.pages[run];
-    return file ? html`<a class="link" href=${encodeURIComponent(file)}>run ${R.line(run, 120)}</a>` : html`run ${R.line(run, 120)}`;
+    const page = R.pageOf(model, run);
+    return page ? html`<a class="link" href=${page}>run ${R.line(run, 120)}</a>` : html`run ${R.line(run, 120)}`;
   };
 
   // Which run began this one, and which this one began.

@@ -62,19 +62,20 @@
 
   const paired = value => PAIRS.filter(([old, now]) => typeof value?.[old] === "string" && typeof value?.[now] === "string");
 
-  function Field({ name, value }) {
+  // A field by its name, as what it is: a patch, a text, a word, JSON.
+  R.Field = ({ name, value }) => {
     if (value === null || ["boolean", "number"].includes(typeof value)) return html`<div class="field short"><h5>${R.line(name, 80)}</h5><code>${String(value)}</code></div>`;
     if (typeof value !== "string") return html`<div class="field"><h5>${R.line(name, 80)}</h5><pre class="text mono json">${R.pretty(JSON.stringify(value))}</pre></div>`;
     if (PATCH.test(value)) return html`<div class="field"><h5>${R.line(name, 80)}</h5><${Patch} text=${value} /></div>`;
     if (value.length <= SHORT && !value.includes("\n")) return html`<div class="field short"><h5>${R.line(name, 80)}</h5><code>${R.block(value)}</code><${R.Copy} text=${value} /></div>`;
     return html`<div class="field"><h5>${R.line(name, 80)}</h5><${R.Text} text=${value} /></div>`;
-  }
+  };
 
   function Fields({ value }) {
     const pairs = paired(value);
     const edits = Array.isArray(value.edits) && value.edits.length && value.edits.every(each => paired(each).length) ? value.edits : [];
     const told = new Set([...pairs.flat(), ...(edits.length ? ["edits"] : [])]);
-    return html`${Object.entries(value).filter(([name]) => !told.has(name)).map(([name, each]) => html`<${Field} name=${name} value=${each} />`)}
+    return html`${Object.entries(value).filter(([name]) => !told.has(name)).map(([name, each]) => html`<${R.Field} name=${name} value=${each} />`)}
       ${pairs.map(([old, now]) => html`<${R.Diff} before=${value[old]} after=${value[now]} />`)}
       ${edits.flatMap(each => paired(each).map(([old, now]) => html`<${R.Diff} before=${each[old]} after=${each[now]} />`))}`;
   }

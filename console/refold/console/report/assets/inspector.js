@@ -38,8 +38,8 @@
     if (words === null || typeof words !== "object") return html`<p class="remark bad">The content is no JSON text; see raw.</p>`;
     if (Array.isArray(words.messages)) return words.messages.map((message, place) => html`<${R.Message} key=${place} message=${plainMessage(message)} open=${true} />`);
     if (event.kind === "model_responded" || event.fields.fact?.kind === "model_responded") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
-    return Object.entries(words).filter(([, value]) => value !== "").map(([name, value]) => html`<h4>${R.line(name, 60)}</h4>
-      ${typeof value === "string" ? html`<${name === "text" ? R.Prose : R.Text} text=${value} />` : html`<${R.Arguments} text=${JSON.stringify(value)} />`}`);
+    return Object.entries(words).filter(([, value]) => value !== "").map(([name, value]) => name === "text" && typeof value === "string"
+      ? html`<${R.Prose} text=${value} />` : html`<${R.Field} name=${name} value=${value} />`);
   }
 
   const plainMessage = message => ({ text: "", reasoning: "", ...message, calls: message.calls || [] });
@@ -73,7 +73,7 @@
       <${Said} event=${event} />
       <h4>fields</h4>
       <table class="fields"><tbody>${Object.entries(event.fields).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th>
-        <td><code>${R.line(typeof value === "string" ? value : JSON.stringify(value), 600)}</code></td></tr>`)}</tbody></table>`;
+        <td>${typeof value === "object" ? html`<pre class="json">${R.pretty(JSON.stringify(value))}</pre>` : html`<code>${R.line(String(value), 600)}</code>`}</td></tr>`)}</tbody></table>`;
   }
 
   function RawTab({ model, event }) {

@@ -20,6 +20,7 @@
     const place = places.of(selected);
     const kept = useRef(true); // whether the selected row is in sight: whoever scrolled away from it is left where they are
     const top = useRef(0);
+    const led = useRef(false); // whether an address or a key scrolled it: the header shrinks for who scrolls by themselves
     top.current = place * height;
 
     useEffect(() => {
@@ -28,9 +29,10 @@
       const look = () => {
         due ||= requestAnimationFrame(() => {
           due = 0;
-          kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
+          if (!led.current) kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
           setFrom(Math.max(0, Math.floor(node.scrollTop / height) - SPARE));
-          if (!node.scrollTop || node.scrollTop > SCROLLED) shrink(node.scrollTop > 0);
+          if (!node.scrollTop || (node.scrollTop > SCROLLED && !led.current)) shrink(node.scrollTop > 0);
+          led.current = false;
         });
       };
       const size = new ResizeObserver(() => setRoom(node.clientHeight));
@@ -46,8 +48,10 @@
 
     const show = () => {
       const node = box.current;
+      const before = node.scrollTop;
       if (top.current < node.scrollTop) node.scrollTop = Math.max(0, top.current - height);
       else if (top.current + height > node.scrollTop + node.clientHeight) node.scrollTop = top.current + 2 * height - node.clientHeight;
+      led.current ||= node.scrollTop !== before;
       kept.current = true;
     };
     useLayoutEffect(show, [place, height, rows]);

@@ -73,6 +73,14 @@
       ${figure("time", R.elapsed(event), "since the run began")}`;
   }
 
+  // A run that the call above it began: its row leads to its page, where there is one.
+  function Child({ child }) {
+    const { damaged, source_end, agent_state, code, task } = child;
+    const ended = damaged ? "damaged" : source_end || (agent_state === "COMPLETED" || !code ? agent_state : `${agent_state} (${code})`);
+    return html`<span class="sign">↳</span><span class="kind">child run</span><span class="said">${R.line((task ?? "(erased)").trim().replace(/\s+/g, " "))}</span>
+      <span class=${`mark ${damaged ? "bad" : ""}`}>${R.line(ended, 60)}</span>${figure("tokens", "-")}${figure("cost", "-")}${figure("time", "-")}`;
+  }
+
   const End = ({ model }) => html`<span class="number">end</span><span class="said">${R.line(R.ending(model))}</span>`;
 
   const Raw = ({ event: { kind, stored: { body } } }) => html`<span class="kind">${R.line(kind, 40)}</span>
@@ -88,6 +96,7 @@
   function inside(row, mode, model, doubted) {
     if (mode === "raw") return html`<${Raw} event=${row.event} />`;
     if (mode === "conversation") return html`<${Saying} event=${row.event} />`;
+    if (row.form === "child") return html`<${Child} child=${row.child} />`;
     if (row.form === "call") return html`<${Call} row=${row} doubted=${doubted} />`;
     if (row.form === "turn") return html`<${Turn} row=${row} />`;
     return row.form === "end" ? html`<${End} model=${model} />` : html`<${Event} event=${row.event} />`;
@@ -97,7 +106,7 @@
     const { event } = row;
     const state = R.doubted(chain, event);
     const classes = ["row", row.form, event.side === "?" ? "damage" : event.side, event.tag, state, selected ? "selected" : ""];
-    return html`<a class=${classes.join(" ")} href=${`#e${row.seq}`} data-seq=${row.seq} role="option"
+    return html`<a class=${classes.join(" ")} href=${(row.form === "child" && R.pageOf(model, row.child.run)) || `#e${row.seq}`} data-seq=${row.seq} role="option"
         aria-selected=${selected ? "true" : "false"} tabindex="-1" style=${{ top: `${top}px`, height: `${height}px` }}>
       <span class="seq">e${row.seq}</span>
       ${inside(row, mode, model, state !== "")}

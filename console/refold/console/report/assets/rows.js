@@ -11,22 +11,29 @@
     return turn ? { form: "turn", seq: event.seq, event, turn } : { form: "event", seq: event.seq, event };
   };
 
-  // The turns, each with what happened in it below; what has no word of its own is left out. The last row says how the run ended.
+  // The turns, each with what happened in it below, the runs that a call began below the call; what has no word of its own is left
+  // out. The last row says how the run ended.
   function turnRows(model) {
     const rows = [];
+    const begun = new Set(model.children.map(child => child.call));
     let next = 0;
     let shown = null;
+    const push = row => {
+      rows.push(row);
+      if (begun.has(row.call?.id)) for (const child of model.children) if (child.call === row.call.id) rows.push({ form: "child", seq: row.seq, event: row.event, child });
+    };
     const close = () => {
       for (const call of shown?.calls || [])
-        if (!ENDS.has(model.event(call.seq)?.kind)) rows.push({ form: "call", seq: call.seq || shown.answer, event: model.event(call.seq || shown.answer), call });
+        if (!ENDS.has(model.event(call.seq)?.kind)) push({ form: "call", seq: call.seq || shown.answer, event: model.event(call.seq || shown.answer), call });
     };
+    const told = event => event.seq === shown?.answer || event.seq === model.end || (event.kind === "child_ended" && begun.has(event.asked[0]));
     for (const event of model.events) {
       if (event.seq >= (model.turns[next]?.first ?? Infinity)) {
         close();
         shown = model.turns[next++];
         rows.push({ ...rowFor(model, model.event(shown.answer || shown.first)), form: "turn", turn: shown });
       }
-      if (event.seq !== shown?.answer && event.seq !== model.end && (event.damage || !event.routine)) rows.push(rowFor(model, event));
+      if (event.damage || !(told(event) || event.routine)) push(rowFor(model, event));
     }
     close();
     const last = model.event(model.end) || model.events[model.events.length - 1];

@@ -12,7 +12,7 @@
   const since = event => event?.row.elapsed;
 
   // {from, to, seq, lane, tone, known}: nanoseconds since the beginning. A bar without a known duration reaches from its cause to its end.
-  function spans(model) {
+  R.spansOf = model => {
     const made = [];
     const free = [];
     const add = (from, to, rest) => { if (from !== undefined && to !== undefined) made.push({ from: Math.min(from, to), to, ...rest }); };
@@ -31,7 +31,7 @@
         add(from, to, { seq: call.seq, lane: lane + 1, known, tone: call.failed ? "error" : "guard" });
       }
     return made.sort((a, b) => a.from - b.from);
-  }
+  };
 
   // Where instants are between 0 and `width`: {x, breaks: [[place, nanoseconds]]}.
   function scaled(bars, width) {
@@ -91,12 +91,14 @@
     ctx.fillStyle = colour("line");
     for (const [at, wide] of breaks) ctx.fillRect(at + wide / 2 - 1, 0, 2, height - 20);
     ctx.fillStyle = colour("faint");
-    let free = 0;
+    let [free, last] = [0, ""];
     for (const box of boxes) {
-      if (box.lane || box.left < free) continue;
       const text = R.seconds(Math.round(box.from / 1e8) * 1e8);
-      ctx.fillText(text, box.left, height - 6);
-      free = box.left + ctx.measureText(text).width + 40;
+      const wide = ctx.measureText(text).width;
+      const left = Math.min(box.left, width - wide);
+      if (box.lane || left < free || text === last) continue;
+      ctx.fillText(text, left, height - 6);
+      [free, last] = [left + wide + 40, text];
     }
     const here = boxes.find(box => box.seq === selected);
     if (here) {
@@ -111,7 +113,7 @@
   R.Spans = ({ model, selected, select, chain, dark, height }) => {
     const canvas = useRef(null);
     const last = useRef({ boxes: [], breaks: [] });
-    const bars = useMemo(() => spans(model), [model]);
+    const bars = useMemo(() => R.spansOf(model), [model]);
     useEffect(() => {
       const draw = () => { last.current = drawn(canvas.current, bars, height, selected); };
       draw();

@@ -75,7 +75,7 @@
       padding: [8, 28, LANES.length * LANE, 0],
       scales: { x: { time: false, range: [1, last] }, y: { range: [0, top * 1.05] } },
       axes: [{ ...axis, size: 22, gap: 2 + LANES.length * LANE, values: (_, all) => all.map(v => (Number.isInteger(v) ? `e${v}` : "")) },
-        { ...axis, size: 56, values: (_, all) => all.map(v => R.count(v)) }],
+        { ...axis, size: 56, space: (...[, , , , room]) => (room < LOW ? 12 : 30), values: (_, all) => all.map(v => R.count(v)) }],
       series: [{}, {
         label: "estimate", stroke: () => colour("accent"), width: 1.5, fill: () => colour("accent-soft"),
         paths: uPlot.paths.stepped({ align: 1 }), points: { show: few, size: 4, fill: () => colour("accent") },
@@ -144,9 +144,9 @@
       <div class="legend"><span class="axes" role="group" aria-label="axis">${choice("events")}${choice("time")}</span>
         ${axis === "time" ? html`<b>when each call began and ended</b><span class="key accent">model</span><span class="key guard">tools</span><span class="key error">failed</span>
             <span>pale: no duration was recorded</span>`
-          : html`<b>context of each request, tokens</b><span class="key accent">estimate</span>
-            <span class="key ok">counted by the provider</span>
-            ${differ && html`<button class="more" aria-expanded=${why ? "true" : "false"} onClick=${() => setWhy(!why)}>why they differ</button>`}
+          : html`<b>context of each request, at most ${R.count(most)} tokens</b><span class="key accent">estimate</span>
+            ${differ && html`<span class="key ok">counted by the provider</span>
+            <button class="more" aria-expanded=${why ? "true" : "false"} onClick=${() => setWhy(!why)}>why they differ</button>`}
             ${limit !== null && html`<span class="key error dashed">limit ${R.count(limit)}${near(limit, most) ? "" : ", far above"}</span>`}
             <span class="key prune">history</span><span class="key guard">guards</span><span class="key error">errors</span>`}</div>
       ${why && axis === "events" && html`<p class="why dim">${differ}</p>`}
