@@ -46,15 +46,15 @@ COLOURED = """([selector, name]) => {
 def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a run whose requests come near a limit; beside it `none.html`, of the same run without one."""
     folder = tmp_path_factory.mktemp("limits")
-    for name, limits in (("near", [{"type": "token", "measure": "estimate", "value": 120}]), ("none", [])):
+    limit = {"type": "token", "measure": "estimate", "value": 120}
+
+    def made(name: str, *limits: dict[str, Any]) -> None:
         lines = [call("look", path="a.md"), call("look", path="b.md"), say("Both are there.")]
-        policy = {"limits": limits}
-        apart(
-            lambda lines=lines, policy=policy, name=name: record(
-                folder / "runs.db", lines, "Look.", run_id=name, policy=policy
-            )
-        )
+        record(folder / "runs.db", lines, "Look.", run_id=name, policy={"limits": limits})
         (folder / f"{name}.html").write_text(page_text(folder / "runs.db", name), encoding="utf-8")
+
+    apart(lambda: made("near", limit))
+    apart(lambda: made("none"))
     return folder / "near.html"
 
 

@@ -120,20 +120,30 @@ def test_an_address_that_a_list_hides_is_shown_all_the_same(ordinary: Path, look
     assert ("2", "e2") == selected(opened)
 
 
+WITHIN = """async () => {
+    for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame);
+    const row = document.querySelector(".row.selected")?.getBoundingClientRect();
+    const list = document.querySelector(".list").getBoundingClientRect();
+    return row && list.top <= row.top + 1 && row.bottom <= list.bottom + 1;
+}"""
+
+
 def test_what_is_selected_can_be_seen(ordinary: Path, look: Look) -> None:
     """Wherever an address or a key leads, the row is within the list, not above or below what is shown of it."""
     last = len(read(ordinary).data["events"])
     opened = look(ordinary, f"#e{last}")
-    within = """async () => {
-        for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame);
-        const row = document.querySelector(".row.selected").getBoundingClientRect();
-        const list = document.querySelector(".list").getBoundingClientRect();
-        return list.top <= row.top + 1 && row.bottom <= list.bottom + 1;
-    }"""
-    assert opened.page.evaluate(within)
+    assert opened.page.evaluate(WITHIN)
     for key in ("g", "G", "k", "m", "m", "p"):
         opened.page.keyboard.press(key)
-        assert opened.page.evaluate(within), key
+        assert opened.page.evaluate(WITHIN), key
+
+
+def test_an_address_is_seen_once_the_timeline_is_drawn(ordinary: Path, look: Look) -> None:
+    """The list shrinks while the page is drawn: a row that was in sight before, near the end of it, is still."""
+    for height in range(600, 1000, 60):
+        opened = look(ordinary, "#e21/seen", viewport={"width": 1400, "height": height})
+        opened.page.wait_for_selector(".uplot canvas")
+        assert opened.page.evaluate(WITHIN), height
 
 
 def signs(opened: Opened) -> list[str]:

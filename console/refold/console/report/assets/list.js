@@ -26,10 +26,10 @@
     useEffect(() => {
       const node = box.current;
       let due = 0;
-      const look = () => {
+      const look = scrolled => {
         due ||= requestAnimationFrame(() => {
           due = 0;
-          if (!led.current) kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
+          if (scrolled && !led.current) kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
           setFrom(Math.max(0, Math.floor(node.scrollTop / height) - SPARE));
           if (!node.scrollTop || (node.scrollTop > SCROLLED && !led.current)) shrink(node.scrollTop > 0);
           led.current = false;
