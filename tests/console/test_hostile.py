@@ -20,9 +20,14 @@ def dangerous(text: str) -> set[str]:
     return {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - set(kept)
 
 
-def test_nothing_printable_is_dangerous() -> None:
-    """A text whose characters are all printable is taken as it is: none of them is one that would be shown as its escape."""
-    assert "" == "".join(filter(str.isprintable, dangerous("".join(map(chr, range(sys.maxunicode + 1))))))
+def test_a_character_is_shown_alike_wherever_it_stands() -> None:
+    """What is hidden beside a control character is hidden in a text of its own, also what Python calls printable."""
+    letters = [chr(code) for code in range(sys.maxunicode + 1)]
+    beside = (hostile.line(f"\x00{letter}").removeprefix("\\x00") for letter in letters)
+    assert [] == [
+        letter for letter, shown in zip(letters, beside, strict=True) if hostile.line(letter) != shown
+    ]
+    assert "\\U000e0101" == hostile.line("\U000e0101")
 
 
 @given(ANYTHING)

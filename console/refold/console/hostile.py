@@ -21,20 +21,25 @@ _SHORT = {"\n": "\\n", "\t": "\\t"}
 
 @cache
 def _hidden(more: str = "") -> re.Pattern[str]:
-    """What is shown as its escape: nothing that is printable. It takes milliseconds to compile, and most texts need it not."""
+    """What is shown as its escape. It takes milliseconds to compile, and most texts need it not."""
     return re.compile(f"[{_HIDDEN}{more}]")
+
+
+def _plain(text: str) -> bool:
+    """Whether nothing in it is to be hidden, as far as that is seen at once. Python calls marks printable that nobody sees."""
+    return text.isascii() and text.isprintable()
 
 
 def block(text: str) -> str:
     """Text of several lines, its line ends and tabs kept."""
-    return text if text.isprintable() else _hidden().sub(_escape, text)
+    return text if _plain(text) else _hidden().sub(_escape, text)
 
 
 def line(text: str, most: int | None = None) -> str:
     """Text as one line, of at most `most` characters; a longer one ends in `…`. What would end it is shown: `\\n`."""
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
-    return text if text.isprintable() else _hidden("\t\n").sub(_escape, text)
+    return text if _plain(text) else _hidden("\t\n").sub(_escape, text)
 
 
 def json_text(text: str) -> str:
@@ -42,7 +47,7 @@ def json_text(text: str) -> str:
 
     In JSON text they can stand only inside a string, so the replacement cannot break it.
     """
-    return text if text.isprintable() else _hidden().sub(_json_escape, text)
+    return text if _plain(text) else _hidden().sub(_json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
