@@ -141,9 +141,9 @@ def test_how_often_a_log_is_read(
     read = list[str]()
     reading = SqliteStore.read
 
-    def counted(self: SqliteStore, run: str, *places: Any) -> Any:
+    def counted(self: SqliteStore, run: str, *places: Any, **how: Any) -> Any:
         read.append(run)
-        return reading(self, run, *places)
+        return reading(self, run, *places, **how)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(show, "_TURNS", 1000)

@@ -201,9 +201,9 @@ async def test_a_snapshot_that_nobody_edited_is_used(
     path, read = tmp_path / "runs.db", list[int]()
 
     class Watched(SqliteStore):
-        def read(self, run: str, after: int = 0, upto: int | None = None) -> Any:
+        def read(self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True) -> Any:
             read.append(after)
-            return super().read(run, after, upto)
+            return super().read(run, after, upto, checked=checked)
 
     await waiting(path)
     name = await goes_on(path)

@@ -34,8 +34,10 @@ class Counting(MemoryStore):
         self.snapshots = 0
         self.forgets = False
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
-        return self._counted(super().read(run, after, upto))
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
+        return self._counted(super().read(run, after, upto, checked=checked))
 
     async def _counted(self, chunks: AsyncIterator[Sequence[Stored]]) -> AsyncIterator[Sequence[Stored]]:
         async for chunk in chunks:

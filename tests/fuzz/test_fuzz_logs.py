@@ -25,6 +25,7 @@ from refold.store import SqliteStore
 from refold.store.chain import GENESIS, extend
 from refold.store.pages import Pages
 from refold.store.protocol import Head, Record, Store, Stored
+from refold.store.reading import CheckedPages
 from support import golden
 from support.forging import write
 
@@ -40,15 +41,19 @@ class Events:
     def __repr__(self) -> str:
         return f"{len(self._events)} events"
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
-        pages = [[one for one in self._events if after < one.seq <= (upto or one.seq)]]
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
+        first = after - 1 if checked else after
+        pages = [[one for one in self._events if first < one.seq <= (upto or one.seq)]]
 
         async def following() -> Sequence[Stored]:
             return pages.pop() if pages else ()
 
-        return Pages(following)
+        return CheckedPages(Pages(following), after) if checked else Pages(following)
 
-    async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
+        assert checked, "nobody asks this store for a piece of what was edited"
         return [one for one in self._events if one.seq in seqs]
 
     async def head(self, run: str) -> Head:

@@ -60,12 +60,14 @@ class Counting(MemoryStore):
 
     pages = 0
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
         """See `Store.read`; a page for each event."""
-        return self._one_by_one(run, after, upto)
+        return self._one_by_one(super().read(run, after, upto, checked=checked))
 
-    async def _one_by_one(self, run: str, after: int, upto: int | None) -> AsyncIterator[Sequence[Stored]]:
-        async for chunk in super().read(run, after, upto):
+    async def _one_by_one(self, chunks: AsyncIterator[Sequence[Stored]]) -> AsyncIterator[Sequence[Stored]]:
+        async for chunk in chunks:
             for stored in chunk:
                 self.pages += 1
                 yield (stored,)

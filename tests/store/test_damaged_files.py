@@ -10,9 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from refold.reducers.errors import DamagedLog
 from refold.store import DamagedStore, NotAStore, Snapshot, SqliteStore, Store, StoreUnavailable, schema
+from refold.store.scan import Scan
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
+from support.edited import edited
 from support.files import by_hand, problems
 
 pytestmark = pytest.mark.anyio
@@ -135,7 +138,26 @@ async def test_an_edit_by_hand_is_found(filled: Path, edit: str, seq: int) -> No
     by_hand(filled, *[f"DROP TRIGGER {name}" for name in triggers], edit)
     async with await SqliteStore.open(filled, readonly=True) as store:
         found = await problems(store, "r")
+        there = [event.seq for event in await events(store, "r", checked=False)]
+        given = list[int]()
+        with pytest.raises(DamagedLog, match=f"event {seq}: "):  # noqa: PT012 - what came before it is given
+            async for chunk in store.read("r"):
+                given += [event.seq for event in chunk]
+        assert [each for each in there if each < seq] == given
+        for asked in (events(store, "r", seq - 1), store.read_some("r", [seq])):
+            with pytest.raises(DamagedLog, match=f"event {seq}: "):
+                await asked
+    with Scan(filled) as scan, pytest.raises(DamagedLog, match=f"event {seq}: "):
+        list(scan.records("r"))
     assert found[0].startswith(f"{seq}: ")
+
+
+async def test_an_edit_of_a_kind_that_is_asked_for(filled: Path) -> None:
+    """Who asks for the events of a kind is given none that was edited."""
+    edited(filled, "UPDATE event SET content = 'x' WHERE key & 255 = 4")
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        with pytest.raises(DamagedLog, match="event 4: "):
+            await store.read_kinds("r", ["note_added"])
 
 
 FORGED = """

@@ -58,9 +58,7 @@ def audit_command(
     files = list(dict.fromkeys(bundles.values()))
     certified = certificate is not None
     if not everything and not files and not certified:
-        code = at_once(_by_name(screen, place, runs))
-        _close(screen)
-        return code
+        return at_once(_by_name(screen, place, runs))
     installed_guards()  # what is wrong with them is said once, and of no run
     signing = read_signing_key(key) if key else None
     named = [each for each in runs if each not in bundles]
@@ -69,7 +67,7 @@ def audit_command(
     if named or everything or not files:
         sizes, damage = at_once(_sizes(place, named, everything=everything, certified=certified))
     work = [
-        *shards(place.path, sizes, SHARD_OF_A_STORE, chained=certified),
+        *shards(place.path, sizes, SHARD_OF_A_STORE),
         *(Shard(path=str(path), events=SHARD) for path in files),
     ]
     if not work:
@@ -78,16 +76,9 @@ def audit_command(
     totals = _audited(teller, heads, work, jobs)
     if certificate is not None:
         _certify(screen, certificate, totals, heads, signing)
-    _close(screen)
     if damage is not None:
         raise damage
     return code_of(totals)
-
-
-def _close(screen: Screen) -> None:
-    """Say once what no audit looks for: by the sizes alone it finds some of it."""
-    if not screen.json:
-        screen.say("not looked for: words that were edited since; refold verify finds them")
 
 
 async def _by_name(screen: Screen, place: StorePlace, typed: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ from refold.console.labels import labels_of
 from refold.console.options import argument, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
+from refold.console.selection import Trouble
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.numbers import NANO
 from refold.replay import figures, known
@@ -79,16 +80,18 @@ async def ls_command(
 ) -> int:
     """List the runs of the store, the newest first. With -o json: one array.
 
-    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole.
+    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole. Exit code 3 or 125 if
+    a log could not be read to its end.
     """
     sieve = _Sieve(asked, time.time())
     if not place.chosen and not place.path.exists():
-        return _listed(screen, place, [], {}, others=False)
+        _listed(screen, place, [], {}, others=False)
+        return 0
     async with places.reading(place) as store:
-        found: list[RunLine] = []
+        found, trouble = list[RunLine](), Trouble()
         damage: Damaged | None = None
         try:
-            async for line in _lines(store, prefix, sieve):
+            async for line in _lines(store, prefix, sieve, trouble):
                 found.append(line)
                 if asked.sort is None and len(found) > most:
                     break
@@ -98,10 +101,10 @@ async def ls_command(
             found.sort(key=lambda line: _measure(line, asked.sort), reverse=True)
         shown = found[:most]
         short = await addresses.shortened(store, [each.run for each in shown]) if screen.live else {}
-    code = _listed(screen, place, shown, short, others=len(found) > most, sieve=sieve, prefix=prefix)
+    _listed(screen, place, shown, short, others=len(found) > most, sieve=sieve, prefix=prefix)
     if damage is not None:
         raise damage
-    return code
+    return trouble.code
 
 
 class _Sieve:
@@ -133,11 +136,12 @@ def _states(line: RunLine) -> list[str]:
     return [each for each in (*own, *source, line.engine.standing if line.engine else "") if each]
 
 
-async def _lines(store: Store, prefix: str, sieve: _Sieve) -> AsyncIterator[RunLine]:
+async def _lines(store: Store, prefix: str, sieve: _Sieve, trouble: Trouble) -> AsyncIterator[RunLine]:
+    """The runs that are meant; of all that were looked at it is told which cannot be read whole."""
     async for chunk in store.runs(prefix):
         for run, head in chunk:
             if head.seq and not (sieve.since and await _older(store, run, sieve.since)):
-                line = await _run_line(store, run)
+                line = await _run_line(store, run, trouble)
                 if sieve.means(line):
                     yield line
 
@@ -147,11 +151,14 @@ async def _older(store: Store, run: str, since: int) -> bool:
     return any(0 < each.at < since for each in await store.read_some(run, [1]))
 
 
-async def _run_line(store: Store, run: str) -> RunLine:
+async def _run_line(store: Store, run: str, trouble: Trouble) -> RunLine:
     try:
         told, _ = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
+        trouble.add(run, error)
         return RunLine(run=run, damaged=str(error))
+    if told.damaged:
+        trouble.add(run, Damaged(told.damaged))
     engine = None if told.code else await claimed(store, run)
     return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
 
@@ -188,13 +195,10 @@ def _listed(
     others: bool,
     sieve: _Sieve | None = None,
     prefix: str = "",
-) -> int:
+) -> None:
     if screen.json:
         screen.document(runs)
-        return 0
-    if unread := [run.run for run in runs if run.damaged]:
-        screen.say(f"cannot be read whole: {', '.join(unread)}")
-        screen.say()
+        return
     if runs and screen.live:
         now = time.time_ns()
         screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
@@ -207,7 +211,6 @@ def _listed(
         note(f"next    refold resume {short.get(run, run)}{place.option}   its engine is gone")
     if others:
         note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
-    return 0
 
 
 def _none(place: StorePlace, sieve: _Sieve | None, prefix: str) -> str:

@@ -76,8 +76,6 @@ async def report_command(
         report = await build(store, run, upto, installed_guards())
     told = _written(report, file or Path(page_name(run)), force=force)
     screen.result(told, lambda: screen.say(_said(told)))
-    if told.damaged:
-        note(f"the log could not be followed to its end, and the page says where: {told.damaged}")
     if told.size > _MUCH:
         note(
             f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
@@ -133,18 +131,19 @@ def _written(report: Report, file: Path, *, force: bool) -> WrittenPage:
         for piece in pieces(report):
             size += made.write(piece.encode())
     checked = report.checked.problem
+    wrong = f"event {checked.seq}: {checked.problem}" if checked else ""
     return WrittenPage(
         run=report.about.run,
         path=str(file),
         size=size,
         events=len(report.events),
-        damaged=report.about.damaged or (checked.problem if checked else ""),
+        damaged=wrong or report.about.damaged,
     )
 
 
 def _said(told: WrittenPage) -> str:
     said = f"{told.path}: {figures.count(told.events)} events of run {told.run}, {figures.size(told.size)}"
-    return f"{said}; DAMAGED" if told.damaged else said
+    return f"{said}; DAMAGED: {told.damaged}" if told.damaged else said
 
 
 def _code(report: Report) -> int:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from refold.console import addresses
 from refold.console.codes import worst
 from refold.console.screen import note
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WorldFailed, WrongUse
-from refold.replay.shards import Ended
 from refold.replay.summary import goes_on_in
 from refold.store.protocol import Store, UnknownRun
+
+if TYPE_CHECKING:
+    from refold.replay.shards import Ended
 
 
 class Trouble:
@@ -24,7 +27,7 @@ class Trouble:
         note(f"run {run}: {'cannot be judged' if judged else 'DAMAGED'}: {error}")
         self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: "Ended") -> None:
         """There is no more from a part of a store, which nobody may have finished."""
         if ended.problem:
             note(f"{ended.shard.name}: NOT LOOKED AT: {ended.problem}")

@@ -13,7 +13,7 @@ from refold.console.child_runs import ChildRun, Kin, tell_children
 from refold.console.options import Address, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, WrongUse
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
@@ -25,7 +25,9 @@ from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
-from refold.store.protocol import Store, Stored
+from refold.store.chain import START
+from refold.store.protocol import Head, Store, Stored
+from refold.store.reading import changed
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70
@@ -126,19 +128,19 @@ async def _show_events(
         run, since, upto = await addresses.events_of(store, typed)
         if follow and upto is not None:
             raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
-        seq, turn, ended, first = 0, 0, False, 0
-        gap: DamagedLog | None = None
+        turn, ended, first = 0, False, 0
+        head: Head = START
+        problem: Damaged | None = None
         while True:
-            async for chunk in store.read(run, seq, upto):
+            async for chunk in store.read(run, head.seq, upto, checked=False):
                 for stored in chunk:
-                    if stored.seq != seq + 1 and gap is None:
-                        gap = DamagedLog(run, stored.seq, f"event {seq + 1} is missing before it")
-                    seq, first = stored.seq, first or stored.at
+                    problem = problem or changed(stored, head)
+                    head, first = stored, first or stored.at
                     means = (sieve is None or sieve.means(Step(stored))) and stored.seq >= since
                     turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, shown=means)
                     ended = ended or over
-            if gap is not None:
-                raise gap
+            if problem is not None:
+                raise problem
             if not follow or ended:
                 return 0
             time.sleep(_POLL)  # noqa: ASYNC251 - nothing else runs here

@@ -17,7 +17,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.following import follow_all
 from refold.replay.shards import Shard, worked
-from refold.store.chain import START, check
+from refold.store.chain import START
 from refold.store.protocol import Head, Stored, UnknownRun
 from refold.store.scan import whole_logs
 
@@ -101,16 +101,13 @@ def _first(some: tuple[Named, ...], others: tuple[Named, ...] = ()) -> tuple[Nam
 def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
     """Audit each run of a shard. Raises only where the file itself cannot be read."""
     guards = registry()
-    return tuple(
-        _judged(run, records, guards, chained=shard.chained)
-        for run, records in whole_logs(Path(shard.path), shard.runs)
-    )
+    return tuple(_judged(run, records, guards) for run, records in whole_logs(Path(shard.path), shard.runs))
 
 
-def _judged(run: str, records: Iterator[Stored], registry: Registry, *, chained: bool) -> Judged:
-    auditor, chain = Auditor(run, registry), _Chain(records, checked=chained)
+def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
+    auditor, held = Auditor(run, registry), _Held(records)
     try:
-        follow_all(chain, auditor)
+        follow_all(held, auditor)
     except UnknownRun as error:  # listed, and not one event of it is there
         return Judged(run=run, damaged=str(error))
     problem = auditor.problem
@@ -121,25 +118,21 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry, *, chained:
         return Judged(run=run, damaged=str(problem))
     if not result.events:
         return Judged(run=run, damaged="not one event of it is there")
-    return Judged(run=run, audit=result, policy=auditor.policy, head=chain.head.hash.hex())
+    return Judged(run=run, audit=result, policy=auditor.policy, head=held.head.hash.hex())
 
 
-class _Chain(Iterator[Stored]):
-    """The records of a log, each `checked` against the one before it once it was looked at. `head` is the last that holds."""
+class _Held(Iterator[Stored]):
+    """The records of a log. `head` is the last after which one more was asked for: nothing was wrong with it."""
 
-    def __init__(self, records: Iterator[Stored], *, checked: bool) -> None:
-        self._records, self._checked = records, checked
-        self._last: Stored | None = None
+    def __init__(self, records: Iterator[Stored]) -> None:
+        self._records = records
         self.head: Head = START
+        self._last: Head = START
 
     def __next__(self) -> Stored:
-        if self._last is not None:
-            if self._checked and (problem := check(self._last, self.head)) is not None:
-                raise DamagedLog(self._last.run, self._last.seq, problem)
-            self.head = self._last
-        self._last = None
-        self._last = next(self._records)
-        return self._last
+        self.head = self._last
+        self._last = stored = next(self._records)
+        return stored
 
 
 def summed(judged: Iterable[Judged]) -> Totals:

@@ -13,7 +13,9 @@ from refold.reducers.events import Event
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.reader import NO_GUARDS, Records, event_of, folded, stored_events
-from refold.store.protocol import Store, Stored
+from refold.store.chain import START
+from refold.store.protocol import Head, Store, Stored
+from refold.store.reading import changed
 
 Problem = Damaged | CannotJudge
 """What keeps a log from being followed: it is damaged, or of a newer refold."""
@@ -89,6 +91,23 @@ class Follower(Protocol[Found_co]):
     def result(self) -> Found_co:
         """What was found, as far as it was shown the log."""
         ...
+
+
+class AsRecorded(Follower[Head]):
+    """Goes on as long as each event is what was recorded, of a log that is shown as it stands. Finds the last that is."""
+
+    def __init__(self) -> None:
+        self._head: Head = START
+
+    def take(self, step: Step) -> None:
+        """Hold one event against its hash. Raises `DamagedLog`."""
+        if (problem := changed(step.stored, self._head)) is not None:
+            raise problem
+        self._head = step.stored
+
+    def result(self) -> Head:
+        """The last event that is what was recorded."""
+        return self._head
 
 
 class Pass:

@@ -17,31 +17,29 @@ NO_GUARDS: Registry = MappingProxyType({})
 
 
 class Records(AsyncIterator[Stored]):
-    """A run's records in order, none left out, behind event `after`. No generator: one left half-way would be an event loop's to finalise.
+    """A run's records in order, behind event `after`. No generator: one left half-way would be an event loop's to finalise.
 
-    Raises `DamagedLog` behind a gap, but for whoever judges `gaps` itself, and `UnknownRun` where there are none.
+    Raises as `Store.read`, `checked` or not, and `UnknownRun` where there are none.
     """
 
     def __init__(
-        self, store: Store, run: str, upto: int | None = None, *, after: int = 0, gaps: bool = False
+        self, store: Store, run: str, upto: int | None = None, *, after: int = 0, checked: bool = True
     ) -> None:
-        self._run, self._chunks, self._gaps = run, store.read(run, after, upto), gaps
+        self._run, self._chunks = run, store.read(run, after, upto, checked=checked)
         self._chunk: Iterator[Stored] = iter(())
-        self._seq = after
+        self._any = after > 0
 
     async def __anext__(self) -> Stored:
         while (stored := next(self._chunk, None)) is None:
             self._chunk = iter(await self._following())
-        self._seq += 1
-        if stored.seq != self._seq and not self._gaps:
-            raise DamagedLog(stored.run, stored.seq, f"event {self._seq} is missing before it")
+        self._any = True
         return stored
 
     async def _following(self) -> Sequence[Stored]:
         try:
             return await anext(self._chunks)
         except StopAsyncIteration:
-            if not self._seq:
+            if not self._any:
                 raise UnknownRun(self._run) from None
             raise
 

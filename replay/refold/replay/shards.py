@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from refold.reducers.errors import DamagedLog, RefoldError
-from refold.store.protocol import Stored, UnknownRun
+from refold.reducers.errors import RefoldError
 
 SHARD = 20_000
 """Events of a shard, about: a second or two of work, so that no core waits long for another at the end."""
@@ -27,15 +26,11 @@ T = TypeVar("T")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is empty.
-
-    `chained`: of each event the hash and the digest of what was said are checked, too.
-    """
+    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is empty."""
 
     path: str
     runs: tuple[str, ...] = ()
     events: int = 0
-    chained: bool = False
 
     @property
     def name(self) -> str:
@@ -64,7 +59,6 @@ def shards(
     runs: Iterable[tuple[str, int]],
     size: int = SHARD,
     *,
-    chained: bool = False,
     families: Mapping[str, str] | None = None,
 ) -> list[Shard]:
     """The runs of a store, each with its number of events, cut into shards of about `size` events.
@@ -78,11 +72,9 @@ def shards(
         names += [run for run, _ in members]
         events += sum(count for _, count in members)
         if events >= size:
-            found.append(Shard(path=str(path), runs=tuple(names), events=events, chained=chained))
+            found.append(Shard(path=str(path), runs=tuple(names), events=events))
             names, events = [], 0
-    return (
-        [*found, Shard(path=str(path), runs=tuple(names), events=events, chained=chained)] if names else found
-    )
+    return [*found, Shard(path=str(path), runs=tuple(names), events=events)] if names else found
 
 
 def _grouped(
@@ -92,17 +84,6 @@ def _grouped(
     for run, count in runs:
         groups.setdefault(families.get(run, run), []).append((run, count))
     return groups.values()
-
-
-def in_order(run: str, records: Iterable[Stored]) -> Iterator[Stored]:
-    """The records of a log. Raises `DamagedLog` behind a gap, and `UnknownRun` where there are none."""
-    seq = 0
-    for seq, stored in enumerate(records, 1):
-        if stored.seq != seq:
-            raise DamagedLog(stored.run, stored.seq, f"event {seq} is missing before it")
-        yield stored
-    if not seq:
-        raise UnknownRun(run)
 
 
 def worked(

@@ -26,10 +26,10 @@ from refold.reducers.events import (
     SummaryReturned,
     kind_of,
 )
-from refold.replay.following import Follower, Problem, Step, follow
+from refold.replay.following import AsRecorded, Follower, Problem, Step, follow
 from refold.replay.kinds.table import details_of, sentence
 from refold.replay.queries.rows import Side, side_of
-from refold.replay.reader import event_of, stored_events
+from refold.replay.reader import Records, event_of
 from refold.store.protocol import Store, Stored
 
 How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
@@ -86,21 +86,22 @@ class Surrounded(msgspec.Struct, frozen=True):
 async def surrounded(
     store: Store, run: str, first: int, last: int
 ) -> tuple[Sequence[Surrounded], Problem | None]:
-    """The events `first` to `last`, each with what it belongs to; and what kept the rest of the log from being read for that.
+    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the log.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog` of one of these events.
     """
-    stored = {each.seq: each for each in await store.read_some(run, range(first, last + 1))}
+    stored = {each.seq: each for each in await store.read_some(run, range(first, last + 1), checked=False)}
     if missing := [seq for seq in range(first, last + 1) if seq not in stored]:
         raise DamagedLog(run, missing[0], "it is missing")
     links = Links({seq: event_of(each) for seq, each in stored.items()})
-    await follow(stored_events(store, run), links)
+    recorded = AsRecorded()
+    await follow(Records(store, run, checked=False), links, recorded)
     wanted = sorted(links.wanted())
-    others = {each.seq: _legible(each) for each in await store.read_some(run, wanted)}
+    others = {each.seq: _legible(each) for each in await store.read_some(run, wanted, checked=False)}
     told = [
         Surrounded(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
     ]
-    return told, links.problem
+    return told, recorded.problem or links.problem
 
 
 class Links(Follower["Links"]):

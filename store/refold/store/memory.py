@@ -81,7 +81,14 @@ class MemoryStore:
         await self._turn()
         return self._head(run)
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
+    def read(
+        self,
+        run: str,
+        after: int = 0,
+        upto: int | None = None,
+        *,
+        checked: bool = True,  # noqa: ARG002 - nobody edits it
+    ) -> AsyncIterator[Sequence[Stored]]:
         """See `Store.read`."""
         check_run(run)
         after = max(after, 0)
@@ -99,7 +106,13 @@ class MemoryStore:
 
         return Pages(following)
 
-    async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
+    async def read_some(
+        self,
+        run: str,
+        seqs: Sequence[int],
+        *,
+        checked: bool = True,  # noqa: ARG002 - as `read`
+    ) -> Sequence[Stored]:
         """See `Store.read_some`."""
         check_run(run)
         await self._turn()

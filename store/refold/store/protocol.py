@@ -235,8 +235,13 @@ class Store(Protocol):
         """Where the run's log ends; `Head(seq=0, hash=...)` for a run that has no events."""
         ...
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
         """The events with `after < seq <= upto` in order, in chunks of bounded size.
+
+        Raises `DamagedLog` in the place of the first that is not what was recorded, or behind a gap; not so `checked`, all
+        that is there comes as it stands: see `refold.store.reading`.
 
         A run without events yields nothing. Events appended after the call may or may not be seen. Of a fork the
         events before it come first, from event 1: they say of which `run` they are. Raises `DamagedLog` for a fork of
@@ -244,12 +249,12 @@ class Store(Protocol):
         """
         ...
 
-    async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
-        """The events with these numbers, ascending; numbers that the run does not have are left out."""
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
+        """The events with these numbers, ascending; numbers that the run does not have are left out. Raises as `read`."""
         ...
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
-        """All events of these kinds, ascending; of a fork with those before it. Meant for kinds that are rare."""
+        """All events of these kinds, ascending; of a fork with those before it. Meant for kinds that are rare. Raises as `read`."""
         ...
 
     async def lineage(self, run: str) -> Sequence[Origin]:

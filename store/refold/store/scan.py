@@ -14,7 +14,8 @@ from refold.store.access import look
 from refold.store.bundles import is_bundle, reading, stored_of
 from refold.store.connection import direct, event_page, row_page
 from refold.store.problems import translated
-from refold.store.protocol import Origin, Stored
+from refold.store.protocol import Origin, Stored, UnknownRun
+from refold.store.reading import Checker
 
 
 class Scan:
@@ -39,24 +40,28 @@ class Scan:
             return forks.origins(self._connection, run)
 
     def records(self, run: str) -> Iterator[Stored]:
-        """The run's whole log in order, of a fork with what came before it; none for a run without events.
+        """The run's whole log in order, of a fork with what came before it.
 
-        Raises as `Store.read`.
+        Raises as `Store.read`, and `UnknownRun` for a run without events.
         """
         with translated(self._path):
             spans = forks.spans(self._connection, run)
+        if not spans:
+            raise UnknownRun(run)
+        checker = Checker()
         for part, low in spans:
-            yield from self._own(part.run, low + part.after, low + part.upto)
-        if spans:
-            last = spans[-1][1] + spans[-1][0].upto
-            rows.check_end(self._path, run, last, self._page(schema.END, last))
+            for page in self._own(part.run, low + part.after, low + part.upto):
+                yield from checker.held(page)
+        checker.go_on()
+        last = spans[-1][1] + spans[-1][0].upto
+        rows.check_end(self._path, run, last, self._page(schema.END, last))
 
-    def _own(self, run: str, after: int, last: int) -> Iterator[Stored]:
+    def _own(self, run: str, after: int, last: int) -> Iterator[Sequence[Stored]]:
         while after < last:
             with translated(self._path):
                 page = event_page(self._connection, run, schema.EVENTS, (after, last))
             after = rows.reached(self._path, run, page, after, last)
-            yield from rows.to_events(self._path, run, page)
+            yield rows.to_events(self._path, run, page)
 
     def _page(self, sql: str, *keys: int) -> list[rows.SqlRow]:
         with translated(self._path):

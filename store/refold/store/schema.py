@@ -235,6 +235,9 @@ SELECT {_COLUMNS} FROM event
 WHERE key > ?1 AND key IN (SELECT ?2 + value FROM json_each(?3)) ORDER BY key
 """  # noqa: S608
 
+# Those with the keys in a JSON array, their hashes.
+HASHES = "SELECT key, kind, hash FROM event WHERE key > ?1 AND key IN (SELECT value FROM json_each(?2)) ORDER BY key"
+
 # Number of the event, version, data.
 SNAPSHOT = """
 SELECT snapshot.seq, snapshot.version, snapshot.data FROM run CROSS JOIN snapshot ON snapshot.number = run.number

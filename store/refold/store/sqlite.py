@@ -21,6 +21,7 @@ from refold.store.checks import (
     milliseconds,
 )
 from refold.store.connection import PagedConnection, event_page, row_page
+from refold.store.lineage import LogPart
 from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
@@ -37,6 +38,7 @@ from refold.store.protocol import (
     Stored,
 )
 from refold.store.readable import Readable
+from refold.store.reading import CheckedPages, held_apart
 from refold.store.rows import RunPlace, SqlRow
 
 if TYPE_CHECKING:
@@ -113,9 +115,15 @@ class SqliteStore:
         place = await self._find(run)
         return place.head if place else START
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Stored]]:
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
         """See `Store.read`."""
         check_run(run)
+        pages = self._pages_of(run, after - 1 if checked else after, upto)
+        return CheckedPages(pages, after) if checked else pages
+
+    def _pages_of(self, run: str, after: int, upto: int | None) -> AsyncIterator[Sequence[Stored]]:
         left: list[tuple[str, int, int]] | None = None
         end = 0
 
@@ -136,18 +144,19 @@ class SqliteStore:
 
         return Pages(following)
 
-    async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
         """See `Store.read_some`."""
         check_run(run)
         events = list[Stored]()
-        for part, low in await self._read(forks.spans, run):
+        spans = await self._read(forks.spans, run)
+        for part, low in spans:
             wanted = {seq for seq in seqs if max(part.after, 0) < seq <= part.upto}
             if wanted:
                 found = await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(sorted(wanted)))
                 if lost := wanted.difference(event.seq for event in found):
                     raise rows.unread(self._path, part.run, min(lost), min(lost))
                 events += found
-        return events
+        return await self._held(spans, events) if checked else events
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         """See `Store.read_kinds`."""
@@ -156,7 +165,7 @@ class SqliteStore:
         spans, _ = await self._spans(run, 0, None)
         for owner, low, last in spans:
             events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
-        return events
+        return await self._held(await self._read(forks.spans, run), events)
 
     async def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""
@@ -338,6 +347,16 @@ class SqliteStore:
         if self._committer is None:
             raise self._file.unwritable()
         return self._committer
+
+    async def _held(self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]) -> Sequence[Stored]:
+        """These events, from here and there in a log of these parts: see `held_apart`."""
+        before = {event.seq - 1 for event in events}
+        keys = [low + seq for part, low in spans for seq in before if part.after < seq <= part.upto]
+        hashes, after, asked = dict[int, bytes](), -1, json.dumps(keys)
+        while page := await self._read(row_page, schema.HASHES, (after, asked)):
+            after = rows.reached(self._path, "", page, after, after)
+            hashes |= {key & schema.SEQ_MASK: hash_ for key, _, hash_ in page if isinstance(hash_, bytes)}
+        return held_apart(events, hashes)
 
     async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._writing.database.write(function, *args))

@@ -70,7 +70,7 @@ async def build(
     teller = Teller(turns.append)
     verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, teller, excerpt=None)
     rows, kin = Rows(run, registry), Kin()
-    source = Records(store, run, upto)
+    source = Records(store, run, upto, checked=False)
     await follow(source, verifier, auditor, summing, rows, *kin.followers, registry=registry)
     if isinstance(rows.problem, CannotJudge):
         raise rows.problem

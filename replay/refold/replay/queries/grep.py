@@ -16,7 +16,7 @@ from refold.replay.queries.language import Question
 from refold.replay.queries.patterns import found
 from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
 from refold.replay.reader import stored_events
-from refold.replay.shards import Shard, in_order
+from refold.replay.shards import Shard
 from refold.store.protocol import Store, Stored, UnknownRun
 from refold.store.scan import whole_logs
 
@@ -121,7 +121,7 @@ def look_through(
     for run, records in whole_logs(Path(shard.path), shard.runs):
         sieve, count = Sieve(asked), 0
         try:
-            for stored in in_order(run, records):
+            for stored in records:
                 match = sieve.match(Step(stored))
                 if match is not None:
                     count += 1

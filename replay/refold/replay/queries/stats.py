@@ -36,7 +36,7 @@ from refold.replay.kinds.table import kind_for
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
-from refold.replay.shards import Shard, in_order
+from refold.replay.shards import Shard
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.protocol import Store, UnknownRun
 from refold.store.scan import whole_logs
@@ -160,7 +160,7 @@ def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, Refo
         counter = Counter(shared, asked)
         problem: RefoldError | None = None
         try:
-            follow_all(in_order(run, records), counter)
+            follow_all(records, counter)
             problem = counter.problem
         except UnknownRun as error:  # listed, and not one event of it is there
             problem = error

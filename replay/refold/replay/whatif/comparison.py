@@ -24,7 +24,7 @@ from refold.reducers.policy import Policy
 from refold.reducers.refusals import complaints
 from refold.replay.following import Follower, Step, follow, follow_all
 from refold.replay.reader import stored_events
-from refold.replay.shards import Shard, in_order
+from refold.replay.shards import Shard
 from refold.replay.whatif.called import Called
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
@@ -102,7 +102,7 @@ def ask_all(
                     Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
                     for policy in policies
                 ]
-                follow_all(in_order(run, scan.records(run)), *comparisons)
+                follow_all(scan.records(run), *comparisons)
                 found = _found(comparisons)
             except (CannotJudge, Damaged, WrongUse) as error:
                 yield run, error

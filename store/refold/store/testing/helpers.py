@@ -31,9 +31,11 @@ async def take(store: Store, run: str) -> Lease:
     return await store.lease(run, holder="a test", over=claim.token if claim else None)
 
 
-async def events(store: Store, run: str, after: int = 0, upto: int | None = None) -> list[Stored]:
+async def events(
+    store: Store, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+) -> list[Stored]:
     """The events of all chunks."""
-    return [event async for chunk in store.read(run, after, upto) for event in chunk]
+    return [event async for chunk in store.read(run, after, upto, checked=checked) for event in chunk]
 
 
 def said(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
