@@ -125,8 +125,6 @@ def test_an_init_only_re_exports() -> None:
 LONG = {
     # It travels in every bundle as one file, for people who have nothing else of refold.
     "store/refold/store/verify_bundle.py",
-    # Still to be divided.
-    "tests/replay/importers/test_derivation.py",
 }
 
 

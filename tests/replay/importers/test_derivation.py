@@ -1,38 +1,19 @@
 """Items in, a log out: what the machine is told, in which order, and that it decides the rest."""
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from refold.reducers.events import (
-    ContextObserved,
-    Diagnosed,
-    Event,
-    ModelRequested,
-    RunStarted,
     SourceRecorded,
     ToolReturned,
     kind_of,
 )
-from refold.reducers.evolution import evolve
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message
-from refold.reducers.state import NEW
-from refold.reducers.views import remembered, view
 from refold.reducers.vocabulary import FailureClass, Role, Unknown
-from refold.replay.importers.derivation.derivation import Fit
 from refold.replay.importers.items import (
-    Answered,
     Cancelled,
     Item,
-    Prompted,
     Remarked,
     RequestFailed,
-    Returned,
-    Said,
-    Unread,
 )
 from support.told import (
     END,
@@ -42,13 +23,8 @@ from support.told import (
     derived,
     events,
     kinds,
-    prompted,
-    reply,
-    result,
     returned,
     said,
-    shown,
-    system,
     user,
 )
 
@@ -279,98 +255,6 @@ def test_repeated_ids_pair_in_order() -> None:
     ]
 
 
-TALK = [began(system("s")), said("task"), answered("a", "1:x"), returned("1", "o")]
-SHOWN = [system("s"), user("task"), reply("a", "7:x"), result("7", "o")]
-
-
-@pytest.mark.parametrize(
-    ("prompt", "fit", "observed"),
-    [
-        pytest.param(SHOWN, Fit(equal=1), 0, id="the same: nothing is told"),
-        pytest.param([SHOWN[0], SHOWN[1]], Fit(changed=1), 1, id="a reply and its result dropped"),
-        pytest.param(
-            [SHOWN[1], *SHOWN[2:]], Fit(changed=1), 1, id="the system prompt dropped, pinned or not"
-        ),
-        pytest.param(
-            [*SHOWN, user("hurry")], Fit(changed=1), 1, id="something said that nothing else records"
-        ),
-        pytest.param([SHOWN[0], user("sum"), *SHOWN[2:]], Fit(changed=1), 1, id="replaced in the middle"),
-        pytest.param(
-            [*SHOWN[:2], SHOWN[2], result("7", "(cut)")], Fit(changed=1), 1, id="a result shown shorter"
-        ),
-        pytest.param(SHOWN[:3], Fit(unequal=1, halves=1), 1, id="a call without its result"),
-        pytest.param([*SHOWN[:2], SHOWN[3]], Fit(unequal=1, halves=1), 1, id="a result without its call"),
-        pytest.param([], Fit(changed=1), 1, id="nothing at all"),
-    ],
-)
-def test_a_recorded_prompt(prompt: list[Message], fit: Fit, observed: int) -> None:
-    """A prompt is compared with the view; only what differs is told, and then the view is the prompt."""
-    items = [*TALK, prompted(*prompt), answered("b"), END]
-    deriving, written = derived(items)
-    assert fit == deriving.fit
-    assert observed == kinds(written).count("context_observed")
-    assert audited(written).clean
-    last = max(each.seq for each in written if isinstance(each.event, ModelRequested))
-    wanted = [(message.role, message.text) for message in prompt]
-    assert bool(fit.halves) or wanted == shown(written, last)
-
-
-def test_messages_of_a_prompt_that_were_said_are_not_told_twice() -> None:
-    """A prompt that has what was said needs nothing but the message itself."""
-    items = [
-        *TALK,
-        answered("b"),
-        said("and?"),
-        prompted(*SHOWN, reply("b"), user("and?")),
-        answered("c"),
-        END,
-    ]
-    deriving, written = derived(items)
-    assert Fit(equal=1) == deriving.fit
-    assert "context_observed" not in kinds(written)
-
-
-def test_what_waits_for_a_batch_to_end_is_remembered() -> None:
-    """Who keeps only the words that are needed still has, at the request, those that joined while a call was under way."""
-    items = [*TALK[:3], said("hook", by="hook"), TALK[3], answered("b"), END]
-    state, contents, shown_then = NEW, dict[int, Event](), list[str]()
-    for seq, event in enumerate(events(derived(items)[1]), start=1):
-        state = evolve(state, event)
-        contents = remembered(state, {**contents, seq: event})
-        if isinstance(event, ModelRequested):
-            shown_then = [message.text for message in view(state, contents)]
-    assert ["s", "task", "a", "o", "hook"] == shown_then
-
-
-def test_a_nudge_that_is_said_anew_each_time_moves_alone() -> None:
-    """What a harness takes out and says again at the end leaves the replies where they are."""
-    first = [began(), prompted(user("task"), user("nudge")), answered("a", "1:x"), returned("1", "o")]
-    prompt = prompted(user("task"), reply("a", "1:x"), result("1", "o"), user("nudge"))
-    _, written = derived([*first, prompt, answered("b"), END])
-    change = next(each for each in events(written) if isinstance(each, ContextObserved))
-    assert ((1, 1), (3, 4)) == change.kept
-    assert change.content is not None
-    assert ["nudge"] == [message.text for message in change.content.messages]
-
-
-def test_the_first_prompt_begins_the_run() -> None:
-    """What was said before the first answer, and the prompt has not, is kept beside."""
-    _, written = derived([began(), said("hidden"), prompted(user("task")), answered("a"), END])
-    start = events(written)[0]
-    assert isinstance(start, RunStarted)
-    assert start.content is not None
-    assert ["task"] == [message.text for message in start.content.messages]
-    assert ["not_shown"] == [each.code for each in events(written) if isinstance(each, Diagnosed)]
-
-
-def test_the_task_is_the_persons_first_message() -> None:
-    """What a harness says before the person is no task."""
-    _, written = derived([began(), said("boilerplate", by="harness"), said("task"), answered("a"), END])
-    start = events(written)[0]
-    assert isinstance(start, RunStarted)
-    assert 1 == start.task
-
-
 def test_time_never_runs_backwards() -> None:
     """An event is never before the one before it; the source's own time stands beside it."""
     items = [began(at=50), said("t", at=40), answered("a", at=90), said("u", at=60), answered("b", at=100)]
@@ -432,75 +316,6 @@ def test_a_cancelled_run_is_cancelled() -> None:
     """A source that ends with a person's stop is derived to be CANCELLED."""
     deriving, _ = derived([began(), said("t"), answered("a"), STOPPED, END])
     assert AgentState.CANCELLED is deriving.state.agent_state
-
-
-TEXTS = st.sampled_from(["a", "b", "c", "\ud800", ""])
-IDS = st.sampled_from(["", "1", "2", "3"])
-TIMES = st.one_of(st.none(), st.integers(0, 50))
-CALLS_ = st.lists(st.builds(lambda given, name: f"{given}:{name}", IDS, st.sampled_from("xy")), max_size=3)
-MESSAGES = st.lists(
-    st.one_of(
-        st.builds(user, TEXTS),
-        st.builds(system, TEXTS),
-        st.builds(lambda text, calls: reply(text, *calls), TEXTS, CALLS_),
-        st.builds(result, IDS, TEXTS),
-    ),
-    max_size=6,
-)
-ITEMS: st.SearchStrategy[Item] = st.one_of(
-    st.builds(
-        Said,
-        position=st.just("s"),
-        at=TIMES,
-        text=TEXTS,
-        role=st.sampled_from(Role),
-        by=st.sampled_from(["user", "hook"]),
-    ),
-    st.builds(lambda text, calls, at: answered(text, *calls, at=at), TEXTS, CALLS_, TIMES),
-    st.builds(
-        Returned, position=st.just("r"), at=TIMES, id=IDS, output=TEXTS, name=st.sampled_from(["", "x", "z"])
-    ),
-    st.builds(
-        lambda messages, why: prompted(*messages, why=why),
-        MESSAGES,
-        st.sampled_from(["prompt", "compaction"]),
-    ),
-    st.builds(
-        RequestFailed,
-        position=st.just("f"),
-        at=TIMES,
-        failure=st.sampled_from(FailureClass),
-        partial_text=TEXTS,
-    ),
-    st.just(STOPPED),
-    st.builds(Remarked, position=st.just("m"), at=TIMES, what=st.sampled_from(["hook", "unmapped"])),
-    st.builds(Unread, position=st.just("u"), code=st.just("odd"), problem=TEXTS),
-)
-
-
-@given(items=st.lists(ITEMS, max_size=25), messages=MESSAGES)
-def test_any_items_make_a_log_that_stands(items: list[Item], messages: list[Message]) -> None:
-    """Whatever a source says, in whatever order: the log audits clean, and each answer and failure is a fact of it."""
-    deriving, written = derived([began(*messages), *items, END])
-    assert audited(written).clean
-    counts: dict[str, Any] = {"model_responded": Answered, "retry_scheduled": RequestFailed}
-    for kind, item in counts.items():
-        assert sum(isinstance(each, item) for each in items) == kinds(written).count(kind)
-    assert "no_place" not in {problem.code for problem in deriving.problems}
-
-
-@given(items=st.lists(ITEMS, max_size=25))
-def test_every_item_is_in_the_log(items: list[Item]) -> None:
-    """Each item has its place in the log: as a fact's origin, a remark, a diagnosis or a compared prompt."""
-    _, written = derived([began(), *items, END])
-    notes = [each for each in events(written) if isinstance(each, SourceRecorded | Diagnosed)]
-    told = [note.position for note in notes if isinstance(note, SourceRecorded) and note.what != "implied"]
-    for kind, position in ((Said, "s"), (Remarked, "m"), (RequestFailed, "f")):
-        assert sum(isinstance(each, kind) for each in items) == told.count(position), kind
-    assert sum(isinstance(each, Prompted) for each in items) <= told.count("prompt")
-    assert sum(isinstance(each, Unread) for each in items) == sum(
-        isinstance(note, Diagnosed) and note.code == "odd" for note in notes
-    )
 
 
 HEAD = Remarked(position="head", at=1, what="unmapped")
