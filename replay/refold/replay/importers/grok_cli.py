@@ -79,7 +79,7 @@ class _Reading:
             if isinstance(row, Noise):
                 yield from self._ready()
                 yield row
-            elif self.system is None or (row.line, row.size) != (self.system.line, self.system.size):
+            elif self.system is None or row.number != self.system.number:
                 yield from self._row(row)
         yield from self._ready()
         yield Place(f"line {line}").ended(self._end())

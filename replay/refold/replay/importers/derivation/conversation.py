@@ -75,7 +75,7 @@ class _Conversation:
         gone = _results(self._said) - _results(chain(*parts))
         head, tail = ([_left(each, gone, cut.cleared) for each in part] for part in parts)
         kept = [*head, *map(_spoken, cut.joins), *tail]
-        if kept != self._said or not cut.cleared:
+        if not cut.cleared or kept != self._said:
             yield Prompted(cut.position, cut.at, cut.rest, cut.counts, messages=_messages(kept), why=cut.why)
         self._counted(kept)
 
