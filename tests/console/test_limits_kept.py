@@ -46,6 +46,11 @@ def recorded(refold: Refold, store: Path, run: str = "@last") -> list[dict[str, 
     return [json.loads(line) for line in refold("show", run, "--raw", "--store", store).out.splitlines()]
 
 
+def first(refold: Refold, store: Path, kind: str) -> dict[str, Any]:
+    """The first event of a kind in the newest run."""
+    return next(each for each in recorded(refold, store) if each["kind"] == kind)
+
+
 def costs(refold: Refold, store: Path) -> list[int | None]:
     """What the answers of the newest run cost, as they were recorded."""
     events = recorded(refold, store)
@@ -134,3 +139,73 @@ def test_a_fork_to_another_place(refold: Refold, begun: Begun, server: Server, s
     ran = refold("fork", "@last", "--say", "More.", "--base-url", "http://127.0.0.1:9/v1", "--store", store)
     assert 2 == ran.code
     assert "no price is known for openai:x" in ran.err
+
+
+UNCOUNTED = chat(piece({"content": "And now?"}, "stop"))
+ZEROS = chat(
+    piece({"content": "And now?"}, "stop"),
+    {**COUNTS, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}},
+)
+COUNTLESS_CALLS = chat(piece(calling(0, id="a", name="write_todos", arguments='{"items": []}'), "tool_calls"))
+TOKENS = {"type": "token", "value": 20_000}
+
+
+@pytest.mark.parametrize(
+    ("script", "limit", "code", "told"),
+    [
+        pytest.param(UNCOUNTED, LIMIT, "cost_unknown", "cost: $0+? of $0.0200", id="cost"),
+        pytest.param(UNCOUNTED, TOKENS, "token_unknown", "token: 0+? of 20,000 tokens", id="tokens"),
+        pytest.param(ZEROS, LIMIT, "cost_unknown", "cost: $0+? of $0.0200", id="a server that says 0 of what it does not count"),
+        pytest.param(COUNTLESS_CALLS, LIMIT, "cost_unknown", "cost: $0+? of $0.0200", id="a model that calls for ever"),
+        pytest.param(COUNTLESS_CALLS, {**LIMIT, "check": "preflight"}, "cost_unknown", "cost: $0+? of $0.0200", id="before a request"),
+        pytest.param(COUNTLESS_CALLS, {**TOKENS, "check": "response_deferred"}, "token_unknown", "token: 0+? of 20,000", id="behind its batch"),
+    ],
+)  # fmt: skip
+def test_a_server_that_counts_nothing(
+    refold: Refold,
+    begun: Begun,
+    server: Server,
+    store: Path,
+    script: Any,
+    limit: dict[str, Any],
+    code: str,
+    told: str,
+) -> None:
+    """What nobody counted is not nothing: a limit that cannot be kept ends the run, and says so wherever it is told."""
+    server.script = script
+    ran = begun(*PRICE, limits=[limit])
+    assert 1 == ran.code
+    assert f"ERROR: limit '{limit['type']}' cannot be kept: nobody" in ran.out
+    assert f"({code})" in ran.out
+    assert told in ran.out
+    assert ["uncounted", "unpriced"] == first(refold, store, "model_responded")["body"]["unknown"]
+    place = f"@last@e{first(refold, store, 'limit_reached')['seq']}"
+    assert "cannot know" in refold("why", place, "--store", store).out
+    assert 0 == refold("audit", "@last", "--store", store).code
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        pytest.param({**LIMIT, "unpriced": "ignore"}, "$0+?/$0.0200", id="cost"),
+        pytest.param({**TOKENS, "uncounted": "ignore"}, "0+?/20,000 tokens", id="tokens"),
+    ],
+)
+def test_a_policy_that_lets_it_pass(
+    refold: Refold, begun: Begun, server: Server, store: Path, limit: dict[str, Any], told: str
+) -> None:
+    """It goes on where its policy says so, and what was used is told as the least that it can have been."""
+    server.script = UNCOUNTED
+    ran = begun(*PRICE, limits=[limit])
+    assert 0 == ran.code, ran.out
+    assert told in ran.out
+    place = f"@last@e{first(refold, store, 'model_responded')['seq']}"
+    assert "cannot know, ignored" in refold("why", place, "--store", store).out
+
+
+def test_what_costs_nothing(begun: Begun, server: Server) -> None:
+    """Of a model for nothing it is known what it costs, whoever counts."""
+    server.script = UNCOUNTED
+    ran = begun("--price", "0/0", limits=[LIMIT])
+    assert 0 == ran.code
+    assert "$0/$0.0200" in ran.out

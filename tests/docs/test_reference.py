@@ -28,7 +28,16 @@ from refold.reducers.guards.protocol import Place
 from refold.reducers.history import Pass, Share, When
 from refold.reducers.history.age_results import Hard, Soft
 from refold.reducers.history.token_tail import Room
-from refold.reducers.limits import ENDS, CostLimit, Credit, MessageLimit, StepLimit, TimeLimit, TokenLimit
+from refold.reducers.limits import (
+    ENDS,
+    UNKNOWN,
+    CostLimit,
+    Credit,
+    MessageLimit,
+    StepLimit,
+    TimeLimit,
+    TokenLimit,
+)
 from refold.reducers.policy import (
     At,
     CallTimeout,
@@ -283,7 +292,12 @@ def codes() -> set[str]:
         for name in ("rules", "meanings", "guards")
     )
     moved = {word for match in _MOVED.findall(rules) for word in match if word}
-    found = moved | set(_STOPPED.findall(meanings + guards)) | {code for _, code in ENDS.values()}
+    found = (
+        moved
+        | set(_STOPPED.findall(meanings + guards))
+        | {code for _, code in ENDS.values()}
+        | set(UNKNOWN.values())
+    )
     return {"provider:CLASS" if word == "provider:" else word for word in found}
 
 

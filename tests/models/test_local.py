@@ -79,9 +79,10 @@ async def test_a_plain_answer(model: local.LocalModel) -> None:
     assert (StopReason.MAX_TOKENS, "length", 6, 0) == (
         reply.stop,
         reply.stop_raw,
-        reply.usage.output,
+        reply.usage and reply.usage.output,
         reply.cost_nanousd,
     )
+    assert reply.usage
     assert reply.usage.input > 6
     assert reply.text == (await ask(model, user("What is the capital of France?"), most=6))[1].text
 
@@ -133,6 +134,7 @@ async def test_after_a_cancelled_answer_comes_the_next(model: local.LocalModel) 
     assert scope.cancelled_caught
     with anyio.fail_after(30):
         _, reply = await ask(model, user("Say hi."), most=3)
+    assert reply.usage
     assert reply.usage.output == 3
 
 
@@ -186,4 +188,5 @@ async def test_a_closed_model_starts_again(model: local.LocalModel) -> None:
     await model.aclose()
     await model.aclose()
     _, reply = await ask(model, user("Say hi."), most=2)
+    assert reply.usage
     assert reply.usage.output == 2

@@ -142,13 +142,13 @@ def piece(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {**CHUNK, "choices": [choice]}
 
 
-CHUNK = {
+CHUNK: dict[str, Any] = {
     "id": "chatcmpl-1",
     "object": "chat.completion.chunk",
     "created": 1,
     "model": "gpt-5-mini-2025-08-07",
 }
-COUNTS = {
+COUNTS: dict[str, Any] = {
     **CHUNK,
     "choices": [],
     "usage": {

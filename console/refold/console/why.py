@@ -52,4 +52,5 @@ def _saw(saw: Mapping[str, str | int]) -> str:
     amount = figures.amount(used, of)
     if not isinstance(value, int):
         return f"{amount}, unlimited"
-    return f"{amount.removesuffix(f' {of}')} of {figures.amount(value, of)}"
+    told = figures.at_least(amount.removesuffix(f" {of}"), bool(saw.get("unknown")))
+    return f"{told} of {figures.amount(value, of)}"

@@ -31,7 +31,7 @@ from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import ToolError
+from refold.reducers.vocabulary import UNMETERED, Cause, ToolError
 from refold.store.protocol import Held, LeaseLost, Store
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
@@ -189,6 +189,7 @@ class Delegation:
             head_seq=head.seq,
             head_hash=head.hash.hex(),
             usage=spent.usage,
+            unknown=tuple(what for what in sorted(UNMETERED) if spent.count(Cause.UNKNOWN, what)),
             # What is known of the cost counts; a child of whose answers none had a price has none.
             cost_nanousd=None if spent.unpriced and not spent.cost_nanousd else spent.cost_nanousd,
         )

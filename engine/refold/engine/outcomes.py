@@ -32,10 +32,11 @@ from refold.reducers.events import (
 )
 from refold.reducers.fields import shared
 from refold.reducers.folds import late_result
+from refold.reducers.messages import Usage
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import FailureClass, ToolError
+from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
 
 UNHIDDEN = "its output could not be redacted, and is not shown"
 
@@ -64,12 +65,12 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    return maker(ModelResponded(**_ended(work), **shared(reply, *REPLIED)), complete)
+    return maker(ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply)), complete)
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
     """The model wrote a summary."""
-    fact = SummaryReturned(**_ended(work), **shared(reply, *SPENT))
+    fact = SummaryReturned(**_ended(work), **shared(reply, *SPENT), **_told(reply))
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
@@ -130,6 +131,13 @@ def _returned(work: Work, fact: ToolReturned, output: str, sha256: str | None) -
 def _ended(work: Work) -> dict[str, Any]:
     """What a log says of the end of any request."""
     return {"at": 0, "request": work.effect.seq, "duration": work.stopwatch()}
+
+
+def _told(reply: Reply) -> dict[str, Any]:
+    """What a log says of the tokens of an answer, and of what nobody knows of it."""
+    lacks = {Unknown.UNCOUNTED: reply.usage is None, Unknown.UNPRICED: reply.cost_nanousd is None}
+    unknown = tuple(what for what, missing in lacks.items() if missing)
+    return {"usage": reply.usage or Usage(), "unknown": unknown}
 
 
 def _failed(fact: ModelFailed, said: str, partial_text: str) -> Maker:

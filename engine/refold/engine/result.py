@@ -10,7 +10,7 @@ from refold.reducers.doubts import unknown
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelFailed, ModelResponded
 from refold.reducers.fields import shared
-from refold.reducers.limits import LimitHit, LimitUnit
+from refold.reducers.limits import LimitHit, LimitUnit, amount, is_reached
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.numbers import NANO
@@ -85,7 +85,13 @@ class LimitError(RefoldError):
 
     def __str__(self) -> str:
         hit = self.limit
-        return f"run {self.run}: limit {hit.name!r} reached: {hit.used} of {hit.value} {hit.unit} at step {hit.step}"
+        used, value = amount(hit.used, hit.unit).removesuffix(f" {hit.unit}"), amount(hit.value, hit.unit)
+        said = (
+            f"reached: {used}"
+            if is_reached(hit)
+            else f"cannot be kept: {used} and nobody knows how much more"
+        )
+        return f"run {self.run}: limit {hit.name!r} {said} of {value} at step {hit.step}"
 
 
 MessagesOf = Callable[[RunState, Mapping[int, Event]], Sequence[Message]]

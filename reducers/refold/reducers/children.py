@@ -4,10 +4,20 @@ All of it follows from the parent's state and the call, so that whoever runs the
 """
 
 import hashlib
+from typing import Literal
 
 from msgspec.structs import replace
 
-from refold.reducers.limits import Check, CostLimit, Limit, TimeLimit, TokenLimit, measure_of, threshold
+from refold.reducers.limits import (
+    Check,
+    CostLimit,
+    Limit,
+    TimeLimit,
+    TokenLimit,
+    insists,
+    measure_of,
+    threshold,
+)
 from refold.reducers.meters import used
 from refold.reducers.numbers import NANO
 from refold.reducers.policy import Policy
@@ -45,10 +55,13 @@ def bounded(policy: Policy, parent: RunState) -> Policy:
         limits.append(TimeLimit(name="parent:time", value=max(0, instant - parent.at) / NANO))
     tokens, cost = _left(TokenLimit, parent), _left(CostLimit, parent)
     if tokens is not None:
-        limits.append(TokenLimit(name="parent:tokens", value=tokens, check=_check(tokens)))
+        uncounted = _unknown(TokenLimit, parent)
+        limits.append(
+            TokenLimit(name="parent:tokens", value=tokens, check=_check(tokens), uncounted=uncounted)
+        )
     if cost is not None:
-        limit = CostLimit(name="parent:cost", value=cost / NANO, check=_check(cost), unpriced="ignore")
-        limits.append(limit)
+        unpriced = _unknown(CostLimit, parent)
+        limits.append(CostLimit(name="parent:cost", value=cost / NANO, check=_check(cost), unpriced=unpriced))
     return replace(policy, limits=(*policy.limits, *limits)) if limits else policy
 
 
@@ -61,6 +74,12 @@ def _left(kind: type[Limit], parent: RunState) -> int | None:
             # `>` N trips where `>=` N + 1 does.
             left.append(max(0, value - used(limit, parent) + (limit.op == ">")))
     return min(left, default=None)
+
+
+def _unknown(kind: type[Limit], parent: RunState) -> Literal["refuse", "ignore"]:
+    """What is done about an answer of which nobody knows what this kind of limit counts."""
+    limits = (each for each in parent.policy.limits if isinstance(each, kind) and each.value is not None)
+    return "refuse" if any(map(insists, limits)) else "ignore"
 
 
 def _check(left: int) -> Check:

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from refold.reducers.machine import Trigger
-from refold.reducers.numbers import nano
+from refold.reducers.numbers import dollars, nano, seconds
 from refold.reducers.values import Knob
+from refold.reducers.vocabulary import Unknown
 
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]
@@ -96,11 +97,15 @@ class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
 
 
 class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
-    """Tokens: input + output as the provider counted them (`usage`), or those of the window (`estimate`)."""
+    """Tokens: input + output as the provider counted them (`usage`), or those of the window (`estimate`).
+
+    An answer of which nobody counted the tokens ends the run, or counts as having none (`uncounted: ignore`).
+    """
 
     value: Whole | None
     measure: Literal["usage", "estimate"] = "usage"
     check: Check | None = None
+    uncounted: Literal["refuse", "ignore"] = "refuse"
 
     unit: ClassVar[LimitUnit] = LimitUnit.TOKENS
 
@@ -108,7 +113,8 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
     """US dollars, by the price that the model's adapter knows.
 
-    A model without a price is refused at the start, or counts as costing nothing (`unpriced: ignore`).
+    A model without a price is refused at the start, and an answer without one ends the run; or both count as costing
+    nothing (`unpriced: ignore`).
     """
 
     value: Amount | None
@@ -132,6 +138,12 @@ ENDS: Mapping[tuple[str, str], tuple[Trigger, str]] = MappingProxyType(
     }
 )
 """How a run ends by a limit of each type and measure: the trigger and the code."""
+
+
+UNKNOWN: Mapping[tuple[str, str], str] = MappingProxyType(
+    {("token", "usage"): "token_unknown", ("cost", "usage"): "cost_unknown"}
+)
+"""By which code a run fails where nobody knows whether a limit is reached, by type and measure."""
 
 
 BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
@@ -160,10 +172,43 @@ class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent: str = ""
 
 
+def is_reached(found: LimitHit) -> bool:
+    """Whether it is known to be reached; else nobody knows."""
+    return found.used >= found.value + (found.op == ">")
+
+
+def end_of(found: LimitHit) -> tuple[Trigger, str] | None:
+    """How this limit ends a run, the trigger and the code; None of a type or a measure that there is none of."""
+    kind = found.type, found.measure
+    if kind in UNKNOWN and not is_reached(found):
+        return Trigger.FAIL, UNKNOWN[kind]
+    return ENDS.get(kind)
+
+
 def code_of(found: LimitHit) -> str:
     """The code by which this limit ends a run; "" of a type or a measure that there is none of."""
-    end = ENDS.get((found.type, found.measure))
+    end = end_of(found)
     return end[1] if end else ""
+
+
+def needs(limit: Limit) -> Unknown | None:
+    """What each answer has to tell so that this limit can be kept; None: nothing that an answer could lack."""
+    match limit:
+        case CostLimit():
+            return Unknown.UNPRICED
+        case TokenLimit(measure="usage"):
+            return Unknown.UNCOUNTED
+        case _:
+            return None
+
+
+def insists(limit: Limit) -> bool:
+    """Whether what it needs and nobody knows ends a run. Else it counts as nothing, and the limit may not be kept."""
+    match limit:
+        case CostLimit(unpriced=said) | TokenLimit(measure="usage", uncounted=said):
+            return said == "refuse"
+        case _:
+            return False
 
 
 def measure_of(limit: Limit) -> str:
@@ -201,6 +246,13 @@ def threshold(limit: Limit) -> int | None:
     if limit.value is None:
         return None
     return nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
+
+
+def amount(number: int, unit: LimitUnit) -> str:
+    """A number of a limit as a sentence in a log has it, exactly: `$0.026`, `1.5 seconds`, `3 steps`."""
+    if unit is LimitUnit.NANO_USD:
+        return dollars(number)
+    return seconds(number) if unit is LimitUnit.NANOSECONDS else f"{number} {unit}"
 
 
 def least_of(limit: Limit) -> int | None:

@@ -19,6 +19,7 @@ from refold.reducers.limits import (
     least_of,
     measure_of,
     name_of,
+    needs,
     threshold,
     type_of,
 )
@@ -65,6 +66,12 @@ def meter(limit: Limit) -> Meter:
             return lambda state: _both(state.spent) - _both(since(state))
         case CostLimit():
             return lambda state: state.spent.cost_nanousd - since(state).cost_nanousd
+
+
+def lacking(limit: Limit, state: RunState) -> int:
+    """Of how many answers nobody knows what this limit counts: what is used may be more."""
+    what = needs(limit)
+    return 0 if what is None else state.count(Cause.UNKNOWN, limit.scope, what)
 
 
 def _both(spent: Spent) -> int:

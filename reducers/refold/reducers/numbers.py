@@ -36,6 +36,21 @@ def nano(value: Number) -> int:
     return int(_EXACT.multiply(Decimal(str(value)), NANO).to_integral_value(ROUND_HALF_UP, _EXACT))
 
 
+def dollars(nano_usd: int) -> str:
+    """Nano-dollars to the last digit: `$0.026`."""
+    return f"${_decimal(nano_usd)}"
+
+
+def seconds(nanoseconds: int) -> str:
+    """Nanoseconds to the last digit: `1.5 seconds`."""
+    return f"{_decimal(nanoseconds)} seconds"
+
+
+def _decimal(billionths: int) -> str:
+    whole, part = divmod(billionths, NANO)
+    return f"{whole}.{part:09}".rstrip("0").removesuffix(".")
+
+
 def share_of(amount: int, fraction: Number) -> int:
     """So much of an amount: from the decimal text of `fraction`, half up."""
     return int(_EXACT.multiply(Decimal(str(fraction)), amount).to_integral_value(ROUND_HALF_UP, _EXACT))

@@ -23,6 +23,7 @@ from refold.reducers.events import (
     Answer,
     ApprovalAnswered,
     Call,
+    ChildEnded,
     Content,
     ContextObserved,
     Edits,
@@ -46,12 +47,12 @@ from refold.reducers.events import (
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
 from refold.reducers.measure import measured, measured_message
-from refold.reducers.messages import Message, Size
+from refold.reducers.messages import Message, Size, Usage
 from refold.reducers.policy import Overflow, Policy, text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import hollow
 from refold.reducers.texts import render
-from refold.reducers.vocabulary import SOURCE_LABEL, Role
+from refold.reducers.vocabulary import SOURCE_LABEL, UNMETERED, Role, Unknown
 
 AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
 SIZED = (
@@ -233,8 +234,19 @@ _OWN = "its run is no import, and only the source of one can leave open what it 
 def _misstated(state: RunState, fact: Fact) -> str:
     """What the fact says otherwise of the state in which it comes; "" if nothing."""
     if (fact.unknown or getattr(fact, "unasked", False)) and not _imported(state, fact):
-        return _OWN
+        answers = isinstance(fact, ModelResponded | SummaryReturned | ChildEnded)
+        if not answers or not UNMETERED.issuperset(fact.unknown):
+            return _OWN
     match fact:
+        case ModelResponded(unknown=unknown, usage=usage) | SummaryReturned(unknown=unknown, usage=usage) if (
+            Unknown.UNCOUNTED in unknown and usage != Usage()
+        ):
+            return "it has tokens, and says that nobody counted them"
+        case (
+            ModelResponded(unknown=unknown, cost_nanousd=int())
+            | SummaryReturned(unknown=unknown, cost_nanousd=int())
+        ) if Unknown.UNPRICED in unknown:
+            return "it has a cost, and says that nobody knows it"
         case ContextObserved() if not _imported(state, fact):
             return _OWN
         case RunResumed(in_doubt=said):

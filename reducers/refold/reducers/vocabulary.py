@@ -17,6 +17,9 @@ class Unknown(StrEnum):
     had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
     not said how large the model's context is. `errors`: whether the call of a result failed. `stop`: why an answer ended, for its word for it is none that anybody here knows. `result`:
     that the source has none, so how the call ended, and what it gave.
+
+    Of a run of ours: `uncounted`: nobody counted the tokens of an answer, not even its provider; `unpriced`: nor does anybody know its
+    price. So nobody knew when it was decided what follows.
     """
 
     TIME = "time"
@@ -27,6 +30,12 @@ class Unknown(StrEnum):
     ERRORS = "errors"
     STOP = "stop"
     RESULT = "result"
+    UNCOUNTED = "uncounted"
+    UNPRICED = "unpriced"
+
+
+UNMETERED = frozenset({Unknown.UNCOUNTED, Unknown.UNPRICED})
+"""What an engine of ours does not know of an answer; all else that is unknown is of imported runs."""
 
 
 @unique
@@ -139,6 +148,7 @@ class Cause(StrEnum):
     RETRY = "retry"
     FALLBACK = "fallback"
     STREAM = "stream"
+    UNKNOWN = "unknown"
 
     __hash__ = str.__hash__  # tallies are looked up at every step, and an enum's own is Python code
 

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-from refold.reducers.limits import Limit, LimitHit, LimitUnit, MessageLimit, name_of, threshold
-from refold.reducers.meters import used
+from refold.reducers.limits import Limit, LimitHit, LimitUnit, MessageLimit, is_reached, name_of, threshold
+from refold.reducers.meters import lacking, used
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause, Unknown
 from refold.replay import known
 
 _SECOND = _DOLLAR = 1_000_000_000
@@ -122,6 +123,7 @@ def amount(number: int, unit: LimitUnit) -> str:
 def hit(limit: LimitHit) -> str:
     """`step: 3 of 3 steps`: which limit, what was used, what was allowed."""
     used_ = amount(limit.used, limit.unit).removesuffix(f" {limit.unit}")
+    used_ = at_least(used_, not is_reached(limit))
     return f"{limit.name}: {used_} of {amount(limit.value, limit.unit)}"
 
 
@@ -132,6 +134,7 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
     and time are told even where nothing limits them; tokens and cost once there is an answer.
     """
     own = state.spent
+    uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
     tokens, cost = known.tokens(own.usage), known.cost(own)
     answered = tokens is not None or cost is not None or own.unpriced > 0
     free = {
@@ -174,17 +177,18 @@ def _against(limit: Limit, state: RunState, running: int) -> str:
     unit, most = limit.unit, threshold(limit)
     assert most is not None
     now = used(limit, state) + (running if unit is LimitUnit.NANOSECONDS else 0)
+    lacks = lacking(limit, state)
     match unit:
         case LimitUnit.STEPS:
             return f"step {count(now)}/{count(most)}"
         case LimitUnit.NANOSECONDS:
             return f"{seconds(now)}/{seconds(most)}"
         case LimitUnit.NANO_USD:
-            return f"{dollars(now)}/{dollars(most)}"
+            return f"{at_least(dollars(now), lacks)}/{dollars(most)}"
         case _:
             word = (
                 "messages"
                 if isinstance(limit, MessageLimit)
                 else name_of(limit).replace("token_estimate", "tokens in view")
             )
-            return f"{count(now)}/{count(most)} {'tokens' if word == 'token' else word}"
+            return f"{at_least(count(now), lacks)}/{count(most)} {'tokens' if word == 'token' else word}"

@@ -15,8 +15,8 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place
-from refold.reducers.limits import Limit, name_of, threshold, trips
-from refold.reducers.meters import used
+from refold.reducers.limits import Limit, insists, name_of, threshold, trips
+from refold.reducers.meters import lacking, used
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
@@ -27,13 +27,16 @@ from refold.replay.reader import events, folded
 from refold.store.protocol import Store
 
 ALLOWED = "allowed"
+UNKNOWN = "cannot know"
+"""What a limit says where of some answers nobody knows what it counts; IGNORED: its policy lets that pass."""
+IGNORED = "cannot know, ignored"
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """What one limit or guard said when it was asked, before decision number `before` (0: the first) was made.
 
     `said` are codes, `allowed` if it had nothing to say, or why it could say nothing. `saw` are the numbers and
-    names that it judged by, a limit's in its unit; `own` is a guard's memory, with digests for what was said.
+    names that it judged by, a limit's in its unit (`unknown`: of how many answers nobody knows them); `own` is a guard's memory, with digests for what was said.
     """
 
     who: str
@@ -122,8 +125,14 @@ def _opinions(entry: Entry, state: RunState, before: int) -> Iterator[Opinion]:
 
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:
     most, amount = threshold(limit), used(limit, state)
-    said = "unlimited" if most is None else "reached" if trips(limit, amount) else ALLOWED
+    lacks = lacking(limit, state)
+    unknown = UNKNOWN if insists(limit) else IGNORED
+    said = (
+        "unlimited" if most is None else "reached" if trips(limit, amount) else unknown if lacks else ALLOWED
+    )
     saw: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": limit.unit}
+    if lacks:
+        saw["unknown"] = lacks
     return Opinion(
         who=f"limit:{name_of(limit)}",
         place=place,

@@ -94,7 +94,8 @@ class _Arrived:
         self._model = model
         self._reader = AnswerReader() if constrained else None
         self._texts: list[str] = []
-        self._finish, self._id, self._usage = "", "", Usage()
+        self._finish, self._id = "", ""
+        self._usage: Usage | None = None
 
     def take(self, chunk: Piece) -> list[Delta]:
         """The deltas of a chunk. Raises `ModelError` if it says so, with the text so far."""

@@ -35,8 +35,8 @@ class Price(NamedTuple):
 
     def cost_nanousd(self, read: int, written: int) -> int | None:
         """What an answer of so many tokens cost, in nano-dollars, half up; None where nobody counted them."""
-        if not read and not written:
-            return None
+        if not read and not written and any(self):
+            return None  # nobody counted; for nothing is for nothing, however many
         millions = Decimal(str(self.input)) * read + Decimal(str(self.output)) * written
         return _nano(millions / 1_000_000)
 

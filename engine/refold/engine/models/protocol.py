@@ -47,7 +47,7 @@ class CallDelta(msgspec.Struct, frozen=True, tag="call"):
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     """The whole answer, the last item of every stream that did not fail.
 
-    `stop_raw` is the provider's own word, "" if it gave none. `cost_nanousd` is None when no price is known.
+    `stop_raw` is the provider's own word, "" if it gave none. `usage` is None where nobody counted, `cost_nanousd` where no price is known.
     `model` is the model that answered. `provider_data` is opaque JSON text for this adapter alone.
     """
 
@@ -56,7 +56,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     calls: tuple[ReplyCall, ...] = ()
     stop: StopReason
     stop_raw: str = ""
-    usage: Usage = Usage()
+    usage: Usage | None = None
     cost_nanousd: Count | None = None
     model: str
     adapter: str
@@ -65,7 +65,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     provider_data: str = ""
 
 
-SPENT = ("usage", "cost_nanousd", "model")
+SPENT = ("cost_nanousd", "model")
 REPLIED = ("stop", "stop_raw", *SPENT, "adapter", "adapter_version", "response_id")
 FAILED = ("failure", "status", "retry_after")
 """What a log says of an answer, and of a failure, under the same names; `SPENT` of a summary, too."""

@@ -25,7 +25,7 @@ from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
 from refold.engine.models.providers import OTHERS, provider_endpoint
 from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
-from refold.engine.models.vendor_stream import VendorAnswer
+from refold.engine.models.vendor_stream import VendorAnswer, uncounted
 from refold.engine.models.vendors import VENDORS, vendor_endpoint
 from refold.reducers.errors import WrongUse
 from refold.reducers.fields import shared
@@ -146,10 +146,10 @@ class PydanticAIModel:
 
     def _cost(self, response: "StreamedResponse") -> int | None:
         usage, details = response.usage, response.provider_details
-        if usage.unmeasured_requests:
-            return None
         if self._price is not None:
             return self._price.cost_nanousd(usage.input_tokens, usage.output_tokens)
+        if uncounted(usage):
+            return None
         asked = self._model.model_name
         for model in dict.fromkeys((response.model_name, asked)):
             cost = cost_nanousd(usage, model, self._endpoint.address, response.timestamp, details)

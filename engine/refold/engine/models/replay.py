@@ -21,7 +21,7 @@ from refold.reducers.errors import MissingFact
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
 from refold.reducers.fields import shared
 from refold.reducers.messages import ReplyCall
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import FailureClass, Unknown
 
 Ended = ModelResponded | ModelFailed
 
@@ -83,4 +83,5 @@ def _reply(run: str, fact: ModelResponded) -> Reply:
     made = zip(fact.calls, said.arguments, strict=True)
     calls = tuple(ReplyCall(arguments=text, **shared(call, "name", "provider_id")) for call, text in made)
     words = shared(said, "text", "reasoning", "provider_data")
-    return Reply(calls=calls, **words, **shared(fact, *REPLIED))
+    usage = None if Unknown.UNCOUNTED in fact.unknown else fact.usage
+    return Reply(calls=calls, usage=usage, **words, **shared(fact, *REPLIED))

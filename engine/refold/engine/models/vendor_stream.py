@@ -123,7 +123,7 @@ class VendorAnswer:
             text=self.text,
             reasoning="".join(self._thoughts),
             calls=calls,
-            stop=_stop(response, bool(calls), capped=usage.output == max_output),
+            stop=_stop(response, bool(calls), capped=usage is not None and usage.output == max_output),
             stop_raw=_raw_stop(response),
             usage=usage,
             cost_nanousd=cost,
@@ -141,6 +141,11 @@ class VendorAnswer:
     def _thought(self, content: str) -> ReasoningDelta:
         self._thoughts.append(clean(content))
         return ReasoningDelta(self._thoughts[-1])
+
+
+def uncounted(usage: "RequestUsage") -> bool:
+    """Whether the server counted no tokens. Some say 0 of what they do not count: no request is as short as that."""
+    return bool(usage.unmeasured_requests) or not (usage.input_tokens or usage.output_tokens)
 
 
 def _call(part: "ToolCallPart") -> ReplyCall:
@@ -176,7 +181,9 @@ def _stop(response: "StreamedResponse", calls: bool, *, capped: bool) -> StopRea
     return stop
 
 
-def _usage(usage: "RequestUsage") -> Usage:
+def _usage(usage: "RequestUsage") -> Usage | None:
+    if uncounted(usage):
+        return None
     thought = getattr(usage, "output_reasoning_tokens", None) or usage.details.get("reasoning_tokens", 0)
     return Usage(
         input=usage.input_tokens,

@@ -17,7 +17,7 @@ class Event(Value, frozen=True, kw_only=True, tag_field="kind"):
 class Fact(Event, frozen=True, kw_only=True):
     """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
 
-    `unknown` is what its source does not say of it, of an imported run: of `run_started` what it says nowhere.
+    `unknown` is what its source does not say of it: of `run_started` what it says nowhere. Of a run of ours, what nobody knew.
     """
 
     at: int

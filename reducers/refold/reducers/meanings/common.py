@@ -12,7 +12,7 @@ from refold.reducers.events import MessageHead
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
 from refold.reducers.numbers import Ranges
-from refold.reducers.state import Batch, Pending, RunState
+from refold.reducers.state import Batch, Pending, RunState, Spent
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, append
 
@@ -32,9 +32,13 @@ def where(state: RunState) -> str:
 
 def tallied(state: RunState, cause: Cause, name: str = "") -> RunState:
     """The state after what `cause` and `name` say was counted once more."""
-    named = state.spent.tally.get(cause, {})
-    tally = {**state.spent.tally, cause: {**named, name: named.get(name, 0) + 1}}
-    return replace(state, spent=replace(state.spent, tally=tally))
+    return replace(state, spent=counted_once_more(state.spent, cause, name))
+
+
+def counted_once_more(spent: Spent, cause: Cause, name: str = "") -> Spent:
+    """What was spent, where what `cause` and `name` say was counted once more."""
+    named = spent.tally.get(cause, {})
+    return replace(spent, tally={**spent.tally, cause: {**named, name: named.get(name, 0) + 1}})
 
 
 def reference(state: RunState, role: Role, size: Size) -> MessageRef:

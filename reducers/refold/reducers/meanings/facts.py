@@ -11,6 +11,7 @@ from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meanings.common import (
+    counted_once_more,
     found_out,
     given,
     idle,
@@ -34,7 +35,7 @@ from refold.reducers.state import (
     Spent,
     Stopping,
 )
-from refold.reducers.vocabulary import Cause, Doubt, Role
+from refold.reducers.vocabulary import UNMETERED, Cause, Doubt, Role
 from refold.reducers.window import append
 
 _NOTHING = Usage()
@@ -62,7 +63,7 @@ def started_setup(event: events.RunStarted) -> Setup:
 def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
     """The answer is accounted for and becomes a message; its calls become the open batch."""
     request = _open_request(state, "model_responded", event.request).event
-    spent = _charged(state.spent, event.usage, event.cost_nanousd, len(event.calls))
+    spent = _charged(state.spent, event, len(event.calls))
     state = _first_response(state) if state.turn.first_response is None else state
     grace, before = request.purpose == "grace", state.answer
     told = request.request_only and any(text.tier for text in request.request_only)
@@ -95,7 +96,7 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
 def model_failed(state: RunState, event: events.ModelFailed) -> RunState:
     """The request is over without an answer; so may a summary be. What it cost counts."""
     if event.usage != _NOTHING or event.cost_nanousd is not None:
-        state = replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
+        state = replace(state, spent=_charged(state.spent, event))
     if state.summary is not None and state.summary.seq == event.request:
         return replace(state, summed_up=remembered(state, event))
     request = _open_request(state, "model_failed", event.request)
@@ -171,14 +172,14 @@ def summary_returned(state: RunState, event: events.SummaryReturned) -> RunState
     pending = state.summary
     if pending is None or pending.seq != event.request or state.summed_up is not None:
         raise UnexpectedEvent("summary_returned", f"no summary was asked for at event {event.request}")
-    spent = _charged(state.spent, event.usage, event.cost_nanousd)
+    spent = _charged(state.spent, event)
     return replace(state, summed_up=remembered(state, event), spent=spent)
 
 
 def child_ended(state: RunState, event: events.ChildEnded) -> RunState:
     """A child run has ended: what it spent counts. The call's result follows."""
     find(state, "child_ended", event.call)
-    return replace(state, spent=_charged(state.spent, event.usage, event.cost_nanousd))
+    return replace(state, spent=_charged(state.spent, event))
 
 
 def cancel_requested(state: RunState, event: events.CancelRequested) -> RunState:
@@ -246,8 +247,11 @@ def _open_request(state: RunState, kind: str, seq: int) -> Pending[events.ModelR
     return state.request
 
 
-def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 0) -> Spent:
-    old = spent.usage
+_Charge = events.ModelResponded | events.ModelFailed | events.SummaryReturned | events.ChildEnded
+
+
+def _charged(spent: Spent, event: _Charge, calls: int = 0) -> Spent:
+    old, usage = spent.usage, event.usage
     total = Usage(  # by hand: asked at every answer, and a loop over the names takes seven times as long
         input=old.input + usage.input,
         output=old.output + usage.output,
@@ -255,10 +259,13 @@ def _charged(spent: Spent, usage: Usage, cost_nanousd: int | None, calls: int = 
         cache_write=old.cache_write + usage.cache_write,
         reasoning=old.reasoning + usage.reasoning,
     )
+    for what in event.unknown:
+        if what in UNMETERED:
+            spent = counted_once_more(spent, Cause.UNKNOWN, what)
     return replace(
         spent,
         calls=spent.calls + calls,
         usage=total,
-        cost_nanousd=spent.cost_nanousd + (cost_nanousd or 0),
-        unpriced=spent.unpriced + (cost_nanousd is None),
+        cost_nanousd=spent.cost_nanousd + (event.cost_nanousd or 0),
+        unpriced=spent.unpriced + (event.cost_nanousd is None),
     )

@@ -7,16 +7,19 @@ from typing import Any, Literal, NamedTuple
 from refold.reducers.events import LimitReached, StateChanged, StepFreed
 from refold.reducers.limits import (
     COUNTED,
-    ENDS,
     Limit,
     StepLimit,
     TimeLimit,
+    amount,
     check_of,
+    end_of,
+    insists,
+    is_reached,
     least_of,
     measure_of,
     name_of,
 )
-from refold.reducers.meters import Meter, hit, meter, promised, trips_at
+from refold.reducers.meters import Meter, hit, lacking, meter, promised, trips_at
 from refold.reducers.policy import Policy
 from refold.reducers.rules.ends import asked_to_stop, move, refuse_open, stopped_by
 from refold.reducers.rules.flow import Check, Flow, Rule, switched_by
@@ -43,7 +46,7 @@ class TimeLimits(Rule):
 
     def _look(self, rows: Sequence["_Row"], flow: Flow) -> bool:
         state = flow.state
-        for limit, measured, least in rows if state.stopping is None else ():
+        for limit, measured, least, _ in rows if state.stopping is None else ():
             if measured(state) >= least:
                 until = promised(state) if self.every else 0
                 if state.at > until or trips_at(limit, state) >= until:
@@ -65,11 +68,12 @@ class _Row(NamedTuple):
     limit: Any
     measured: Meter
     least: int
+    insists: bool
 
 
 def _rows(limits: Sequence[Limit]) -> list[_Row]:
     leasts = [(limit, least_of(limit)) for limit in limits]
-    return [_Row(limit, meter(limit), least) for limit, least in leasts if least is not None]
+    return [_Row(limit, meter(limit), least, insists(limit)) for limit, least in leasts if least is not None]
 
 
 class Limits(Rule):
@@ -104,8 +108,8 @@ SPENT = Limits("response", COUNTED)
 
 
 def _first(rows: Sequence[_Row], state: RunState) -> Limit | None:
-    for limit, measured, least in rows:
-        if measured(state) >= least:
+    for limit, measured, least, known in rows:
+        if measured(state) >= least or (known and lacking(limit, state)):
             found: Limit = limit
             return found
     return None
@@ -124,13 +128,15 @@ def _look(rows: Sequence[_Row], flow: Flow) -> bool:
 
 
 def _reached(flow: Flow, limit: Limit) -> None:
-    flow.say(LimitReached(limit=hit(limit, flow.state)))
+    found = hit(limit, flow.state)
+    flow.say(LimitReached(limit=found))
     if flow.state.stopping is not None:
         stopped_by(flow, flow.state.stopping)
         return
     refuse_open(flow, "refused:limit", Cause.LIMIT, name_of(limit))
     grace = flow.state.policy.grace
-    if grace is not None and name_of(limit) in grace.on and check_of(limit) == "preflight":
+    granted = grace is not None and name_of(limit) in grace.on and is_reached(found)
+    if granted and check_of(limit) == "preflight":
         flow.say(request_grace(flow.state))
     else:
         flow.say(limit_move(flow.state))
@@ -166,11 +172,22 @@ def free_steps(limits: list[StepLimit], flow: Flow) -> bool:
     return True
 
 
+_WHY = {
+    "token": "nobody counted the tokens of an answer; take the limit out, or write in it uncounted",
+    "cost": "nobody knows what an answer cost; take the limit out, or write in it unpriced",
+}
+
+
 def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChanged:
     """The decision to end by the limit that tripped."""
     found = granted_by(state)
-    trigger, code = ENDS[found.type, found.measure]
-    reason = (
-        f"limit {found.name!r} was reached: {found.used} {found.unit} used, and {found.op} {found.value} ends"
-    )
+    end = end_of(found)
+    assert end is not None
+    trigger, code = end
+    if is_reached(found):
+        used, value = amount(found.used, found.unit), amount(found.value, found.unit)
+        least = value.removesuffix(f" {found.unit}")
+        reason = f"limit {found.name!r} was reached: {used} used, and {found.op} {least} ends"
+    else:
+        reason = f"limit {found.name!r} cannot be kept: {_WHY[found.type]}: ignore"
     return move(state, trigger, code, reason, outcome=outcome)

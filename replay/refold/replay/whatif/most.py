@@ -10,7 +10,7 @@ from refold.reducers.guards.pivot import Pivot
 from refold.reducers.history import Pass
 from refold.reducers.history.token_tail import Room, TokenTail
 from refold.reducers.history.when import Share
-from refold.reducers.limits import CostLimit, Limit, TimeLimit, is_counted
+from refold.reducers.limits import CostLimit, Limit, TimeLimit, TokenLimit, insists, needs
 from refold.reducers.policy import Policy, Without, text_of
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, ToolError, Unknown
@@ -44,6 +44,8 @@ def lacks(fact: Fact, kind: Unknown) -> bool:
         return False
     if kind is Unknown.USAGE or kind in fact.unknown:
         return kind in fact.unknown
+    if Unknown.UNPRICED in fact.unknown:
+        return False  # the engine itself did not know, and decided by that
     told = not isinstance(fact, ModelFailed) or fact.usage.input or fact.usage.output
     return fact.cost_nanousd is None and bool(told)
 
@@ -95,20 +97,19 @@ def _counts(limit: Limit) -> Unknown | None:
     if limit.value is None:
         return None
     match limit:
-        case CostLimit(unpriced=unpriced):
-            return Unknown.COST if unpriced == "refuse" else None
         case TimeLimit():
             return Unknown.TIME
+        case CostLimit() | TokenLimit() if insists(limit):
+            return Unknown.COST if isinstance(limit, CostLimit) else Unknown.USAGE
         case _:
-            return Unknown.USAGE if is_counted(limit) else None
+            return None
 
 
 def unlimited(policy: Policy, unknown: Sequence[Unknown], in_force: Sequence[Limit]) -> Policy:
     """The policy without the limits that go by what is known: the record tells of those that were `in_force`."""
     limits = (
         replace(limit, value=None)
-        if (limit in in_force and _counts(limit) in unknown)
-        or (isinstance(limit, CostLimit) and limit.unpriced == "ignore")
+        if (limit in in_force and _counts(limit) in unknown) or (needs(limit) and not insists(limit))
         else limit
         for limit in policy.limits
     )

@@ -62,7 +62,8 @@ def priced(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
     part = (
         (Unknown.COST,) if Unknown.USAGE in fact.unknown else ()
     )  # a price of part of its tokens is a least
-    return replace(fact, cost_nanousd=cost, unknown=(*fact.unknown, *part))
+    left = tuple(what for what in fact.unknown if what is not Unknown.UNPRICED)
+    return replace(fact, cost_nanousd=cost, unknown=(*left, *part))
 
 
 def _counted(fact: ModelResponded | SummaryReturned) -> bool:

@@ -48,7 +48,8 @@
     if (found.used === undefined || found.unit === undefined) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
     const write = number => amount(Number(number), found.unit);
     if (found.value === undefined) return `${write(found.used)}, unlimited`;
-    return `${write(found.used).replace(` ${found.unit}`, "")} of ${write(found.value)}`;
+    const more = found.unknown === undefined ? "" : "+?";  // of some answers nobody knows it
+    return `${write(found.used).replace(` ${found.unit}`, "")}${more} of ${write(found.value)}`;
   }
 
   function amount(number, unit) {
