@@ -160,15 +160,15 @@ def shoot(
         tab.wait_for_timeout(100)
         tab.screenshot(path=picture.with_stem(f"{picture.stem}-time"))
         tab.click("[data-mode=turns]")
-    if size == TELEPHONE and (row := tab.query_selector(".row.call")):
+    if size == TELEPHONE and (row := tab.query_selector(".row.call.selected, .row.selected ~ .row.call")):
         row.click()
         tab.wait_for_timeout(400)  # the sheet comes up
         tab.screenshot(path=picture.with_stem(f"{picture.stem}-event"))
     tab.close()
 
 
-def main(folder: Path) -> None:
-    """Write the pictures into a folder, and the README's to where it looks for it; exits with what went wrong, if anything did."""
+def main(folder: Path, readme: Path) -> None:
+    """Write the pictures into a folder, and the README's to its file; exits with what went wrong, if anything did."""
     path = os.environ.get("REFOLD_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
         raise SystemExit("no Chromium here: install it, or name it in REFOLD_CHROMIUM")
@@ -179,10 +179,10 @@ def main(folder: Path) -> None:
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             for (name, address), (where, size), scheme in product(addresses.items(), SIZES.items(), SCHEMES):
                 shoot(browser, address, folder / f"{name}-{where}-{scheme}.png", size, scheme)
-            shoot(browser, addresses["imported"], ROOT / "docs" / "page.png", README)
+            shoot(browser, addresses["imported"], readme, README)
             browser.close()
     print(f"{folder}: {len(list(folder.glob('*.png')))} pictures")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "screenshots")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "screenshots", ROOT / "docs" / "page.png")

@@ -18,19 +18,23 @@ ARGUMENTS = (
 )
 
 
-@contextmanager
-def opened() -> Iterator[Any]:
-    """The browser. Where there is none a test is skipped, and fails where all tests must run."""
-    path = os.environ.get("REFOLD_CHROMIUM") or next(
-        (path for name in BROWSERS if (path := shutil.which(name))), None
-    )
+def chromium() -> str:
+    """The browser's file. Where there is none a test is skipped, and fails where all tests must run."""
+    path = os.environ.get("REFOLD_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         problem = "no Chromium here: install it, or name it in REFOLD_CHROMIUM"
         if os.environ.get("CI") == "true":
             pytest.fail(problem)
         pytest.skip(problem)
+    return path
+
+
+@contextmanager
+def opened() -> Iterator[Any]:
+    """The browser."""
     from playwright.sync_api import sync_playwright
 
+    path = chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser

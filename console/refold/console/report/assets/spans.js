@@ -11,14 +11,14 @@
 
   const since = event => event?.row.elapsed;
 
-  // {from, to, seq, lane, tone, known}: nanoseconds since the beginning. A bar without a known duration reaches from its cause to its end.
+  // {from, to, seq, name, lane, tone, known}: nanoseconds since the beginning. A bar without a known duration reaches from its cause to its end.
   R.spansOf = model => {
     const made = [];
     const free = [];
     const add = (from, to, rest) => { if (from !== undefined && to !== undefined) made.push({ from: Math.min(from, to), to, ...rest }); };
     for (const { seq } of model.calls)
       for (const answer of model.answers.get(seq) || [])
-        add(since(model.event(seq)), since(model.event(answer)), { seq: answer, lane: 0, known: true, tone: model.event(answer).tag === "error" ? "error" : "accent" });
+        add(since(model.event(seq)), since(model.event(answer)), { seq: answer, name: model.event(answer).kind, lane: 0, known: true, tone: model.event(answer).tag === "error" ? "error" : "accent" });
     for (const turn of model.turns)
       for (const call of turn.calls) {
         const to = since(model.event(call.seq));
@@ -28,7 +28,7 @@
         const found = free.findIndex(end => end <= from);
         const lane = found < 0 ? Math.min(free.length, LANES - 1) : found;
         free[lane] = Math.max(free[lane] ?? 0, to);
-        add(from, to, { seq: call.seq, lane: lane + 1, known, tone: call.failed ? "error" : "guard" });
+        add(from, to, { seq: call.seq, name: call.name, lane: lane + 1, known, tone: call.failed ? "error" : "guard" });
       }
     return made.sort((a, b) => a.from - b.from);
   };
@@ -88,6 +88,11 @@
       ctx.fillRect(left, top, right - left, bottom - top);
     }
     ctx.globalAlpha = 1;
+    ctx.fillStyle = colour("paper");
+    for (const { left, right, bottom, name, lane: row } of boxes) {
+      const text = R.plain(name);
+      if (row && lane > 14 && ctx.measureText(text).width < right - left - 10) ctx.fillText(text, left + 5, bottom - (lane - 11) / 2);
+    }
     ctx.fillStyle = colour("line");
     for (const [at, wide] of breaks) ctx.fillRect(at + wide / 2 - 1, 0, 2, height - 20);
     ctx.fillStyle = colour("faint");
@@ -134,9 +139,7 @@
       const box = under(pointer);
       const [x] = at(pointer);
       const gap = last.current.breaks.find(([left, wide]) => x >= left && x <= left + wide);
-      const event = box && model.event(box.seq);
-      const name = box && (model.callOf.get(box.seq)?.name ?? event.kind);
-      canvas.current.title = box ? R.plain(`e${box.seq} ${name}, ${box.known ? "" : "at most "}${R.seconds(box.to - box.from)}`) : gap ? `nothing for ${R.seconds(gap[2])}` : "";
+      canvas.current.title = box ? R.plain(`e${box.seq} ${box.name}, ${box.known ? "" : "at most "}${R.seconds(box.to - box.from)}, from ${R.seconds(box.from)} on`) : gap ? `nothing for ${R.seconds(gap[2])}` : "";
     };
     const click = pointer => {
       const box = under(pointer);
