@@ -9,7 +9,7 @@ from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, R
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.errors import Errors
 from refold.reducers.parser import parse
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import shown
@@ -241,3 +241,57 @@ PIVOT: Plain = {
 def test_two_things_may_have_been_together(unknown: tuple[Unknown, ...], verdict: Verdict) -> None:
     """A guard that speaks only if two things were so that nobody knows is not judged."""
     assert verdict is judged(lacking(calls("act", 3, 10), unknown), PIVOT).verdict
+
+
+OBSERVED: Plain = {"preset": "observed"}
+CUT: Plain = {"truncation": {"max": 2}}
+STOP = (Unknown.STOP,)
+
+
+@pytest.mark.parametrize(
+    ("other", "stop", "unknown", "verdict"),
+    [
+        pytest.param(CUT, StopReason.END_TURN, (), Verdict.AGREE, id="it is known that none was cut"),
+        pytest.param(CUT, StopReason.END_TURN, STOP, Verdict.UNJUDGED, id="one may have been cut"),
+        pytest.param(CUT, StopReason.OTHER, STOP, Verdict.UNJUDGED, id="by a word that may mean so"),
+        pytest.param({}, StopReason.END_TURN, STOP, Verdict.AGREE, id="nothing asks why it stopped"),
+        pytest.param(MANY_STEPS, StopReason.END_TURN, STOP, Verdict.AGREE, id="nor does a limit"),
+        pytest.param(
+            {**CUT, "limits": [{"type": "token", "value": 59}]},
+            StopReason.END_TURN,
+            STOP,
+            Verdict.STOPS,
+            id="a limit ends the run there, whether it was cut or not",
+        ),
+        pytest.param(
+            {"refusal": "fail"}, StopReason.END_TURN, STOP, Verdict.UNJUDGED, id="or a filter did it"
+        ),
+        pytest.param(
+            {"overflow": {"stops": ["full"], "do": []}},
+            StopReason.END_TURN,
+            STOP,
+            Verdict.UNJUDGED,
+            id="or the context was full",
+        ),
+        pytest.param({"premature_end": {}}, StopReason.END_TURN, STOP, Verdict.AGREE, id="it said something"),
+    ],
+)
+def test_answers_may_have_stopped_for_any_reason(
+    other: Plain, stop: StopReason, unknown: tuple[Unknown, ...], verdict: Verdict
+) -> None:
+    """Where the record does not say why an answer stopped, a rule is judged that makes no difference of it."""
+    driver = Scenario(OBSERVED)
+    for number in range(1, 4):
+        driver.answer("", ("act", f'{{"n": {number}}}'), usage=(10, 5))
+        driver.result(f"c{number}", "seen")
+    driver.answer("done", usage=(10, 5))
+    log = [
+        replace(event, stop=stop, unknown=unknown)
+        if isinstance(event, ModelResponded) and not event.calls
+        else event
+        for event in driver.log
+    ]
+    found = judged(log, {**OBSERVED, **other})
+    assert verdict is found.verdict
+    assert (verdict is Verdict.UNJUDGED) is bool(found.unknown)
+    assert all("why an answer stopped" in why for why in found.unknown)

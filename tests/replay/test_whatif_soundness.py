@@ -69,6 +69,7 @@ _BLOTS = st.builds(
     context=st.sampled_from([0.0, 1.0]),
     errors=_SHARE,
     results=_SHARE,
+    stops=_SHARE,
 )
 CONTEXTS = Contexts("the world's own", lambda model, address: 200)
 _TOOLS = (
@@ -126,7 +127,7 @@ _TOOLS = (
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:
-    """What is said of a record that lacks tools, tokens, prices, times or results is so, whatever it was that it lacks.
+    """What is said of a record that lacks tools, tokens, prices, times, results or reasons of ends is so, whatever it was that it lacks.
 
     It is so, too, if who asks says truly how long the context was.
     """

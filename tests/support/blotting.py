@@ -25,7 +25,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.vocabulary import StopReason, Unknown
 
 
 class Blots(NamedTuple):
@@ -39,6 +39,7 @@ class Blots(NamedTuple):
     context: float = 0
     errors: float = 0
     results: float = 0
+    stops: float = 0
 
 
 class Blotted:
@@ -89,7 +90,8 @@ class Blotted:
                 usage = self._least(fact.usage) if uncounted else fact.usage
                 cost = None if unpriced else fact.cost_nanousd
                 unsaid = (Unknown.USAGE,) if uncounted or usage == Usage() else ()
-                return replace(fact, request=request, usage=usage, cost_nanousd=cost, unknown=unsaid)
+                fact = replace(fact, request=request, usage=usage, cost_nanousd=cost, unknown=unsaid)
+                return self._unstopped(fact) if isinstance(fact, ModelResponded) else fact
             case ModelFailed():
                 fact = replace(fact, request=request, usage=Usage(), cost_nanousd=None, retry_after=None)
                 return replace(fact, unknown=(Unknown.USAGE, Unknown.COST))
@@ -101,6 +103,12 @@ class Blotted:
                 return replace(fact, error=None, unknown=(Unknown.ERRORS,)) if lost else fact
             case _:
                 return fact
+
+    def _unstopped(self, fact: ModelResponded) -> ModelResponded:
+        """The answer, of which nobody may say why it stopped: with calls that is seen by them."""
+        if fact.calls or not self._lost(self._blots.stops):
+            return fact
+        return replace(fact, stop=StopReason.END_TURN, stop_raw="", unknown=(*fact.unknown, Unknown.STOP))
 
     def _no_result(self, fact: ToolReturned) -> Fact:
         lost = ToolReturned(at=fact.at, call=fact.call, unknown=(Unknown.RESULT,))

@@ -15,7 +15,7 @@ class Unknown(StrEnum):
 
     `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
     had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
-    not said how large the model's context is. `errors`: whether the call of a result failed. `stop`: why an answer ended, for its word for it is none that anybody here knows. `result`:
+    not said how large the model's context is. `errors`: whether the call of a result failed. `stop`: why an answer ended, for it has no word for it, or none that anybody here knows. `result`:
     that the source has none, so how the call ended, and what it gave.
 
     Of a run of ours: `uncounted`: nobody counted the tokens of an answer, not even its provider; `unpriced`: nor does anybody know its

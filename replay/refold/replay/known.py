@@ -4,7 +4,7 @@ In a log 0 stands for both. An answer without a token is one that nobody counted
 duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source says so by more than words.
 """
 
-from refold.reducers.events import ToolReturned
+from refold.reducers.events import ModelResponded, ToolReturned
 from refold.reducers.messages import Usage
 from refold.reducers.state import Spent
 from refold.reducers.vocabulary import Unknown
@@ -13,6 +13,8 @@ UNMARKED = "unmarked"
 """The word for a result of which nobody knows whether its call failed."""
 NOT_RECORDED = "not_recorded"
 """The word for a call of which the source has no result at all."""
+UNSAID = "unsaid"
+"""The word for why an answer ended of which the source says nothing."""
 
 
 def counted(usage: Usage) -> bool:
@@ -53,3 +55,8 @@ def outcome(result: ToolReturned) -> str:
     if not recorded(result):
         return NOT_RECORDED
     return str(result.error or (UNMARKED if failed(result) is None else "ok"))
+
+
+def stopped(answer: ModelResponded) -> str:
+    """Why an answer ended, in a word: a stop reason, or `unsaid`."""
+    return UNSAID if Unknown.STOP in answer.unknown and not answer.stop_raw else str(answer.stop)

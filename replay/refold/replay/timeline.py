@@ -207,7 +207,7 @@ def _answered(event: ModelResponded) -> dict[str, object]:
         for place, call in enumerate(event.calls)
     )
     return {
-        "stop": str(event.stop),
+        "stop": known.stopped(event),
         "text": content.text[:EXCERPT] if content else None,
         "chars": event.size.chars,
         "calls": tuple(calls),

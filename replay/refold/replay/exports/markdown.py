@@ -243,7 +243,7 @@ class Ticket:
 
     def _answer(self, seq: int, event: ModelResponded) -> Iterator[str]:
         self._names = {call.id: call.name for call in event.calls}
-        yield f"\nThe model answered ({event.stop}; tokens: {_tokens(event.usage)}; event {seq}):\n"
+        yield f"\nThe model answered ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
         said = event.content
         if said is None or said.text or not event.calls:
             yield from self._fenced(said.text if said else None, seq)

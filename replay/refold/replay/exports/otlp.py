@@ -181,7 +181,7 @@ class Spans:
         own: Attributes = {
             "gen_ai.response.model": event.model,
             "gen_ai.response.id": event.response_id,
-            "gen_ai.response.finish_reasons": (event.stop_raw or str(event.stop),),
+            "gen_ai.response.finish_reasons": (event.stop_raw or known.stopped(event),),
         }
         if self._content and said is not None:
             calls = [
@@ -189,7 +189,7 @@ class Spans:
             ]
             parts = _parts(said.reasoning, said.text or None, calls)
             own["gen_ai.output.messages"] = _json(
-                [{"role": "assistant", "parts": parts, "finish_reason": str(event.stop)}]
+                [{"role": "assistant", "parts": parts, "finish_reason": known.stopped(event)}]
             )
         return {name: value for name, value in own.items() if value}
 

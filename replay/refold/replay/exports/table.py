@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.replay import known
 from refold.replay.following import Step
 from refold.replay.kinds.table import kind_for, sentence
 from refold.replay.queries.rows import START, FlatEvent, moved, row_of
@@ -113,7 +114,7 @@ def _of_answer(event: Event) -> dict[str, str | int | None]:
     if not isinstance(event, ModelResponded):
         return {}
     return {
-        "stop": str(event.stop),
+        "stop": known.stopped(event),
         "cache_read_tokens": event.usage.cache_read or None,
         "cache_write_tokens": event.usage.cache_write or None,
         "calls": len(event.calls),

@@ -18,7 +18,7 @@ from refold.reducers.events import (
     ToolReturned,
     sizes_of,
 )
-from refold.replay import figures
+from refold.replay import figures, known
 from refold.replay.kinds import sentences
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.details import (
@@ -43,7 +43,7 @@ FACTS = (
          counts=("started_with", lambda event: event.model)),
     Kind(of=ModelResponded, type="model", says=sentences.answered, quotes=sentences.quoted_answer,
          texts=("content.text", "content.reasoning", "content.arguments"), speaker="model",
-         details=lambda event, _: of_model(event, event.stop), tells=True),
+         details=lambda event, _: of_model(event, known.stopped(event)), tells=True),
     Kind(of=ModelFailed, type="model", says=sentences.failed,
          quotes=lambda event: brief(event.content.message if event.content else None, SHOWN), marks="this",
          mark=lambda event: f"failed: {sentences.failed(event)}", texts=("content.message", "content.partial_text"),

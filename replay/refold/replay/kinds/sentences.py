@@ -69,7 +69,7 @@ def spent(event: ModelResponded | SummaryReturned) -> str:
 
 def answered(event: ModelResponded) -> str:
     """What an answer cost, and why it stopped: `812 in, 40 out, $0.0012, 2.1 s (end_turn)`."""
-    return f"{spent(event)} ({event.stop})"
+    return f"{spent(event)} ({known.stopped(event)})"
 
 
 def quoted_answer(event: ModelResponded) -> str:

@@ -72,7 +72,7 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         ),
         "reason": Field(
             "words",
-            "codes: error and failure classes, `unmarked`, `not_recorded`, stop reasons, what a guard saw, why it ended",
+            "codes: error and failure classes, `unmarked`, `not_recorded`, stop reasons, `unsaid`, what a guard saw, why it ended",
         ),
         "tokens": Field(
             "number",

@@ -1,7 +1,7 @@
 """The two runs at the far ends of what a record does not say: unknown is never zero.
 
 An engine counts what it uses, offers what it has, and knows when. A transcript of another agent may lack the tools, the
-tokens, the prices, the times, the context, or which calls failed, or have them of some answers only. Its facts hold the
+tokens, the prices, the times, the context, which calls failed or why answers stopped, or have them of some only. Its facts hold the
 least: so many tokens were used, or more; so late it was, or later. So both runs are followed over the facts as they stand,
 and again over facts that hold the most that there can have been. Where that comes to the same, so does all that lies
 between. Where it does not, nobody can say.
@@ -42,6 +42,7 @@ from refold.replay.whatif.most import (
     GROWING,
     lacks,
     reads,
+    stops_read,
     unlimited,
 )
 from refold.replay.whatif.pair import Found, Pair
@@ -62,6 +63,7 @@ _MISSING = {
     Unknown.ERRORS: "which calls failed",
     Unknown.TOOLS: "which tools there were, what they weighed, or which of them only read",
     Unknown.CONTEXT: "how large the model's context was",
+    Unknown.STOP: "why an answer stopped",
 }
 
 
@@ -115,6 +117,8 @@ class Ends:
             return
         if isinstance(fact, ToolReturned) and Unknown.ERRORS in fact.unknown:
             self._mark()
+        if isinstance(fact, ModelResponded) and Unknown.STOP in fact.unknown:
+            self._cut()
         policy = unlimited(near.derived.state.policy, GROWING, state.policy.limits)
         for kind in GROWING:
             if kind not in self._lacked or kind in self._met or not reads(policy, kind):
@@ -138,6 +142,16 @@ class Ends:
         self._met.add(Unknown.ERRORS)
         tools = [far for far in self._fars if far.unknown == (Unknown.TOOLS,)]
         self._fars += [self._far(Unknown.ERRORS), *(far.also(Unknown.ERRORS) for far in tools)]
+
+    def _cut(self) -> None:
+        """Follow the far ends of why an answer stopped, one for each reason of which the other policy makes a difference."""
+        if Unknown.STOP in self._met:
+            return
+        for reason in stops_read(self._near.derived.state.policy):
+            self._met.add(Unknown.STOP)
+            far = self._far(Unknown.STOP)
+            far.stop = reason
+            self._fars.append(far)
 
     def _far(self, *kinds: Unknown) -> Far:
         return Far(self._near, self._change, self._registry, *kinds)
@@ -227,6 +241,8 @@ class Ends:
         missing = [_MISSING[each] for each in far.unknown]
         if Unknown.CONTEXT in far.unknown and not state.setup.model:
             missing.append("which model was asked")
+        if kind is Unknown.STOP and state.answer is not None and state.answer.event.stop_raw:
+            missing.append(f"what {state.answer.event.stop_raw[:40]!r} means")
         whose = [who for each in (far.events, self._near.events) for who in map(_speaker, each) if who]
         near = {who for who in map(_speaker, self._near.events) if who}
         who = next((who for who in whose if who not in near), whose[0] if whose else "")

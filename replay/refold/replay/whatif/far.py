@@ -18,7 +18,7 @@ from refold.reducers.events import (
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay import known
 from refold.replay.whatif.clock import reached
 from refold.replay.whatif.facts import Change
@@ -44,6 +44,10 @@ class Far(Pair):
         self._near, self._other, self.unknown = near, change, unknown
         self._context: int | None = 1  # tokens that it surely has; None: it is known
         self._used: int | None = None  # tokens of the largest request
+        self.stop = (
+            StopReason.END_TURN,
+            "",
+        )  # why each answer ended of which nobody knows it: so it has to hold up
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
             self._go_by(self._most(self._plain, near.recorded.state.policy))
@@ -107,11 +111,21 @@ class Far(Pair):
             return self._started(fact)
         if isinstance(fact, ModelResponded):
             self._learn(fact)
+            fact = self._stopped(fact)
         elif isinstance(fact, ToolReturned) and Unknown.ERRORS in self.unknown and known.failed(fact) is None:
             fact = replace(fact, error=failure_of(self.recorded.state.policy, self._plain))
         for kind in self.unknown:
             fact = most_used(fact, kind) if kind in SPENDING else fact
         return fact
+
+    def _stopped(self, fact: ModelResponded) -> ModelResponded:
+        stop, word = self.stop
+        asked = (
+            Unknown.STOP in self.unknown or Unknown.ERRORS in self.unknown
+        )  # which failures hold up the end of a turn
+        if not asked or Unknown.STOP not in fact.unknown:
+            return fact
+        return replace(fact, stop=stop, stop_raw=fact.stop_raw or word)
 
     def _started(self, run: RunStarted) -> RunStarted:
         self._change(run.policy)

@@ -1,8 +1,7 @@
 """What a record lost of its source, and where the other policy would have needed it.
 
 What there was more or less of has two ends (`ends`). Here stands what has none. What is in no fact may have been anything:
-no most of it can be derived, and only limits of what adds up are known to come no later for it. A word for why an answer
-stopped is one of several, and none of them is more than another. How long another agent waited before it tried again is the
+no most of it can be derived, and only limits of what adds up are known to come no later for it. How long another agent waited before it tried again is the
 time of nothing that is in the record: it tells of the failure, and of what came next. A result that the source does not
 have may have been of any length, and an error or none: what reads results is judged up to there. A call that is known by
 its result only may have been any call: what reads calls is judged up to there.
@@ -87,9 +86,6 @@ class Losses:
     def judge(self, seq: int, fact: Fact, *, parted: bool) -> None:
         """Both runs have taken a fact; `parted`: they had parted before it."""
         near = self._near
-        if near.reached and isinstance(fact, ModelResponded) and self._minds_stop_of(fact):
-            why = f"the record does not say what it means that an answer stopped by {fact.stop_raw[:40]!r}"
-            self._say(seq, why, "rests")
         if not parted and isinstance(fact, ModelResponded) and self._minds_calls_of(fact):
             self._say(seq, _UNASKABLE, self._rule_of_any_call(seq))
         if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
@@ -132,14 +128,6 @@ class Losses:
     def _say(self, seq: int, why: str, effect: Effect) -> None:
         found = self._near.found
         self._doubt(Doubt(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state))
-
-    def _minds_stop_of(self, fact: ModelResponded) -> bool:
-        """Whether nobody knows why an answer stopped, and the other policy asks."""
-        if Unknown.STOP not in fact.unknown:
-            return False
-        one, other = self._near.recorded.state.policy, self._near.derived.state.policy
-        ends = any(isinstance(watch.guard, PrematureEnd) for watch in self._near.derived.state.guards)
-        return ends or one.truncation != other.truncation
 
     def _minds_calls_of(self, fact: ModelResponded) -> bool:
         """Whether a call is known by its result only, and the other policy asks what was called."""

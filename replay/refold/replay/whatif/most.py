@@ -13,7 +13,7 @@ from refold.reducers.history.when import Share
 from refold.reducers.limits import CostLimit, Limit, TimeLimit, TokenLimit, insists, needs
 from refold.reducers.policy import Policy, Without, text_of
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Replay, ToolError, Unknown
+from refold.reducers.vocabulary import Replay, StopReason, ToolError, Unknown
 
 MOST = 2**60
 """Tokens or nano-dollars: more than any limit."""
@@ -119,6 +119,18 @@ def unlimited(policy: Policy, unknown: Sequence[Unknown], in_force: Sequence[Lim
 def failure_of(old: Policy, new: Policy) -> ToolError:
     """How a call may have failed, so that it makes the most difference between two policies."""
     return next((each for each in ToolError if text_of(old, each) != text_of(new, each)), ToolError.RAISED)
+
+
+def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
+    """Why an answer may have ended so that the policy makes a difference of it: our reason, and a provider's word or ""."""
+    cut = policy.truncation is not None and policy.truncation.max > 0
+    words = policy.overflow.stops if policy.overflow is not None else ()
+    return (
+        *([(StopReason.MAX_TOKENS, "")] if cut else []),
+        *([(StopReason.CONTENT_FILTER, "")] if policy.refusal != "wait" else []),
+        *([(StopReason.END_TURN, ""), (StopReason.OTHER, "")] if policy.premature_end is not None else []),
+        *((StopReason.OTHER, word) for word in words),
+    )
 
 
 def more_tools(tools: Sequence[Manifest], policy: Policy) -> tuple[Manifest, ...]:

@@ -55,7 +55,7 @@ def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
                 stop=stop,
                 adapter=ADAPTER,
                 **shared(item, *_ALIKE),
-                unknown=_unsaid(item),
+                unknown=_unsaid(item, stopped=stopped),
             ),
             Answer(**shared(item, "text", "reasoning")),
             calls,
@@ -71,9 +71,11 @@ def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
 
 
-def _unsaid(item: Answered) -> tuple[Unknown, ...]:
+def _unsaid(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
     counted = item.quality == "reported" and item.usage != Usage()
-    known = item.stop is not StopReason.OTHER or is_known(item.stop_raw)
+    # An answer with calls stopped for them; of another nobody knows by itself whether it ended its turn, or was cut.
+    told = stopped or bool(item.calls) if item.stop is None else item.stop is not StopReason.OTHER
+    known = told or is_known(item.stop_raw)
     return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
 
 
