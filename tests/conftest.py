@@ -16,7 +16,7 @@ from refold.reducers import tokenizers
 if TYPE_CHECKING:
     from support.wire import Server
 
-MOST = 8
+MOST = 3
 """The most cases of one test in the quick tier."""
 
 

@@ -120,6 +120,7 @@ def test_an_unknown_part_is_refused(
     assert "engines: expected some of core" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("needed", "name"), [("langgraph", "langgraph"), ("pydantic_ai", "pydantic_ai")])
 def test_others_are_measured(needed: str, name: str) -> None:
     """Where what is measured beside us is installed, each of its cases takes three steps."""

@@ -69,6 +69,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 @real
+@pytest.mark.slow
 def test_it_fits_a_terminal(played: Played) -> None:
     """It fails without a network, says nothing was fetched when it was, or is longer or wider than it may be."""
     assert (0, "") == (played.done.returncode, played.done.stderr), played.done.stdout
@@ -79,6 +80,7 @@ def test_it_fits_a_terminal(played: Played) -> None:
 
 
 @real
+@pytest.mark.slow
 def test_each_thing_has_a_heading_and_a_command(played: Played) -> None:
     """Of one of the five it is not said what is shown, or not what one would type."""
     headed = [place for place, line in enumerate(played.lines) if re.match(r"[1-5]\. ", line)]
@@ -87,6 +89,7 @@ def test_each_thing_has_a_heading_and_a_command(played: Played) -> None:
 
 
 @real
+@pytest.mark.slow
 def test_what_the_five_say_is_so(played: Played) -> None:
     """A command over what the demo left does not say what the demo said."""
     run = played.id("verify")

@@ -114,6 +114,7 @@ def test_two_workers(started: Started, refold: Refold, store: Path, tmp_path: Pa
     assert whole(refold, store)
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(started: Started, refold: Refold, store: Path, tmp_path: Path) -> None:
     """Killed in the middle of a tool, its run is another's when the lease has run out, and the tool does not run again."""
     queued(store, "run-1")

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +23,7 @@ _PROGRESS = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ", re.MULTILINE)
 _PART = re.compile(r"^\| (?:`(\w+)`)? *\| (`[^|]+`) \| ", re.MULTILINE)
 
 
+@cache
 def classes() -> Counter[str]:
     """The public classes of the five packages, by name."""
     found: Counter[str] = Counter()
@@ -30,9 +32,6 @@ def classes() -> Counter[str]:
             nodes = ast.parse(path.read_text(encoding="utf-8")).body
             found.update(node.name for node in nodes if isinstance(node, ast.ClassDef))
     return found
-
-
-CLASSES = classes()
 
 
 def test_there_are_forty_words() -> None:
@@ -45,7 +44,7 @@ def test_there_are_forty_words() -> None:
 def test_a_word_is_one_thing(word: str, name: str) -> None:
     """What the glossary says a word is called in the code is there, once."""
     if name[0].isupper():
-        assert 1 == CLASSES[name], word
+        assert 1 == classes()[name], word
     else:
         import_module(f"refold.{name}")
 

@@ -36,11 +36,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_stands_on_its_own(site: Path) -> None:
     """Pages load nothing from elsewhere, links lead to what is there, headings too, and the search has its index."""
     assert (0, "") == run("check", str(site))
 
 
+@pytest.mark.slow
 def test_every_page_and_every_public_name_is_in_the_search(site: Path) -> None:
     """What the search looks through has the documents, and the entries that are made from the code."""
     index = (site / "search.js").read_text(encoding="utf-8")
@@ -50,6 +52,7 @@ def test_every_page_and_every_public_name_is_in_the_search(site: Path) -> None:
     assert [] == [name for name in wanted if f'"{name}"' not in index and f'"{name}#' not in index]
 
 
+@pytest.mark.slow
 def test_diagrams_are_pictures(site: Path) -> None:
     """No page needs a script to show a diagram: the machine's is drawn, with its states."""
     page = (site / "reference" / "machine.html").read_text(encoding="utf-8")

@@ -61,7 +61,14 @@ WHOM: list[Callable[[Tasks, Tasks], Tasks]] = [
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.filterwarnings("ignore:coroutine")  # anyio's tasks that never began
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("times", [1, 2, 1000], ids=["once", "twice", "until it is over"])
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param(1, id="once"),
+        pytest.param(2, id="twice", marks=pytest.mark.slow),
+        pytest.param(1000, id="until it is over", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("whom", WHOM, ids=["who waits", "who works", "all, as a loop does that ends"])
 async def test_tasks_that_are_cancelled(whom: Callable[[Tasks, Tasks], Tasks], times: int) -> None:
     """Whichever tasks are cancelled, from whatever turn of the loop on, so many times: no lease is left, and no task."""

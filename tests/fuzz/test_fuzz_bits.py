@@ -164,6 +164,7 @@ def test_any_bit_of_a_small_file(number: int, sealed: Sealed, scratch: Path) -> 
         assert [] == hidden(scratch, sealed, bits(sealed.data, number, 80), verified)
 
 
+@pytest.mark.slow
 def test_some_bits_of_a_larger_file(large: Sealed, scratch: Path) -> None:
     """Of a file of many runs, too: all events can be read, or the file is found to be damaged."""
     chance = random.Random(0)

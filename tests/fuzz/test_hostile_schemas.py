@@ -159,6 +159,7 @@ def test_a_trigger_that_has_no_end(path: Path) -> None:
     assert 3 == refold("worker", "--until-idle", "--store", path).code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("ls",), ("show", "zz"), ("verify", "--all"), ("cancel", "zz", "--why", "now")], ids=" ".join
 )
@@ -171,7 +172,11 @@ def test_a_table_that_has_no_end(words: tuple[str, ...], path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "attack", [ATTACKS["a view pragma_application_id"], circular], ids=["a view", "a table"]
+    "attack",
+    [
+        pytest.param(ATTACKS["a view pragma_application_id"], id="a view"),
+        pytest.param(circular, id="a table", marks=pytest.mark.slow),
+    ],
 )
 def test_a_process_ends(attack: Attack, path: Path) -> None:
     """No thread is left that would keep the process of a command from its end."""

@@ -88,6 +88,7 @@ async def test_a_plain_answer(model: local.LocalModel) -> None:
 
 
 @real
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_tools_are_called_and_then_answered_from(model: local.LocalModel) -> None:
     """Asked for a file, the model lists, reads that file, and then writes text."""
@@ -110,6 +111,7 @@ async def test_tools_are_called_and_then_answered_from(model: local.LocalModel) 
 
 
 @real
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_cut_call_is_given_as_far_as_it_goes(model: local.LocalModel) -> None:
     """A call that meets the maximum comes with what was written of its arguments, and says so."""
@@ -164,6 +166,7 @@ async def test_requests_that_cannot_be_answered(
 
 
 @real
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_closing_breaks_off_what_is_being_written(model: local.LocalModel) -> None:
     """A stream whose model is closed under it fails as broken, with the text so far."""
@@ -182,6 +185,7 @@ async def test_closing_breaks_off_what_is_being_written(model: local.LocalModel)
 
 
 @real
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_closed_model_starts_again(model: local.LocalModel) -> None:
     """Closing twice is harmless, and a later request loads the model anew."""

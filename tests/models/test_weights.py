@@ -117,6 +117,7 @@ def test_available_says_what_is_there(entry: weights.Weights, tmp_path: Path) ->
     assert [msgspec.structs.replace(expected, fetched=True)] == weights.available()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 def test_a_kill_in_the_unpacking_leaves_no_half_file(entry: weights.Weights, tmp_path: Path) -> None:
     """After SIGKILL in mid-unpack no file has the final name, and the next fetch succeeds."""

@@ -79,8 +79,8 @@ def _at(value: Any, path: Path) -> Any:
 
 EVERYWHERE = list(places(SNAPSHOT))
 # A batch of 250 calls, and the answer that made them, have some thousand places: of these some will do.
-MANY = [path for path in EVERYWHERE if path[1:2] in (("batch",), ("answer",)) and len(path) > 3]
-PATHS = [*(path for path in EVERYWHERE if path not in set(MANY)), *MANY[::31]]
+MANY = dict.fromkeys(path for path in EVERYWHERE if path[1:2] in (("batch",), ("answer",)) and len(path) > 3)
+PATHS = [*(path for path in EVERYWHERE if path not in MANY), *list(MANY)[::31]]
 
 
 def goes_on(data: bytes, digested: Event) -> RunState | None:

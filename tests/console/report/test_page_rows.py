@@ -14,6 +14,8 @@ from console.report.conftest import Opened, apart, page_text
 from console.test_listings import tamper
 from support.pages import read
 
+pytestmark = pytest.mark.slow  # a browser of its own; the quick tier looks at pages in test_report_browser
+
 PageOf = Callable[..., Path]
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]

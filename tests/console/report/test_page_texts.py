@@ -11,6 +11,8 @@ from console.report.conftest import MARKUP, Opened, apart, page_text
 from refold.engine import call, say
 from support.page_scripts import evaluated
 
+pytestmark = pytest.mark.slow  # a browser of its own; the quick tier looks at pages in test_report_browser
+
 Look = Callable[..., Opened]
 Keep = Callable[[Any, str], None]
 

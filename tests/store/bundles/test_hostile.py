@@ -176,7 +176,7 @@ def test_nothing_is_unpacked_beyond_what_is_declared() -> None:
     assert file.tell() == len(packed) < reader.PIECE  # one piece of packed bytes was read, and not unpacked
 
 
-@pytest.mark.parametrize("declared", ["as it is", "as small"])
+@pytest.mark.parametrize("declared", [pytest.param("as it is", marks=pytest.mark.slow), "as small"])
 async def test_a_bomb(declared: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that unpacks to 64 MB is left at the longest line that there may be, or at the size that it declares."""
     monkeypatch.setattr(reader, "MOST_LINE", 2**22)

@@ -212,6 +212,7 @@ def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 async def test_memory_is_bounded(tmp_path: Path) -> None:
     """Packing, checking and unpacking 30 MB takes memory for a few chunks, not for the bundle."""
     content = b'"' + b"x" * 2**20 + b'"'
