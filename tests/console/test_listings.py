@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
+from refold.console import app
 from refold.console.app import COMMANDS
 from refold.store import SqliteStore
 from refold.store.protocol import Record
@@ -231,6 +232,30 @@ def test_wrong_use(words: list[str], refold: Refold) -> None:
         line[:13] if n == 0 else line[:8] for n, line in enumerate(ran.err.splitlines())
     ]
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        pytest.param(
+            "runs", "no such command 'runs': did you mean 'ls'? `refold -h`", id="another program's word"
+        ),
+        pytest.param("check", "did you mean 'verify'?", id="a word that is none of ours"),
+        pytest.param("shwo", "did you mean 'show'?", id="a slip"),
+        pytest.param("zzz", "no such command 'zzz'; `refold -h` says", id="nothing like it"),
+    ],
+)
+def test_what_there_is_instead(typed: str, said: str, refold: Refold) -> None:
+    """A command that there is not is refused with the one that was meant, where that is known."""
+    ran = refold(typed)
+    assert (2, "") == (ran.code, ran.out)
+    assert said in ran.err
+
+
+def test_no_word_of_others_hides_a_command() -> None:
+    """What is understood as another command is none itself, and means one that there is."""
+    assert set(app.MEANT).isdisjoint(COMMANDS)
+    assert set(app.MEANT.values()) <= set(COMMANDS)
 
 
 def test_the_help_has_each_command_once(refold: Refold) -> None:

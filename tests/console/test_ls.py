@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from console.conftest import Refold, record
 from refold.console import ls
 from refold.console.screen import Screen
-from refold.engine import say
+from refold.engine import Agent, ScriptedModel, say
 
 LONG = "a task of so many words that no terminal has room for all of them, not even a wide one " * 3
 
@@ -43,6 +43,17 @@ def test_a_line_fits_a_terminal(
         for each in named
     ]
     assert ["who_when-abcdeff", "who_when-abcdef0", "who_when-12349", "who_when-12345"] == named[:4]
+
+
+def test_a_run_is_named_by_its_agent(
+    refold: Refold, store: Path, waiting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a run comes from no file, it is told whose it is; where nobody said that, which model was asked."""
+    Agent(model=ScriptedModel([say("Done.")]), store=store, name="billing").run_sync("Pay.")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(Screen, "live", True)
+    _, named, other, *_ = refold("ls", "--store", store).out.splitlines()
+    assert ("billing" in named, "scripted" in other) == (True, True)
 
 
 def test_piped_nothing_is_cut(refold: Refold, store: Path, many: list[str]) -> None:

@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "fork": ("fork", "Go on live from a prefix of a run, differently."),
         },
         "Look": {
-            "ls": ("ls", "List the runs of the store, the newest first."),
+            "ls": ("ls", "List the runs of the store, the last recorded first."),
             "show": ("show", "Show what happened in a run, in a turn, at an event."),
             "view": ("view", "Show what the model saw at a turn."),
             "state": ("view", "Show the state after an event."),
@@ -82,6 +82,24 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 _GROUPS = {"model": "The embedded models' weights.", "policy": "Presets, and policies as files."}
 
 
+MEANT: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("runs", "list", "dir"), "ls"),
+        **dict.fromkeys(("cat", "log", "logs", "print"), "show"),
+        **dict.fromkeys(("search", "find"), "grep"),
+        **dict.fromkeys(("check", "validate"), "verify"),
+        **dict.fromkeys(("start", "new"), "run"),
+        **dict.fromkeys(("stop", "kill"), "cancel"),
+        **dict.fromkeys(("continue", "go"), "resume"),
+        **dict.fromkeys(("delete", "rm", "forget"), "erase"),
+        **dict.fromkeys(("html", "page"), "report"),
+        **dict.fromkeys(("policies", "presets"), "policy list"),
+        **dict.fromkeys(("models",), "model list"),
+    }
+)
+"""What is typed by who knows other programs, and what it is called here."""
+
+
 def _keep_form(output: Form | None) -> None:
     click.get_current_context().obj = output
 
@@ -92,6 +110,18 @@ class _Commands(click.Group):
     def __init__(self, name: str, beginning: str, **more: Any) -> None:
         super().__init__(name, no_args_is_help=True, **more)
         self._beginning = beginning
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command of the first word. Where there is none, the error names the one that was meant, if that is known."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from difflib import get_close_matches
+
+            alike = [MEANT[args[0]]] if args[0] in MEANT and not self._beginning else None
+            for meant in alike or get_close_matches(args[0], self.list_commands(ctx), 1):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the parser's signature
         """All of them, in the order of the sections."""

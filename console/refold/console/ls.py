@@ -65,7 +65,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         str, option("--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date as 2026-01-31.")
     ] = ""
     sort: Annotated[
-        Order | None, option("--sort", "The most first; by default the newest, by when they were recorded.")
+        Order | None,
+        option("--sort", "The most first; by default the last recorded, or imported: not the last begun."),
     ] = None
 
 
@@ -78,7 +79,7 @@ async def ls_command(
     *,
     most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
 ) -> int:
-    """List the runs of the store, the newest first. With -o json: one array.
+    """List the runs of the store, the last recorded or imported first; --sort started: the last begun. With -o json: one array.
 
     On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole. Exit code 3 or 125 if
     a log could not be read to its end.
@@ -233,9 +234,9 @@ _WHOLE = (
 
 
 def _brief_cells(run: RunLine, short: Mapping[str, str], now: int) -> list[str]:
-    """A line of a terminal. `from` is the file that an imported run came from, else the model."""
+    """A line of a terminal. `from` is the file that an imported run came from, else the agent, else the model."""
     age = figures.age(now - run.started) if run.started else "-"
-    source = run.labels.get(_FILE) or run.model
+    source = run.labels.get(_FILE) or run.agent or run.model
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
     return [short.get(run.run, run.run), age, _state(run), str(run.steps), cost, source, _task(run)]
 

@@ -142,11 +142,12 @@ def _dispatched(words: list[str]) -> int:
 
 def _misused(error: "click.ClickException") -> None:
     """Say what of the words cannot be read: how the command is used, and then as any other error."""
-    said, more = error.format_message().rstrip("."), ""
+    said, more = error.format_message().rstrip(".").replace(". Did you mean", ": did you mean"), ""
     context: click.Context | None = getattr(error, "ctx", None)
     if context is not None:
         _say(context.get_usage())
-        more = f"; `{context.command_path} -h` says what can be typed"
+        end = "" if said.endswith("?") else ";"
+        more = f"{end} `{context.command_path} -h` says what can be typed"
     _complain(f"{said[:1].lower()}{said[1:]}{more}")
 
 

@@ -32,7 +32,7 @@ EXCERPT = 400
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run without its turns: what was asked, and how it stands.
 
-    `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
+    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
     nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
     that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
@@ -43,6 +43,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run: str
+    agent: str = ""
     model: str = ""
     task: str | None = None
     labels: dict[str, str] = {}
@@ -124,6 +125,7 @@ class Summing(Follower[Summary]):
         spent, outcome = state.spent, state.outcome
         return Summary(
             run=self._run,
+            agent=state.setup.agent,
             model=state.setup.model,
             at=state.at,
             events=state.seq,
