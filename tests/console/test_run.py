@@ -168,6 +168,17 @@ def test_answering_a_run(refold: Refold, scripted: Scripted, store: Path, tmp_pa
     told = json.loads(refold("show", "@last", "-o", "json", "--store", store).out)
     assert [["resumed"], [f'message from user: "Yes {EVIL}"']] == [turn["marks"] for turn in told["turns"]]
     assert 0 == refold("audit", "@last", "--store", store).code
+    for words in (
+        ["@last", "--filter", "turn:2"],
+        ["@last@t2", "--all"],
+    ):  # the message is of the turn it led to
+        kinds = [
+            json.loads(line)["kind"]
+            for line in refold("show", *words, "-o", "json", "--store", store).out.splitlines()
+        ]
+        assert ["input_received", "model_requested"] == [
+            kind for kind in kinds if kind in ("input_received", "model_requested")
+        ]
 
 
 @pytest.mark.parametrize(

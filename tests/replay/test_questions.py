@@ -102,6 +102,9 @@ def test_everything_is_in_the_table() -> None:
     ("about", "text", "said"),
     [
         pytest.param(EVENTS, "naem:bash", "did you mean name?", id="the nearest field"),
+        pytest.param(EVENTS, "type:user", "did you mean person?", id="what others call a person"),
+        pytest.param(EVENTS, "type:Assistant", "did you mean model?", id="what others call a model"),
+        pytest.param(EVENTS, "tool:bash", "did you mean name?", id="what others call a field"),
         pytest.param(EVENTS, "naem:bash", ", elapsed, error, ", id="all fields"),
         pytest.param(EVENTS, "x" * (MOST_CHARACTERS + 1), f"more than {MOST_CHARACTERS} characters", id="too long"),
         pytest.param(EVENTS, "text~(a*)*", "could search a text without end", id="a pattern without an end"),
@@ -209,7 +212,7 @@ def naive(terms: list[tuple[str, str, str, bool]], row: FlatEvent) -> bool:
         has = getattr(row, name)
         words = [has] if isinstance(has, str) else has if isinstance(has, tuple) else []
         if name == "text":
-            so = value.lower() in row.text.lower()
+            so = value.lower() in (row.text or "").lower()
         elif name == "error":
             so = has is not None and has == (value == "true")
         elif words or isinstance(has, str | tuple):

@@ -1,11 +1,11 @@
 """Where in a log a turn is: the event of its request, and all of its events."""
 
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import ModelRequested, kind_of
+from refold.reducers.events import InputReceived, ModelRequested, kind_of
 from refold.replay.reader import event_of, events, stored_events
 from refold.store.protocol import Store
 
-_REQUESTED = kind_of(ModelRequested)
+_REQUESTED, _SAID = kind_of(ModelRequested), kind_of(InputReceived)
 
 
 class NoSuchTurn(WrongUse):
@@ -38,19 +38,22 @@ async def request_of(store: Store, run: str, step: int | None = None) -> int:
 
 
 async def span_of(store: Store, run: str, step: int) -> tuple[int, int]:
-    """The numbers of the first and the last event of turn `step`: its request, to what is before that of the next turn.
+    """The numbers of the first and the last event of turn `step`: from its request, or a person's message that began it, to
+    what is before the next turn.
 
     Raises as `request_of`.
     """
-    first, last, turns = 0, 0, 0
+    first, said, last, turns = 0, 0, 0, 0
     async for stored in stored_events(store, run):
         asked = event_of(stored, content=False) if stored.kind == _REQUESTED else None
+        said = said or (stored.seq if stored.kind == _SAID else 0)
         if isinstance(asked, ModelRequested):
             turns = asked.step
             if turns > step:
                 break
-            first = first or (stored.seq if turns == step else 0)
-        last = stored.seq
+            first = first or (said or stored.seq if turns == step else 0)
+            said, last = 0, stored.seq
+        last = last if said else stored.seq
     if not first:
         raise NoSuchTurn(run, step, turns)
     return first, last

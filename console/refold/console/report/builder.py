@@ -28,6 +28,7 @@ from refold.reducers.events import (
     Annotation,
     Event,
     Fact,
+    InputReceived,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -137,6 +138,7 @@ class Rows(Follower["Rows"]):
         self.derived.append(Derived({} if self._damaged else state_changes(step.before, step.after), asked))
         if isinstance(event, ModelRequested):
             self._turn = event.step
+        self._turn += isinstance(event, InputReceived)  # a person's message begins the next
         self._fact = step.stored.seq if isinstance(event, Fact) else self._fact
         self.events.append(self._row(step.stored, event, problem))
         self.records.append(_record(step.stored))

@@ -100,15 +100,21 @@ class Some(msgspec.Struct, frozen=True):
 Node = Test | Not | Every | Some
 
 
-def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool:
-    """Whether it is so of what `read` reads. A field that is not there fits nothing."""
+def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
+    """Whether it is so of what `read` reads; None: nobody knows, for it hangs on a text that is hidden (read as None).
+
+    Any other field that is not there fits nothing.
+    """
     match node:
         case Every(of=parts):
-            return all(is_so(part, read, fields) for part in parts)
+            return _first(parts, read, fields, decisive=False)
         case Some(of=parts):
-            return any(is_so(part, read, fields) for part in parts)
+            return _first(parts, read, fields, decisive=True)
         case Not(of=part):
-            return not is_so(part, read, fields)
+            so = is_so(part, read, fields)
+            return None if so is None else not so
+        case Holds(field=field) | Fits(field=field) if fields[field].kind == "text" and read(field) is None:
+            return None
         case Is(field=field, value=value):
             wanted = value.lower()
             return any(word.lower() == wanted for word in _words(read(field)))
@@ -129,15 +135,17 @@ def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool:
             return read(field) is value
 
 
-def granted(node: Node, field: str, *, contrary: bool = False) -> Node:
-    """The same, each condition on `field` taken for met, or its contrary where that is asked for: what may be so, if nobody knows it."""
-    match node:
-        case Not(of=part):
-            return Not(granted(part, field, contrary=not contrary))
-        case Every(of=parts) | Some(of=parts):
-            return type(node)(tuple(granted(part, field, contrary=contrary) for part in parts))
-        case _:
-            return node if node.field != field else Some(()) if contrary else Every(())
+def _first(
+    parts: tuple[Node, ...], read: Read, fields: Mapping[str, Field], *, decisive: bool
+) -> bool | None:
+    """The answer that decides, if one part gives it; else what none knows stays unknown."""
+    unknown = False
+    for part in parts:
+        so = is_so(part, read, fields)
+        if so is decisive:
+            return decisive
+        unknown = unknown or so is None
+    return None if unknown else not decisive
 
 
 def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bool]]:

@@ -62,7 +62,6 @@ class Sieve:
 
     def __init__(self, asked: Question[FlatEvent]) -> None:
         self._asked, self._place = asked, START
-        self._perhaps = asked.granting("text")
         self.erased = 0
 
     def match(self, step: Step) -> Match | None:
@@ -71,9 +70,9 @@ class Sieve:
         event = step.event if asks else step.bare
         self._place = moved(self._place, step.stored.at, event)
         row = row_of(step.stored, event, self._place, text=asks)
-        if not self._asked.matches(row):
-            hidden = asks and step.stored.content is None and step.stored.content_digest is not None
-            self.erased += hidden and self._perhaps.matches(row)
+        answer = self._asked.answer(row)
+        if not answer:
+            self.erased += answer is None
             return None
         return Match(step.stored, step.event, row if asks else row_of(step.stored, step.event, self._place))
 
@@ -147,7 +146,7 @@ def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
         found_ = excerpt(asked, "\n".join(said(match.event)))
         if found_ is not None and found_.end:
             return found_
-    return excerpt(asked, match.row.text)
+    return excerpt(asked, match.row.text or "")
 
 
 def excerpt(asked: Question[FlatEvent], text: str) -> Excerpt | None:

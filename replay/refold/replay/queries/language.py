@@ -12,7 +12,7 @@ Parts side by side must all be so, with `and` between them or without; `or` bind
 `10..`, `..20`; of the text it looks for what stands there, ignoring case. `~` searches by a regular expression, line by line.
 A number is compared with a number or with another field, `window_tokens > 0.8*context`. About events, a value without a field is
 looked for in the text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. About a state, where nothing is
-said, a word alone is a flag. A field that is not there fits nothing.
+said, a word alone is a flag. A field that is not there fits nothing; of a text that was erased nobody knows what it fits.
 """
 
 import re
@@ -37,7 +37,6 @@ from refold.replay.queries.conditions import (
     Some,
     Test,
     conditions,
-    granted,
     is_so,
     lasts,
     like,
@@ -80,14 +79,14 @@ class Question(Generic[T]):
         self.lasts = lasts(tree, about.fields)
         """Whether it is proved that it stays true once it is, in whatever log."""
 
-    def matches(self, of: T) -> bool:
-        """The answer."""
+    def answer(self, of: T) -> bool | None:
+        """Yes or no; None where it hangs on what was said, and that is hidden."""
         read = self._about.read
         return is_so(self.tree, lambda name: read(of, name), self._about.fields)
 
-    def granting(self, field: str) -> "Question[T]":
-        """The question whether the answer may be yes, of what has this field and hides it."""
-        return Question(self.text, granted(self.tree, field), self._about)
+    def matches(self, of: T) -> bool:
+        """Whether the answer is surely yes."""
+        return self.answer(of) is True
 
     @property
     def sought(self) -> Iterator[Test]:

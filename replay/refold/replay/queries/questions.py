@@ -1,8 +1,9 @@
 """What can be asked about, how it is quoted, and the one error for a question that cannot be asked."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -13,6 +14,26 @@ FieldKind = Literal["words", "number", "flag", "text"]
 
 MOST_CHARACTERS = 2000
 """Of a question: it is typed by a person."""
+
+
+_ALIKE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("user", "human", "input", "message"), "person"),
+        **dict.fromkeys(("assistant", "llm", "answer", "response"), "model"),
+        **dict.fromkeys(("call", "result", "function"), "tool"),
+        **dict.fromkeys(("content", "words", "said"), "text"),
+        **dict.fromkeys(("tool", "tools", "guard"), "name"),
+        **dict.fromkeys(("step", "steps", "round"), "turn"),
+        **dict.fromkeys(("role", "about"), "type"),
+        **dict.fromkeys(("event", "id", "number"), "seq"),
+        **dict.fromkeys(("author", "who"), "by"),
+        **dict.fromkeys(("failed", "failure", "is_error"), "error"),
+        **dict.fromkeys(("price", "usd", "money"), "cost"),
+        **dict.fromkeys(("time", "at"), "elapsed"),
+        **dict.fromkeys(("status",), "state"),
+    }
+)
+"""What other programs call it: no near name, and the same thing."""
 
 
 class BadQuestion(WrongUse):
@@ -57,7 +78,9 @@ def quoted(text: str) -> str:
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
     """That there is no such name, the nearest one, and all that there are."""
     listed = sorted(names)
-    near = get_close_matches(name, listed, 1)
+    near = (
+        [_ALIKE[name.lower()]] if _ALIKE.get(name.lower()) in listed else get_close_matches(name, listed, 1)
+    )
     meant = f" (did you mean {near[0]}?)" if near else ""
     return f"there is no {what} {name[:60]!r}{meant}; there are {', '.join(listed)}"
 

@@ -11,7 +11,15 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import KINDS, Annotation, Event, ModelRequested, ModelResponded, StateChanged
+from refold.reducers.events import (
+    KINDS,
+    Annotation,
+    Event,
+    InputReceived,
+    ModelRequested,
+    ModelResponded,
+    StateChanged,
+)
 from refold.reducers.events.base import Decision
 from refold.reducers.machine import AgentState
 from refold.replay.kinds.details import EventDetails
@@ -28,8 +36,8 @@ class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is enough.
 
     `elapsed` and `duration` are nanoseconds, None where no time was taken, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
-    `turn` the number of the last request up to it, 0 before the first. `text` is all that was said in it, the parts
-    separated by newlines; "" also where it was erased, or was not read.
+    `turn` the number of the last request up to it, 0 before the first; a person's message begins the next. `text` is all that was said in it, the parts
+    separated by newlines, None where that was erased; "" also where it was not read.
     """
 
     run: str
@@ -40,14 +48,17 @@ class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
     type: EventType
     side: Side
     state: str
-    text: str = ""
+    text: str | None = ""
 
 
 FIELDS: Mapping[str, Field] = MappingProxyType(
     {
         "run": Field("words", "the run's id"),
         "seq": Field("number", "the number of the event in its run, from 1"),
-        "turn": Field("number", "the turn: the number of the last request, 0 before the first"),
+        "turn": Field(
+            "number",
+            "the turn: the number of the last request, 0 before the first; a person's message begins the next",
+        ),
         "elapsed": Field("number", "seconds since the run began", digits=9),
         "kind": Field("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
         "type": Field("words", "what it is about: see the table of types", values=tuple(TYPES)),
@@ -119,6 +130,8 @@ def moved(place: LogPlace, at: int, event: Event) -> LogPlace:
     match event:
         case ModelRequested():
             return replace(place, turn=event.step)
+        case InputReceived():
+            return replace(place, turn=place.turn + 1)
         case ModelResponded() if event.calls:
             return replace(place, tools={call.id: call.name for call in event.calls})
         case StateChanged():
@@ -139,9 +152,14 @@ def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) 
         type=kind_for(event).type,
         side=side_of(event),
         state=place.state,
-        text="\n".join(texts_of(event)) if text else "",
+        text=_said(stored, event) if text else "",
         **msgspec.structs.asdict(details),
     )
+
+
+def _said(stored: Stored, event: Event) -> str | None:
+    erased = stored.content is None and stored.content_digest is not None
+    return None if erased else "\n".join(texts_of(event))
 
 
 def side_of(event: Event) -> Side:

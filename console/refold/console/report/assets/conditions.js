@@ -6,7 +6,7 @@
   const OVERLAP = 512;
   const ORDER = ["<", "<=", ">", ">="];
 
-  // A test of a row; throws an Error that says what is wrong with the value. `contrary` signs are the parser's.
+  // A test of a row: true, false, or null where nobody knows. It throws an Error that says what is wrong with the value. `contrary` signs are the parser's.
   R.condition = (name, field, sign, raw) => {
     const quoted = raw.startsWith('"');
     const value = quoted ? R.unquoted(raw) : raw;
@@ -33,7 +33,7 @@
   R.literal = raw => new RegExp(bare(raw).replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
   R.patternOf = raw => R.pattern(bare(raw)).whole;
 
-  R.holds = value => row => textOf(row).toLowerCase().includes(value.toLowerCase());
+  R.holds = value => row => spoken(row, text => text.toLowerCase().includes(value.toLowerCase()));
 
   // A number beside another field, times `factor`; in whole numbers of any length: money is exact.
   R.beside = (name, field, sign, factor, other, otherField) => {
@@ -48,7 +48,11 @@
     };
   };
 
-  const textOf = row => (typeof row.text === "function" ? row.text() : row.text || "");
+  // What is so of what was said; null, where that was erased: nobody knows.
+  function spoken(row, test) {
+    const text = typeof row.text === "function" ? row.text() : row.text === undefined ? "" : row.text;
+    return text === null ? null : test(text);
+  }
 
   function words(row, name) {
     const value = row[name];
@@ -60,7 +64,8 @@
     if (field.kind !== "words" && field.kind !== "text")
       throw new Error(`${name} is a ${field.kind}: regular expressions are for words and the text`);
     const pattern = R.pattern(value);
-    return row => (name === "text" ? textOf(row).split("\n") : words(row, name)).some(line => found(pattern, line));
+    const fitting = lines => lines.some(line => found(pattern, line));
+    return row => (name === "text" ? spoken(row, text => fitting(text.split("\n"))) : fitting(words(row, name)));
   }
 
   // As `found` of refold.replay.queries.patterns: in pieces that decide what begins in them but for their last characters. A line

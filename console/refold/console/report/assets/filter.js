@@ -38,7 +38,7 @@
     question() {
       const parts = [this.all()];
       while (this.takes("or")) parts.push(this.all());
-      return row => parts.some(part => part(row));
+      return first(true, parts);
     }
 
     all() {
@@ -47,7 +47,7 @@
         this.takes("and");
         parts.push(this.part());
       }
-      return row => parts.every(part => part(row));
+      return first(false, parts);
     }
 
     part() {
@@ -193,14 +193,21 @@
     }
   }
 
-  const contrary = test => row => !test(row);
+  const contrary = test => row => negated(test(row));
+  const negated = so => (so === null ? null : !so);
 
-  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is yes,
+  // The answer that decides, if one part gives it; else what none knows stays unknown.
+  const first = (decisive, parts) => row => {
+    const answers = parts.map(part => part(row));
+    return answers.includes(decisive) ? decisive : answers.includes(null) ? null : !decisive;
+  };
+
+  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is surely yes,
   // `sought` is what to mark in texts: each a RegExp.
   R.parse = (text, fields) => {
     if (text.length > MOST) throw new BadQuestion(MOST + 1, `more than ${MOST} characters`);
     const parser = new Parser(text, fields);
-    const matches = parser.whole();
-    return { matches, empty: !text.trim(), sought: parser.sought };
+    const answer = parser.whole();
+    return { matches: row => answer(row) === true, empty: !text.trim(), sought: parser.sought };
   };
 })((self.refold ||= {}));

@@ -52,7 +52,7 @@
     // As a filter sees it.
     get filterRow() {
       const { seq, kind, side, turn } = this;
-      return { ...this.row, seq, kind, side, turn, text: () => this.text() };
+      return { ...this.row, seq, kind, side, turn, text: () => (this.erased ? null : this.text()) };
     }
   }
 
