@@ -30,7 +30,7 @@ _OTHERWISE_COUNTED = {
 # Why a limit that every run keeps to may not be judged all the same.
 _REASONS = (
     "the record has results of calls that it does not have",
-    "the source was not wholly read, or has more than is told of it",
+    "something of the source may be in no fact",
     "the source has calls that are in no fact",
     "the record has no request to the model",
 )

@@ -28,11 +28,12 @@ from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay.source_words import HOSTED, INFERRED, UNCALLED, UNNAMED
 from refold.replay.whatif.doubt import Doubt, Effect
+from refold.replay.whatif.lost import lost
 from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
 
-_SAID_ALL_THE_SAME = frozenset(
+SAID_ALL_THE_SAME = frozenset(
     {
         "result_missing",
         INFERRED,
@@ -71,17 +72,17 @@ class Losses:
 
     def hear(self, event: Event) -> None:
         """What of the source is in no fact: said where it stood, or of all of it."""
-        lost, in_place = "", True
+        gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, Diagnosed) and event.code == INFERRED)
-        if isinstance(event, Diagnosed) and event.code not in _SAID_ALL_THE_SAME:
-            lost = f"the source was not wholly read, or has more than is told of it: {event.code}"
+        if isinstance(event, Diagnosed) and event.code not in SAID_ALL_THE_SAME:
+            gone = lost(event.code)
             in_place = event.code in _IN_PLACE
         elif isinstance(event, SourceRecorded):
-            lost = _BESIDE.get(event.what, "")
-        if lost and in_place and self._behind:
+            gone = _BESIDE.get(event.what, "")
+        if gone and in_place and self._behind:
             self.more = True
         else:
-            self._lost = self._lost or lost
+            self._lost = self._lost or gone
 
     def judge(self, seq: int, fact: Fact, *, parted: bool) -> None:
         """Both runs have taken a fact; `parted`: they had parted before it."""
