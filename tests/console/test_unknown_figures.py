@@ -120,6 +120,22 @@ def test_a_sum_that_lacks_something_is_a_lower_bound(refold: Refold, store: Path
     assert 3 == json.loads(refold("show", run, "--store", store, "-o", "json").out)["uncounted"]
 
 
+@pytest.mark.parametrize(
+    ("file", "tokens"),
+    [
+        pytest.param("claude_code/api-retry.jsonl", "944683+? in, 50+? out", id="not of all answers"),
+        pytest.param("codex/rate-limit-0.53.jsonl", "12091 in, 182 out", id="of all"),
+    ],
+)
+def test_an_import_tells_tokens_as_the_list_does(file: str, tokens: str, refold: Refold, store: Path) -> None:
+    """What an import counts is a lower bound where a list of runs says so, and there only."""
+    ran = refold("import", path_of(file), "--store", store)
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("  tokens")]
+    assert tokens == line.partition("tokens")[2].strip()
+    listed = refold("ls", "--store", store).out.splitlines()[1]
+    assert ("+?" in tokens) is ("+?" in listed)
+
+
 def test_what_a_source_counted_itself_is_shown(refold: Refold, store: Path) -> None:
     """SWE-agent's totals of a whole run are told beside what its answers say, which is nothing."""
     refold("import", path_of("swe_agent/gpt4-pydicom-1458.traj"), "--store", store)

@@ -42,13 +42,17 @@ class _Waits(Exception):
 
 
 class ImportedRun(ImportResult, frozen=True, kw_only=True):
-    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None: nothing was to be written."""
+    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None: nothing was to be written.
+
+    Of `uncounted` answers not all tokens are known.
+    """
 
     run: str
     key: str
     end: str
     state: str
     events: int
+    uncounted: int
 
     @property
     def code(self) -> int:
@@ -217,6 +221,7 @@ async def _imported(
                 **asdict(done),
                 run=ended.run,
                 events=ended.events,
+                uncounted=ended.uncounted,
             )
         )
     return _ReadFile(reading, found.why, runs)
@@ -258,7 +263,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     rows: list[tuple[str, str]] = [
         ("  runs", _runs(counts.runs, counts.end)),
         ("  messages", _messages(reading)),
-        ("  tokens", f"{counts.input_tokens} in, {counts.output_tokens} out"),
+        ("  tokens", _tokens(told)),
     ]
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
@@ -280,6 +285,12 @@ def _messages(reading: Transcript) -> str:
     counts = reading.counts()
     more = f" and {figures.count(counts.beside)} beside them" if counts.beside else ""
     return f"{counts.messages}{more}, calls {counts.tool_calls}, failed {figures.at_least(str(counts.tool_errors), counts.unmarked)}"
+
+
+def _tokens(told: _ReadFile) -> str:
+    counts, unknown = told.reading.counts(), sum(run.uncounted for run in told.runs)
+    sent, got = (figures.at_least(str(each), unknown) for each in (counts.input_tokens, counts.output_tokens))
+    return f"{sent} in, {got} out"
 
 
 def _runs(runs: int, end: str) -> str:

@@ -25,7 +25,7 @@ from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
 from refold.replay.importers.tallies import Count, Tally
-from refold.replay.source_words import PARENT_LABEL
+from refold.replay.source_words import PARENT_LABEL, lacks_tokens
 
 MOST_HELD = 16 << 20
 """Characters of a file's items that are held between the look over all of them and their telling."""
@@ -50,12 +50,15 @@ def run_id(format: str, sha256: str, key: str) -> str:  # noqa: A002
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it stands in its source, and what was derived of it. `end` is the source's own word."""
+    """A run as it stands in its source, and what was derived of it. `end` is the source's own word; of `uncounted` answers
+    not all tokens are known.
+    """
 
     run: str
     key: str
     end: str = ""
     events: int = 0
+    uncounted: int = 0
     state: str = ""
     fit: Fit = Fit()
 
@@ -90,16 +93,25 @@ class TranscriptRun:
         self.begun_by = self.begun_by or self.parent
         deriving = Derivation(self.run, self._reading.origin, salts, between, self.begun_by)
         self.call_ids = deriving.call_ids
-        events, end = 0, ""
+        events, uncounted, end = 0, 0, ""
         for item in self._reading.rest():
             end = item.end if isinstance(item, RunEnded) else end
             derived = deriving.take(item)
             events += len(derived)
+            uncounted += sum(lacks_tokens(each.event) for each in derived)
             self._reading.found(deriving.problems)
             if derived:
                 yield derived
         state = str(deriving.state.agent_state)
-        self.ended = Ended(run=self.run, key=self.key, end=end, events=events, state=state, fit=deriving.fit)
+        self.ended = Ended(
+            run=self.run,
+            key=self.key,
+            end=end,
+            events=events,
+            uncounted=uncounted,
+            state=state,
+            fit=deriving.fit,
+        )
 
 
 class Transcript:

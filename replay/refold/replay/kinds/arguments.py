@@ -1,8 +1,8 @@
 """What a person reads of a call: the tool and its main argument, head and tail kept: `Bash  git add … && git push`.
 
 Tools name their arguments alike, whoever made them: what is run, looked for, fetched or opened goes by one of a few dozen names. So
-the main argument is the first of these names that the arguments have; without one, the first text among them; without a text, all
-of them, as they were written. What is no JSON object is its own main argument. Nothing here is made harmless: whoever shows it does that.
+the main argument is the first of these names that the arguments have; without one, the first text among them; without a text, what
+the first thing in a list of things says, and how many more there are; else all of them, as they were written. What is no JSON object is its own main argument. Nothing here is made harmless: whoever shows it does that.
 """
 
 import re
@@ -29,6 +29,8 @@ _WORDS = (
     "thought",
 )
 _NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
+_OF_A_THING = ("content", "step", "text", "label")
+"""What a thing to do, to choose or to ask is called by, where it has none of these names."""
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
 _BEGUN = (
     4000  # characters of arguments that are still written are looked at: again and again, while they grow
@@ -128,6 +130,7 @@ def _main(arguments: str, *, nested: bool) -> str:
     said = next((said for each in given.values() if (said := _said(each))), "")
     if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
         return _main(said, nested=False)
+    said = said or next((said for each in given.values() if (said := _things(each))), "")
     return said or (arguments.strip() if given else "")
 
 
@@ -145,6 +148,16 @@ def _with_path(first: str, found: dict[str, str]) -> str:
     said = found[first]
     path = next((found[name] for name in _PATHS if name in found), "")
     return f"{said} {path}" if path and first in _RUN and said.isidentifier() else said
+
+
+def _things(value: object) -> str:
+    """What the first of some things says, as of a list of tasks, and how many more there are; "" of anything else."""
+    things = cast("list[object]", value if isinstance(value, list) else [value])
+    first = cast("dict[str, object]", things[0]) if things and isinstance(things[0], dict) else {}
+    names = (*_NAMES, *_OF_A_THING, *(first if isinstance(value, list) else ()))
+    named = (_said(first[name]) for name in names if name in first)
+    said = next(filter(None, named), "")
+    return f"{said}, and {len(things) - 1} more" if said and len(things) > 1 else said
 
 
 def _said(value: object) -> str:
