@@ -6,9 +6,10 @@ import pytest
 
 from refold.reducers import parse
 from refold.reducers.events import Manifest
+from refold.reducers.guards.approvals import Approval
 from refold.reducers.known_tools import HARMLESS, SENSITIVE
 from refold.reducers.marks import fits
-from refold.reducers.unsorted import unsorted
+from refold.reducers.unsorted import of_any_other, unsorted
 from refold.reducers.vocabulary import Replay
 
 PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))
@@ -72,3 +73,39 @@ def test_no_known_tool_is_both(mark: str) -> None:
     name, _, command = mark.partition(":")
     assert not fits(SENSITIVE, name, f'{{"command": "{command}"}}')
     assert mark == mark.casefold()
+
+
+HUMAN, PASSES_ON = {"approver": "human"}, {**GATE, "else": "escalate"}
+REJECTS_RM = {"approver": "arguments", "matches": "rm -rf", "then": "reject"}
+
+
+@pytest.mark.parametrize(
+    ("chain", "said"),
+    [
+        pytest.param([{**HUMAN, "tools": ["Bash"]}], "is refused: no approver decides about it", id="a person is asked about one tool"),
+        pytest.param([{**HUMAN, "timeout": 60}], "waits for a person, and is refused if none answers in 60 s (approvals.chain[0])", id="a person is asked about all"),
+        pytest.param([HUMAN], "waits for a person (approvals.chain[0])", id="for ever"),
+        pytest.param([{**HUMAN, "timeout": 60, "on_timeout": "escalate"}, {"approver": "approve"}], "waits for a person (approvals.chain[0])", id="others decide then"),
+        pytest.param([PASSES_ON, {"approver": "approve"}], "runs, and nobody is asked (approvals.chain[1])", id="the gate leaves it to who lets it run"),
+        pytest.param([GATE], "runs, and nobody is asked (approvals.chain[0])", id="the gate lets it run"),
+        pytest.param([{**GATE, "else": "terminate"}], "ends the run (approvals.chain[0])", id="the gate ends the run"),
+        pytest.param([APPROVE_PAY, {"approver": "reject"}], "is refused (approvals.chain[1])", id="all but one are rejected"),
+        pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}, {"tool": "*", "decision": "reject"}]}], "is refused (approvals.chain[0])", id="a rule for all others"),
+        pytest.param([REJECTS_RM, {"approver": "approve"}], "is refused if its arguments fit 'rm -rf' (approvals.chain[0]), else runs, and nobody is asked (approvals.chain[1])", id="by its arguments"),
+        pytest.param([REJECTS_RM], "is refused if its arguments fit 'rm -rf' (approvals.chain[0]), else is refused: no approver decides about it", id="refused in any case"),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_any_other_tool(chain: list[dict[str, Any]], said: str) -> None:
+    """Whoever writes a chain is told what it does with what it does not name, and which approver does that."""
+    approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
+    assert approvals is not None
+    assert said == of_any_other(approvals.chain)
+    assert ("runs, and nobody" in said) is (word(chain) == "approve")
+
+
+def word(chain: list[dict[str, Any]]) -> str:
+    """What the guard decides about a call that nothing names, without asking anybody."""
+    approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
+    assert approvals is not None
+    own = Approval(chain=approvals.chain)
+    return next((said for _, said in own._said("nobody_named_it", "{}")), "reject")

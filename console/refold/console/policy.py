@@ -13,6 +13,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.complaints import warnings
 from refold.reducers.presets import PRESETS
 from refold.reducers.tokenizers import refuse_without_tokenizer
+from refold.reducers.unsorted import of_any_other
 
 SENTENCES = {
     "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",
@@ -60,17 +61,19 @@ def policy_show_command(
 def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     """Check that a policy can work for a run that begins here, and say what in it is surely not meant so.
 
-    With -o json: one document.
+    Of approvals it says what they do with a tool that they do not name. With -o json: one document.
     """
     found, chosen = chosen_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found.estimator)
     complaints = warnings(found)
+    others = of_any_other(found.approvals.chain) if found.approvals else None
     lines = [
         *(f"environment: {setting}" for setting in chosen),
         *(f"warning: {complaint}" for complaint in complaints),
+        *([f"approvals: a call of a tool that none of them names {others}"] if others else []),
         f"{policy} can be used",
     ]
-    document = {"policy": str(policy), "environment": chosen, "warnings": complaints}
+    document = {"policy": str(policy), "environment": chosen, "warnings": complaints, "others": others}
     screen.result(document, lambda: screen.text("".join(f"{hostile.line(line)}\n" for line in lines)))
     return 0
 

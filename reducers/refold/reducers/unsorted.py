@@ -1,9 +1,9 @@
-"""Calls that a gate lets run without knowing whether they are sensitive: it names their tool neither so nor so."""
+"""What approvals do with tools that they do not name, and the calls that a gate lets run without knowing if they are sensitive."""
 
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from refold.reducers.approvals import Approver, Gate
+from refold.reducers.approvals import Approver, Gate, Human, Match, Rules
 from refold.reducers.events import Manifest
 from refold.reducers.guards.approvals import word_of
 from refold.reducers.marks import fits, is_of
@@ -12,6 +12,39 @@ from refold.reducers.refusals import Fault
 from refold.reducers.vocabulary import Replay
 
 _MOST = 20
+_BECOMES = {
+    "approve": "runs, and nobody is asked",
+    "reject": "is refused",
+    "terminate": "ends the run",
+    "ask": "waits for a person",
+}
+
+
+def of_any_other(chain: Sequence[Approver]) -> str:
+    """What becomes of a call to a tool that no approver of the chain names, in a sentence that says which one decides."""
+    said = list[str]()
+    for place, link in enumerate(chain):
+        if "*" not in link.tools:
+            continue
+        where = f"(approvals.chain[{place}])"
+        if isinstance(link, Match) and link.then not in (link.otherwise, "escalate"):
+            said.append(f"{_BECOMES[link.then]} if its arguments fit {link.matches!r} {where}")
+        word = _of_no_name(link)
+        if word != "escalate":
+            return ", else ".join([*said, f"{_BECOMES[word]}{_unanswered(link)} {where}"])
+    return ", else ".join([*said, "is refused: no approver decides about it"])
+
+
+def _of_no_name(link: Approver) -> str:
+    if isinstance(link, Rules):
+        return next((rule.decision for rule in link.rules if rule.tool == "*"), "escalate")
+    return link.otherwise if isinstance(link, Gate | Match) else word_of(link, "", "{}")
+
+
+def _unanswered(link: Approver) -> str:
+    if not isinstance(link, Human) or link.timeout is None or link.on_timeout == "escalate":
+        return ""
+    return f", and {_BECOMES[link.on_timeout]} if none answers in {link.timeout:g} s"
 
 
 def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str) -> int | None:
