@@ -35,7 +35,7 @@ class Bytes(msgspec.Struct, frozen=True):
 class PageEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event as lists and filters know it: its header, what it says in a line, what it is connected with.
 
-    `turn` is the request that it belongs to, 0 before the first; `fact` the fact that it follows from, or itself; `answers` the
+    `turn` is the request that it belongs to or, said by a person, leads to, 0 before the first; `fact` the fact that it follows from, or itself; `answers` the
     request that it ends, 0 if none. `run` is "" where it is the run's own. `damage` says why it could not be read or cannot stand
     here. `row` is what else filters know of it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page
     has it already. A `routine` one is left out of the short list.
