@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from refold.reducers.limits import LimitUnit
 from refold.replay import figures
 
 SECOND = 1_000_000_000
@@ -35,6 +36,10 @@ HUGE = 10**4400  # more digits than Python will write out
         (figures.count(4210), "4,210"),
         (figures.count(10**30), "1,000,000,000,000,000,000,000,000,000,000"),
         (figures.count(10**30 + 1), "over 10^30"),
+        (figures.counted(1, "entry"), "1 entry"),
+        (figures.counted(0, "policy"), "0 policies"),
+        (figures.amount(1, LimitUnit.STEPS), "1 step"),
+        (figures.amount(4210, LimitUnit.TOKENS), "4,210 tokens"),
     ],
 )
 def test_figures(shown: str, said: str) -> None:

@@ -156,11 +156,13 @@ class _Teller:
 
 def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
     rate = figures.count(int(totals.events / max(seconds, 1e-9)))
-    decisions = f"{figures.count(totals.decisions)} decisions from {figures.count(totals.facts)} facts"
+    decisions = (
+        f"{figures.counted(totals.decisions, 'decision')} from {figures.counted(totals.facts, 'fact')}"
+    )
     screen.heading(_verdict(totals))
     rows = [
         ("  derived", decisions),
-        ("  logs", f"{figures.count(totals.events)} events, {_versions(totals)}"),
+        ("  logs", f"{figures.counted(totals.events, 'event')}, {_versions(totals)}"),
         *imported_row(totals.imported),
         ("  took", f"{seconds:.1f} s, {rate} events/s"),
     ]
@@ -194,7 +196,7 @@ def _verdict(totals: Totals) -> str:
 def _versions(totals: Totals) -> str:
     versions = ", ".join(f"{each} ({figures.counted(count, 'run')})" for each, count in totals.rules.items())
     policies = len(totals.policies)
-    return f"rules version {versions or 'none'}, {policies} polic{'y' if policies == 1 else 'ies'}"
+    return f"rules version {versions or 'none'}, {figures.counted(policies, 'policy')}"
 
 
 def _certify(screen: Screen, path: Path, totals: Totals, heads: Heads, key: SigningKey | None) -> None:

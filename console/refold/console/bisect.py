@@ -58,10 +58,10 @@ def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
         if found.how == "halving"
         else "by asking after every event: it may become false again"
     )
-    asked = f"{how}; asked {figures.count(found.asked)} times"
+    asked = f"{how}; asked {figures.counted(found.asked, 'time')}"
     if not found.seq:
         screen.heading(
-            f"run {found.run}: never true in its {figures.count(found.events)} events: {found.when}"
+            f"run {found.run}: never true in its {figures.counted(found.events, 'event')}: {found.when}"
         )
         screen.pairs([("  found", asked)])
         return
@@ -118,7 +118,7 @@ async def blame_command(
 
 
 def _tell_blame(screen: Screen, found: Blame) -> None:
-    times = "never changed" if not found.count else f"changed {figures.count(found.count)} times"
+    times = "never changed" if not found.count else f"changed {figures.counted(found.count, 'time')}"
     value = _told(found.value) or "nothing"
     screen.heading(f"run {found.run}: after event {found.events}, {found.field} is {value}; {times}")
     columns = [Column("event", right=True), Column("turn", right=True), Column("kind")]

@@ -61,7 +61,7 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
     else:
         screen.heading(f"left {left}, right {right}: they say the same")
     if found.unknown:
-        screen.say(f"unknown: the words of {figures.count(found.unknown)} events are gone on one side")
+        screen.say(f"unknown: the words of {figures.counted(found.unknown, 'event')} are gone on one side")
     screen.say()
     titles = [Column(""), Column("left", right=True), Column("right", right=True)]
     screen.table(titles, list(_sides(found.left, found.right)))

@@ -13,6 +13,7 @@ from refold.console.processes import Jobs, alone, processes
 from refold.console.screen import Screen, note
 from refold.console.selection import Trouble, chosen, without_grown
 from refold.reducers.errors import CannotJudge, RefoldError
+from refold.replay import figures
 from refold.replay.queries.grep import Erased, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.shards import HELD, Ended, shards, worked
@@ -73,7 +74,7 @@ def grep_command(
             if total == most:
                 break
     if erased:
-        note(f"not searched: {erased} event{'' if erased == 1 else 's'} whose words were erased")
+        note(f"not searched: {figures.counted(erased, 'event')} whose words were erased")
     nothing = CannotJudge.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
 

@@ -271,9 +271,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
         rows += [("", f"  {said}") for said in (*_compared(run), *_began(run), *map(sentence, run.related))]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
-        rows.append(
-            ("  odd", f"{figures.count(reading.odd)} {'place' if reading.odd == 1 else 'places'}{unread}")
-        )
+        rows.append(("  odd", f"{figures.counted(reading.odd, 'place')}{unread}"))
         for problem in reading.problems[:_SHOWN]:
             where = f"{problem.position}: " if problem.position else ""
             rows.append(("", f"{where}{problem.problem} ({problem.code})"))
@@ -299,14 +297,14 @@ def _runs(runs: int, end: str) -> str:
 
 def _done(run: ImportedRun) -> str:
     if run.added is None:
-        return f"{figures.count(run.events)} events, not written"
+        return f"{figures.counted(run.events, 'event')}, not written"
     if run.whole and run.differs:
         return f"is there already, and is NOT what the file gives: it differs from e{run.differs} on"
     if run.whole and run.damaged:
         return "is there already, and its log was edited behind what this file gives"
     if run.whole:
-        return f"{figures.count(run.events)} events, there already, {_equal(run)}: nothing added"
-    return f"{figures.count(run.events)} events, {figures.count(run.added)} added"
+        return f"{figures.counted(run.events, 'event')}, there already, {_equal(run)}: nothing added"
+    return f"{figures.counted(run.events, 'event')}, {figures.count(run.added)} added"
 
 
 def _equal(run: ImportedRun) -> str:

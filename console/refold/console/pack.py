@@ -34,11 +34,11 @@ async def pack_command(
 
 
 def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
-    screen.heading(f"{packed.path}: {figures.count(packed.size)} bytes")
+    screen.heading(f"{packed.path}: {figures.counted(packed.size, 'byte')}")
     sealed = (
         f"{packed.sealed} of them under the store's newest seal" if packed.sealed else "none of them sealed"
     )
-    runs = f"{packed.runs}, with {figures.count(packed.events)} events; {sealed}"
+    runs = f"{packed.runs}, with {figures.counted(packed.events, 'event')}; {sealed}"
     screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
 
 
@@ -50,7 +50,7 @@ async def unpack_command(
 ) -> int:
     """Make a store of a bundle's runs, to show, audit and replay them."""
     unpacked = await bundles.unpack(bundle, file)
-    told = f"{unpacked.runs} runs with {figures.count(unpacked.events)} events, each as it was packed"
+    told = f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, each as it was packed"
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
     if not screen.json:
         note("the seal stays in the bundle: refold verify BUNDLE --key FILE.pub")

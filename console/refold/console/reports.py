@@ -142,7 +142,9 @@ def _written(report: Report, file: Path, *, force: bool) -> WrittenPage:
 
 
 def _said(told: WrittenPage) -> str:
-    said = f"{told.path}: {figures.count(told.events)} events of run {told.run}, {figures.size(told.size)}"
+    said = (
+        f"{told.path}: {figures.counted(told.events, 'event')} of run {told.run}, {figures.size(told.size)}"
+    )
     return f"{said}; DAMAGED: {told.damaged}" if told.damaged else said
 
 

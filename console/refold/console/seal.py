@@ -55,7 +55,7 @@ async def seal_command(
 def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
     screen.say(sealed.line)
     named = f"key {sealed.key}, {figures.clock(sealed.at)}"
-    note(f"{figures.count(sealed.added)} new heads of {figures.count(sealed.runs)} runs; {named}")
+    note(f"{figures.count(sealed.added)} new heads of {figures.counted(sealed.runs, 'run')}; {named}")
 
 
 def keygen_command(

@@ -76,7 +76,7 @@ async def shrink_command(
     with written_beside(file) as partial:
         log, tried = await _smallest(steps, shows, _words(check))
         async with await SqliteStore.open(partial) as made:
-            said = f"made of {len(log.told)} of the {len(told)} facts of run {run}, by refold shrink"
+            said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
             name = await write(made, log, said)
             events_ = (await made.head(name)).seq
     facts = len(log.told)
@@ -143,7 +143,7 @@ async def _ended(words: Sequence[str], log: Log) -> int:
 
 
 def _tell(screen: Screen, done: MinimalLog) -> None:
-    left = f"{figures.count(done.facts)} of {figures.count(done.facts_before)} facts"
-    screen.say(f"{done.path}: run {done.run}, {left}, {figures.count(done.events)} events")
+    left = f"{figures.count(done.facts)} of {figures.counted(done.facts_before, 'fact')}"
+    screen.say(f"{done.path}: run {done.run}, {left}, {figures.counted(done.events, 'event')}")
     note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")
     note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

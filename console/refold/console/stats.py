@@ -113,9 +113,9 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
         return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
-    uncounted = _unknown(total.uncounted, "answers without a full count of tokens")
-    unpriced = _unknown(total.unpriced, "answers without a known price")
-    events = f"{figures.count(total.events)} events, {figures.size(total.bytes)}"
+    uncounted = _unknown(total.uncounted, "without a full count of tokens")
+    unpriced = _unknown(total.unpriced, "without a known price")
+    events = f"{figures.counted(total.events, 'event')}, {figures.size(total.bytes)}"
     cost = "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
     screen.facts(
         {
@@ -123,7 +123,7 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
             "tokens": f"{tokens if total.input or total.output else 'unknown'}{uncounted}",
             "cost": f"{cost}{unpriced}",
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
-            "approvals": f"asked {figures.count(total.asked)} times",
+            "approvals": f"asked {figures.counted(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
             "an answer": _spread(total.latency),
         },
@@ -146,7 +146,7 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
 
 
 def _unknown(answers: int, which: str) -> str:
-    return f", and {figures.count(answers)} {which}" if answers else ""
+    return f", and {figures.counted(answers, 'answer')} {which}" if answers else ""
 
 
 def _tools(screen: Screen, total: Stats) -> None:

@@ -158,7 +158,9 @@ def _text(run: str, head: str, file: Path, *, played: bool) -> str:
 
 
 def _tell(screen: Screen, done: Testcase) -> None:
-    screen.say(f"{done.test}: replays run {done.run}, {figures.count(done.events)} events, from {done.log}")
+    screen.say(
+        f"{done.test}: replays run {done.run}, {figures.counted(done.events, 'event')}, from {done.log}"
+    )
     if not done.played:
         note(textwrap.shorten(f"it audits only, and plays nothing through the engine: {done.why}", 300))
     if not done.passes:

@@ -105,25 +105,23 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "whole" if found.whole else "DAMAGED" if found.damaged else "cannot be judged"
     screen.heading(f"run {found.run}: {verdict}")
-    counts = (
-        f"{figures.count(found.events)} events, {figures.count(found.contents + found.erased)} with content"
-    )
+    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with content"
     head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
     sealed = f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
-    problem, unmeasured, cut = found.problem, figures.count(found.unmeasured), figures.count(found.cut)
+    problem, cut = found.problem, figures.counted(found.cut, "output")
     screen.facts(
         {
             "wrong": f"event {problem.seq}{_kind(problem.kind)}: {problem.problem}" if problem else None,
             "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
             "head": head,
             "state": found.agent_state,
-            "sizes": f"of {unmeasured} events not checked: their words are erased"
+            "sizes": f"of {figures.counted(found.unmeasured, 'event')} not checked: their words are erased"
             if found.unmeasured
             else None,
-            "weights": f"of {figures.count(found.unweighed)} events not checked: {found.unweighable}"
+            "weights": f"of {figures.counted(found.unweighed, 'event')} not checked: {found.unweighable}"
             if found.unweighed
             else None,
-            "cut": f"of {cut} outputs only what was kept was measured" if found.cut else None,
+            "cut": f"of {cut} only what was kept was measured" if found.cut else None,
             "forked": [
                 f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
             ],
@@ -147,18 +145,20 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     if found.damaged:
         verdict = "DAMAGED, cannot be followed to its end"
     elif found.differences:
-        verdict = f"DIFFERS, {figures.count(found.differences)} times"
+        verdict = f"DIFFERS, {figures.counted(found.differences, 'time')}"
     elif not found.clean:
         verdict = "cannot be judged whole"
     screen.heading(f"run {found.run}: {verdict}")
     agreed = "all agreed" if found.clean else "not all agreed"
-    derived = f"{figures.count(found.decisions)} decisions from {figures.count(found.facts)} facts"
+    derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
     imported = "its decisions were derived at import: no agent was ever held to them"
-    unasked = f"after {figures.count(found.unasked)} facts, whether a guard that is blind would have spoken"
+    unasked = (
+        f"after {figures.counted(found.unasked, 'fact')}, whether a guard that is blind would have spoken"
+    )
     screen.facts(
         {
             "derived": f"{derived}, {agreed}",
-            "log": f"{figures.count(found.events)} events, rules version {found.rules}, {found.agent_state}",
+            "log": f"{figures.counted(found.events, 'event')}, rules version {found.rules}, {found.agent_state}",
             "imported": imported if found.imported else None,
             "damaged": found.damaged or None,
             "blind": list(found.blind),

@@ -197,7 +197,7 @@ def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
     screen.heading(f"the seals: {_verdict(found)}")
     against = [f"key {each}" for each in seals.keys] + ([f"{seals.lines} kept lines"] if seals.lines else [])
-    entries, sealed = f"{seals.entries} entries", figures.count(found.sealed_events)
+    entries, sealed = figures.counted(seals.entries, "entry"), figures.count(found.sealed_events)
     screen.facts(
         {
             "wrong": [*seals.problems, *([f"and {seals.more} more"] if seals.more else [])],
@@ -286,7 +286,7 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
         raise UnjudgedBundle(str(path), NOTHING_SEALED)
     for line in lines:
         if bundle.seal is None or bundle.seal.size != line.size:
-            over = f"over {bundle.seal.size} entries" if bundle.seal else "not there"
+            over = f"over {figures.counted(bundle.seal.size, 'entry')}" if bundle.seal else "not there"
             raise UnjudgedBundle(
                 str(path), f"its seal is {over}, so it cannot be compared with {line.line[:24]}…"
             )
@@ -308,4 +308,4 @@ def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     rows = [*told(bundle), *(("unsealed", each) for each in _unsealed(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
-        screen.say(f"  run {each.run}: whole, {figures.count(each.events)} events, {each.agent_state}")
+        screen.say(f"  run {each.run}: whole, {figures.counted(each.events, 'event')}, {each.agent_state}")

@@ -234,14 +234,14 @@ def _indented(text: str) -> str:
 def _tell_state(screen: Screen, state: RunState) -> None:
     window, batch, stopping, outcome = state.window, state.batch, state.stopping, state.outcome
     asked, backoff = state.request, state.backoff.event if state.backoff else None
-    tokens = f"about {figures.count(window.tokens)} tokens"
+    tokens = f"about {figures.counted(window.tokens, 'token')}"
     screen.heading(f"run {state.setup.run} after event {state.seq}, {figures.clock(state.at)}")
     screen.facts(
         {
             "state": str(state.agent_state),
             "spent": ", ".join(figures.spent(state)),
             "model": state.setup.model,
-            "window": f"{window.count} messages, {tokens}: {_ranges(window.ranges)}",
+            "window": f"{figures.counted(window.count, 'message')}, {tokens}: {_ranges(window.ranges)}",
             "asked": f"turn {asked.event.step}, attempt {asked.event.attempt}, at event {asked.seq}"
             if asked
             else None,

@@ -237,7 +237,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
             "hint": _HINT if _one_turn_of_many(found) else None,
             "fired": (
                 *(f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]),
-                *([f"and {figures.count(more)} times more"] if more > 0 else []),
+                *([f"and {figures.counted(more, 'time')} more"] if more > 0 else []),
             ),
             "unseen": tuple(
                 f"event {seq}: {why}; it was not shown before the record ends"
@@ -256,13 +256,15 @@ def tell_totals(
 ) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
-    screen.heading(f"{name}: {figures.count(totals.runs)} runs, {', '.join(verdicts)}")
+    screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spent(totals.saved)}, as recorded"]
     if totals.inexact:
-        lacking = f"in {totals.inexact} runs with something under way, or unknown"
+        lacking = f"in {figures.counted(totals.inexact, 'run')} with something under way, or unknown"
         saved.append(f"{_spent(totals.at_least)} at least, {lacking}")
-    done = f"{totals.done} runs, by an answer after which the record goes on: no saving"
-    fired = ", ".join(f"{who} {n} in {totals.in_runs[who]} runs" for who, n in totals.fired.items())
+    done = f"{figures.counted(totals.done, 'run')}, by an answer after which the record goes on: no saving"
+    fired = ", ".join(
+        f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
+    )
     forks = f"{totals.before} part in what they share with another run: counted there"
     screen.facts(
         {
@@ -277,7 +279,9 @@ def tell_totals(
                 for path, count in sorted(unfit.items())
             ),
             "forks": forks if totals.before else None,
-            "not judged": f"something of {totals.unknown} runs" if totals.unknown else None,
+            "not judged": f"something of {figures.counted(totals.unknown, 'run')}"
+            if totals.unknown
+            else None,
         }
     )
 
@@ -354,7 +358,7 @@ def _spent(spend: Spend) -> str:
         if counted
         else "tokens unknown"
     )
-    return f"{figures.count(spend.steps)} steps, {tokens}, {_cost(spend)}, {_time(spend)}"
+    return f"{figures.counted(spend.steps, 'step')}, {tokens}, {_cost(spend)}, {_time(spend)}"
 
 
 def _time(spend: Spend) -> str:

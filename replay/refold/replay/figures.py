@@ -85,8 +85,9 @@ def count(number: int | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 run`, `4,210 runs`."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    """`1 run`, `4,210 runs`, `2 entries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith(("ry", "cy")) else f"{noun}s"
+    return f"{count(number)} {noun if number == 1 else several}"
 
 
 def cut(text: str, most: int) -> str:
@@ -117,12 +118,12 @@ def amount(number: int, unit: LimitUnit) -> str:
     """A number of a limit in its unit."""
     if unit is LimitUnit.NANOSECONDS:
         return seconds(number)
-    return dollars(number) if unit is LimitUnit.NANO_USD else f"{count(number)} {unit}"
+    return dollars(number) if unit is LimitUnit.NANO_USD else counted(number, unit.removesuffix("s"))
 
 
 def hit(limit: LimitHit) -> str:
     """`step: 3 of 3 steps`: which limit, what was used, what was allowed."""
-    used_ = amount(limit.used, limit.unit).removesuffix(f" {limit.unit}")
+    used_ = amount(limit.used, limit.unit).partition(f" {limit.unit.removesuffix('s')}")[0]
     used_ = at_least(used_, not is_reached(limit))
     return f"{limit.name}: {used_} of {amount(limit.value, limit.unit)}"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from refold.reducers.events import ContextObserved, Event, ModelResponded, Remark, RunForked, SourceRecorded
 from refold.reducers.state import RunState
-from refold.replay import known
+from refold.replay import figures, known
 from refold.store.protocol import Stored
 
 END = "end:"
@@ -93,7 +93,7 @@ def source_remark(event: SourceRecorded) -> str:
 
 def context_remark(event: ContextObserved) -> str:
     """How the source's harness changed what its model is shown."""
-    return f"context: {len(event.messages)} messages ({event.why or 'asked again'})"
+    return f"context: {figures.counted(len(event.messages), 'message')} ({event.why or 'asked again'})"
 
 
 def context_words(event: ContextObserved) -> str:
@@ -179,8 +179,7 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
         """The end in a few words, for a column: `open, 2 calls unanswered`."""
         words = f"goes on in {self.run}" if self.run else self.end.replace(":", ": ", 1)
         words = "end unknown" if words == "unknown" else words
-        calls = "call" if unanswered == 1 else "calls"
-        return f"{words}, {unanswered} {calls} unanswered" if words and unanswered else words
+        return f"{words}, {figures.counted(unanswered, 'call')} unanswered" if words and unanswered else words
 
     def sentence(self, unanswered: tuple[str, ...]) -> str:
         """The end as a person says it; `unanswered` are the names of the calls that have no result."""

@@ -21,6 +21,7 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.machine import TERMINAL, Trigger
+from refold.replay import figures
 from refold.replay.causes import by, spoken
 from refold.replay.kinds import sentences
 from refold.replay.kinds.details import NOTHING, EventDetails, of_calls, words
@@ -65,7 +66,7 @@ DECISIONS = (
          details=lambda event, _: EventDetails(name=(event.name,), tokens=event.input_tokens), sign="prune", named=True),
     Kind(of=SummaryAbandoned, type="history", says=lambda event: f"no summary: {event.failure} ({event.name})", marks="this",
          details=lambda event, _: EventDetails(name=(event.name,), reason=words(event.failure)), weight=decisive, named=True),
-    Kind(of=HistoryPruned, type="history", says=lambda event: f"pruned {event.before} to {event.after} messages ({event.name})",
+    Kind(of=HistoryPruned, type="history", says=lambda event: f"pruned {event.before} to {figures.counted(event.after, 'message')} ({event.name})",
          marks="next", details=lambda event, _: EventDetails(name=(event.name,), reason=words(event.reason), tokens=event.tokens_after),
          weight=decisive, sign="prune", counts=("prunes", lambda event: event.name), named=True, tells=True),
     Kind(of=MessageTrimmed, type="history", says=lambda event: f"trimmed message {event.message} ({event.name})", marks="next",

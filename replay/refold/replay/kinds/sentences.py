@@ -36,7 +36,11 @@ SHOWN = 160
 
 def started(event: RunStarted) -> str:
     """`openai:gpt-5, 3 tools, 2 messages; limits: 12 steps`."""
-    return f"{event.model}, {len(event.tools)} tools, {len(event.messages)} messages; {limits(event.policy)}"
+    tools, messages = (
+        figures.counted(len(event.tools), "tool"),
+        figures.counted(len(event.messages), "message"),
+    )
+    return f"{event.model}, {tools}, {messages}; {limits(event.policy)}"
 
 
 def forked(event: RunForked) -> str:
@@ -54,8 +58,8 @@ def resumed(event: RunResumed) -> str:
 def requested(event: ModelRequested) -> str:
     """`turn 3, attempt 2: messages 1-7, about 812 tokens`."""
     again = f", attempt {event.attempt}" if event.attempt > 1 else ""
-    tokens = figures.count(event.input_tokens)
-    return f"turn {event.step}{again}: {ranges(event.messages)}, about {tokens} tokens"
+    tokens = figures.counted(event.input_tokens, "token")
+    return f"turn {event.step}{again}: {ranges(event.messages)}, about {tokens}"
 
 
 def spent(event: ModelResponded | SummaryReturned) -> str:
@@ -124,7 +128,7 @@ def asked(event: ApprovalRequested) -> str:
 def summary_asked(event: SummaryRequested) -> str:
     """`asked for a summary of 20 messages (summary)`."""
     count = sum(last - first + 1 for first, last in event.messages)
-    return f"asked for a summary of {count} messages ({event.name})"
+    return f"asked for a summary of {figures.counted(count, 'message')} ({event.name})"
 
 
 def retried(event: RetryScheduled) -> str:
