@@ -169,7 +169,7 @@ def test_blame(refold: Refold, store: Path, finished: str) -> None:
         row.split() for row in rows
     ]
     upto = refold("blame", f"{finished}@e5", "calls", "--store", store)
-    assert "after event 5, calls is 2; changed 1 times" in upto.out
+    assert "after event 5, calls is 2; changed 1 time" in upto.out
     told = lines(refold("blame", finished, "agent_state", "--most", "1", "-o", "json", "--store", store).out)
     assert (5, 1) == (told[0]["count"], len(told[0]["changes"]))
 
