@@ -215,7 +215,7 @@ def test_diff_of_erased_words(refold: Refold, store: Path, tmp_path: Path, finis
     )
     ran = refold("diff", finished, finished, "--other-store", other, "--store", store)
     assert 125 == ran.code
-    assert "unknown: the words of 1 events are gone on one side" in ran.out
+    assert "unknown: the words of 1 event are gone on one side" in ran.out
 
 
 @pytest.mark.parametrize(
