@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path,
 
 from bench.appends import RUNS, SYNCHRONOUS, append_cases, batches, shared_cases, steps  # noqa: E402
 from bench.bulk import bulk_cases, made, two  # noqa: E402
+from bench.commands import print_commands  # noqa: E402
 from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
 from bench.engine import print_engine  # noqa: E402
 from bench.imports import imported  # noqa: E402
@@ -293,6 +294,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "bulk": lambda options: _print_bulk(options.rounds),
     "imports": lambda _: _print_imports(),
     "verbs": lambda options: _print_verbs(options.rounds),
+    "commands": lambda options: print_commands(options.rounds),
 }
 """What can be measured, in the order of the whole."""
 

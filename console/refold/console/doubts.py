@@ -90,7 +90,7 @@ async def doubts_command(
                 await look(run)
         else:
             # That a run has ended settles nothing in the world.
-            problem = await sweep(store, look, ended=True)
+            problem = await sweep(store, look)
         found = tally.document(time.time_ns())
         runs_ = list(dict.fromkeys(call.run for call in found.calls))
         short = await addresses.shortened(store, runs_) if screen.live else {}

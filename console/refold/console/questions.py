@@ -70,7 +70,7 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
             if question is not None:
                 found.add(question.since, question)
 
-        problem = await sweep(store, look)
+        problem = await sweep(store, look, waiting=True)
     screen.result(Questions(count=found.count, waiting=found.rows), lambda: _tell(screen, place, found))
     if problem is not None:
         raise problem

@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import StateChanged
-from refold.reducers.machine import TERMINAL
+from refold.reducers.events import StateChanged, kind_of
+from refold.reducers.machine import AgentState
 from refold.replay.reader import event_of
-from refold.store.protocol import Head, Store
+from refold.store.protocol import Head, Store, Stored
 
 T = TypeVar("T")
 
 Problem = Damaged | CannotJudge
+_MOVED = kind_of(StateChanged)
+_LAST = 100  # events: a step of a run changes its state every few
 
 
 class Oldest(Generic[T]):
@@ -40,9 +42,9 @@ class Oldest(Generic[T]):
 
 
 async def sweep(
-    store: Store, look: Callable[[str], Awaitable[None]], *, ended: bool = False
+    store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False
 ) -> Problem | None:
-    """Look at each run that has not ended, or at all; the first error of a log that could not be read.
+    """Look at each run, or at those that may be `waiting` for a person; the first error of a log that could not be read.
 
     One that cannot be read does not keep the others from being looked at.
     """
@@ -51,7 +53,7 @@ async def sweep(
         async for chunk in store.runs():
             for run, head in chunk:
                 try:
-                    if head.seq and (ended or not await _has_ended(store, run, head)):
+                    if head.seq and (not waiting or await _may_wait(store, run, head)):
                         await look(run)
                 except (Damaged, CannotJudge) as error:
                     problem = problem or error
@@ -60,13 +62,13 @@ async def sweep(
     return problem
 
 
-async def _has_ended(store: Store, run: str, head: Head) -> bool:
-    """Whether the last event says so: most runs of a store ended, and their logs need not be read for it.
+async def _may_wait(store: Store, run: str, head: Head) -> bool:
+    """Whether the last change of state says so: most runs do not, and their logs need not be read for it.
 
-    False where only the whole log tells, as behind a note that was added after the end.
+    True where only the whole log tells, as behind many notes.
     """
-    async for chunk in store.read(run, after=head.seq - 1, upto=head.seq):
-        for stored in chunk:
-            event = event_of(stored)
-            return isinstance(event, StateChanged) and event.target in TERMINAL
-    return False
+    moved: Stored | None = None
+    async for chunk in store.read(run, after=max(0, head.seq - _LAST), upto=head.seq):
+        moved = next((each for each in reversed(chunk) if each.kind == _MOVED), moved)
+    event = event_of(moved) if moved is not None else None
+    return not isinstance(event, StateChanged) or event.target is AgentState.WAITING_FOR_INPUT

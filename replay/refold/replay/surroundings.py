@@ -9,12 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.errors import DamagedLog
+from refold.reducers.errors import CannotJudge, Damaged, DamagedLog
 from refold.reducers.events import (
     ApprovalAnswered,
+    ApprovalRequested,
+    CallRefused,
+    ChildEnded,
     ContentErased,
     Decision,
     Diagnosed,
+    DoubtResolved,
     Event,
     Fact,
     LateResult,
@@ -22,15 +26,34 @@ from refold.reducers.events import (
     ModelRequested,
     ModelResponded,
     NoteAdded,
+    RunResumed,
     SourceRecorded,
+    SummaryRequested,
     SummaryReturned,
+    ToolReturned,
     kind_of,
 )
-from refold.replay.following import AsRecorded, Follower, Problem, Step, follow
+from refold.reducers.vocabulary import ToolError
+from refold.replay.following import AsRecorded, Follower, Pass, Problem, Step
 from refold.replay.kinds.table import details_of, sentence
 from refold.replay.queries.rows import Side, side_of
 from refold.replay.reader import Records, event_of
 from refold.store.protocol import Store, Stored
+
+# What may be said of an event, or of a call, whenever it was.
+_LATE_EVENTS: tuple[type[Event], ...] = (
+    ApprovalAnswered,
+    ApprovalRequested,
+    ChildEnded,
+    ContentErased,
+    Diagnosed,
+    DoubtResolved,
+    LateResult,
+    NoteAdded,
+    RunResumed,
+    SourceRecorded,
+)
+_LATE = frozenset(kind_of(each) for each in _LATE_EVENTS)
 
 How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
 
@@ -86,29 +109,59 @@ class Surrounded(msgspec.Struct, frozen=True):
 async def surrounded(
     store: Store, run: str, first: int, last: int
 ) -> tuple[Sequence[Surrounded], Problem | None]:
-    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the log.
+    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the log as far as
+    it was read for that.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog` of one of these events.
     """
     stored = {each.seq: each for each in await store.read_some(run, range(first, last + 1), checked=False)}
     if missing := [seq for seq in range(first, last + 1) if seq not in stored]:
         raise DamagedLog(run, missing[0], "it is missing")
-    links = Links({seq: event_of(each) for seq, each in stored.items()})
-    recorded = AsRecorded()
-    await follow(Records(store, run, checked=False), links, recorded)
+    about = {seq: event_of(each) for seq, each in stored.items()}
+    try:
+        links, problem = await _linked(store, run, about)
+    except (Damaged, CannotJudge):  # of something late: what stands there is shown nevertheless
+        links, problem = await _linked(store, run, about, whole=True)
     wanted = sorted(links.wanted())
     others = {each.seq: _legible(each) for each in await store.read_some(run, wanted, checked=False)}
     told = [
         Surrounded(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
     ]
-    return told, recorded.problem or links.problem
+    return told, problem
+
+
+async def _linked(
+    store: Store, run: str, about: Mapping[int, Event], *, whole: bool = False
+) -> tuple["Links", Problem | None]:
+    """What the events belong to, and what is wrong with the log as far as it was read for that: to its end if `whole`.
+
+    Raises what is wrong with what came late.
+    """
+    links, recorded = Links(about), AsRecorded()
+    with Pass([links, recorded]) as going:
+        async for stored in Records(store, run, checked=False):
+            if not going.take(stored) or (links.settled and not whole):
+                break
+    if links.settled and not whole:
+        for stored in await store.read_kinds(run, _LATE):
+            links.take_late(Step(stored))
+    return links, recorded.problem or links.problem
 
 
 class Links(Follower["Links"]):
-    """Which other events the events `about` belong to, by their numbers. No words are read for it."""
+    """Which other events the events `about` belong to, by their numbers. No words are read for it.
+
+    They are `settled` where nothing more can belong to them but what may be said of anything at any time: `_LATE`.
+    """
 
     def __init__(self, about: Mapping[int, Event]) -> None:
         self.about = about
+        self.settled = False
+        self._reached = 0
+        self._left = {
+            seq for seq, event in about.items() if isinstance(event, ModelRequested | SummaryRequested)
+        }
+        self._running = {call for event in about.values() for call in _calls(event)}
         self._calls = {call: list[int]() for event in about.values() for call in _calls(event)}
         self._turns: dict[int, int] = {}
         self._notes: dict[int, list[int]] = {seq: [] for seq in about}
@@ -121,6 +174,7 @@ class Links(Follower["Links"]):
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.bare`."""
         seq, event = step.stored.seq, step.bare
+        self._settle(seq, event)
         self._began = self._began or step.stored.at
         if isinstance(event, ModelRequested):
             self._turn = event.step
@@ -130,6 +184,26 @@ class Links(Follower["Links"]):
             self._group.append(seq)
         if seq in self.about:
             self._turns[seq], self._decided[seq] = self._turn, self._group
+        self._belongs(seq, event)
+
+    def take_late(self, step: Step) -> None:
+        """Take an event of the kinds `_LATE`, from wherever in the log, if it was not taken yet."""
+        if step.stored.seq > self._reached:
+            self._belongs(step.stored.seq, step.bare)
+
+    def _settle(self, seq: int, event: Event) -> None:
+        self._reached = seq
+        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned):
+            self._left.discard(event.request)
+        elif isinstance(event, CallRefused) or (
+            isinstance(event, ToolReturned) and event.error is not ToolError.IN_DOUBT
+        ):
+            self._running.discard(event.call)
+        # What was decided on the last of the events ends where the next fact begins.
+        last = seq > max(self.about) and isinstance(event, Fact)
+        self.settled = last and not self._left and not self._running
+
+    def _belongs(self, seq: int, event: Event) -> None:
         for noted in _noted(event):
             if noted in self._notes:
                 self._notes[noted].append(seq)
