@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from console.conftest import EVIL, Refold, record
+from console.paying import TOOLS
 from console.test_hostile import dangerous
 from refold.engine import Agent, Recorded, ScriptedModel, calls, say, todos
 from refold.reducers.events import ApprovalRequested
@@ -73,6 +74,18 @@ def test_what_waits_is_listed(refold: Refold, store: Path, asking: str) -> None:
     assert 'c2  write_todos  {"items":[]}' in ran.out
     assert f"refold approve {asking} c1 c2 --store {store}" in ran.err
     assert set() == dangerous(ran.out + ran.err)
+
+
+def test_what_must_be_added_is_said_in_capitals(
+    refold: Refold, scripted: Scripted, store: Path, tmp_path: Path
+) -> None:
+    """The list of what waits does not know where a tool of one's own is from, and does not print what could only fail."""
+    asks = {"approver": "human", "tools": ["pay"]}
+    (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "approvals": {"chain": [asks]}}))
+    scripted([calls(("pay", {"cents": 30}))])
+    assert 1 == refold("run", "Pay", "--policy", tmp_path / "p.json", *TOOLS, "--store", store).code
+    err = refold("approvals", "@last", "--store", store).err
+    assert 2 == err.count("c1 --tools MODULE:ATTRIBUTE --store")
 
 
 def test_what_waits_as_json(refold: Refold, store: Path, asking: str) -> None:

@@ -270,6 +270,19 @@ def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path,
     assert sound(refold, store)
 
 
+def test_whoever_went_on_is_told_of_it(refold: Refold, scripted: Scripted, store: Path) -> None:
+    """A run that completed with a call in doubt says so at its end, by name; and show what a person found out since."""
+    run = crash(store, "pay-1")
+    scripted([say("Perhaps it is paid.")])
+    ran = refold("resume", run, *TOOLS, "--store", store)
+    assert (0, True) == (ran.code, "doubts  c1 (pay): nobody saw how it ended" in ran.out)
+    assert f"refold doubts {run} --store {store}" in ran.err
+    scripted([])
+    assert ["c1"] == json.loads(refold("resume", run, "-o", "json", "--store", store).out)["doubts"]
+    assert 0 == refold("resolve", run, "c1", "happened", "--by", "ann", "--store", store).code
+    assert "by ann: it happened" in refold("show", run, "--store", store).out
+
+
 def test_the_last_word_counts(refold: Refold, store: Path, told_run: str) -> None:
     """A person who mistyped says it again; once their note is erased, what they said before counts, if anything."""
     seqs = list[int]()

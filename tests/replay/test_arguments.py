@@ -10,6 +10,7 @@ from refold.replay.kinds.arguments import (
     begun_argument,
     brief,
     called,
+    called_with,
     calling,
     elided,
     main_argument,
@@ -150,3 +151,17 @@ def test_what_has_begun_is_the_beginning(text: str, cut: int) -> None:
     whole = json.dumps({"command": text})
     begun = begun_argument(whole[:cut])
     assert text.startswith(begun) or begun == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        pytest.param('{"order": "A2", "cents": 1500}', "refund  A2, cents=1500", id="the others by name"),
+        pytest.param('{"cents": 1500}', 'refund  {"cents": 1500}', id="one number"),
+        pytest.param(None, "refund  (erased)", id="erased"),
+        pytest.param("{", "refund  {", id="no JSON"),
+    ],
+)
+def test_who_decides_reads_all_arguments(arguments: str | None, shown: str) -> None:
+    """An amount is not hidden behind the order that it is for."""
+    assert shown == called_with("refund", arguments, 60)

@@ -8,11 +8,13 @@ import msgspec
 
 from refold.console import hostile
 from refold.console.detachment import say_and_leave
+from refold.console.next_steps import next_words
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace, reads
 from refold.console.questions import Question, question_of, tell_questions
 from refold.console.run import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
+from refold.console.toolbox import means_needed
 from refold.engine import NotWaiting, Run
 from refold.engine.answers import Answers, Edit, words_of
 from refold.reducers.composition_approvals import Answer, approved
@@ -148,6 +150,5 @@ def _tell(screen: Screen, place: StorePlace, state: RunState, question: Question
     screen.say(hostile.line(f"asked by {question.approver} of its policy's approvals"))
     for call in question.calls:
         screen.say(hostile.line(f"{call.call}  {call.tool}  {call.arguments}"))
-    calls = " ".join(call.call for call in question.calls)
-    for word in ("approve", "reject"):
-        note(hostile.line(f"next    refold {word} {question.run} {calls}{place.option}"))
+    for typed in next_words(state, means_needed(state))[:2]:
+        note(hostile.line(f"next    refold {typed}{place.option}"))

@@ -11,7 +11,7 @@ from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine import halt
 from refold.engine.guards import installed_guards
-from refold.replay.doubts import DoubtfulCall
+from refold.replay.doubts import DoubtfulCall, is_unresolved
 from refold.replay.family import family_of
 
 
@@ -44,9 +44,7 @@ async def cancel_command(
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
         calls = [call for each in family for call in await doubts.in_doubt(store, each)]
-    left = Cancellation(
-        **standing_of(result), in_doubt=[call for call in calls if doubts.is_unresolved(call)]
-    )
+    left = Cancellation(**standing_of(result), in_doubt=[call for call in calls if is_unresolved(call)])
     screen.result(left, lambda: _tell(screen, place, left))
     return 0
 

@@ -22,7 +22,7 @@ from refold.reducers.state import RunState
 from refold.reducers.text import label
 from refold.reducers.vocabulary import Doubt
 from refold.replay import figures
-from refold.replay.doubts import DoubtfulCall, doubts, remark_of
+from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved, remark_of
 from refold.store.protocol import Store
 
 _MOST = 1000
@@ -135,11 +135,6 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
         if claimed is not None and claimed.standing == "driven":
             return [call for call in calls if call.standing != "open"]
     return calls
-
-
-def is_unresolved(call: DoubtfulCall) -> bool:
-    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to say it."""
-    return call.standing != "resolved"
 
 
 def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, str], count: int) -> None:

@@ -18,11 +18,11 @@ from refold.reducers.machine import AgentState
 from refold.reducers.redaction import redacted
 from refold.reducers.state import RunState
 from refold.replay import figures, state_at
-from refold.replay.kinds.arguments import called
+from refold.replay.kinds.arguments import called_with
 
 _MOST = 1000
 _TEXT = 200  # characters of what the model said last
-_ARGUMENT = 60  # and of a call's main argument: what it runs with stands whole where it is decided
+_ARGUMENT = 60  # and of each argument of a call: what it runs with stands whole where it is decided
 _WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls ended"}
 _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
@@ -113,7 +113,7 @@ def _tell(screen: Screen, place: StorePlace, found: Oldest[Question]) -> None:
 
 def _cells(question: Question) -> list[str]:
     until = "" if question.until is None else figures.clock(question.until)
-    calls = (f"{call.call} {called(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls)
+    calls = (f"{call.call} {called_with(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls)
     what = ", ".join(calls) or question.text
     answer = f"refold {_ANSWER[question.waits_for].format(question.run)}"
     return [question.run, figures.clock(question.since), until, _WHAT[question.waits_for], what, answer]

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -33,10 +34,11 @@ from refold.reducers.machine import AgentState
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
 from refold.replay import figures, state_at
+from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """The last line of `run` and `resume` as JSON: how the run stands. `cost` and times are nano units."""
+    """The last line of `run` and `resume` as JSON: how the run stands. `cost` and times are nano units; `doubts` are calls whose end is not known."""
 
     run: str
     state: str
@@ -46,6 +48,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     limit: LimitHit | None
     spent: Spent
     events: int
+    doubts: tuple[str, ...]
     exit_code: int
 
 
@@ -100,7 +103,7 @@ async def resume_command(
         _refuse_message(state)
     elif state.ended or _waits(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
-        return _told(screen, place, result_of(state, contents), state, means.typed, interrupted=False)
+        return await _told(screen, place, result_of(state, contents), state, means.typed, interrupted=False)
     if means.detach:
         if message is None:
             return await wake(screen, place, state, means.typed)
@@ -235,26 +238,36 @@ async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> 
             result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()
-    return _told(screen, place, result, run.state, means, interrupted=interrupted)
+    return await _told(screen, place, result, run.state, means, interrupted=interrupted)
 
 
-def _told(
+async def _told(
     screen: Screen, place: StorePlace, result: RunResult, state: RunState, means: str, *, interrupted: bool
 ) -> int:
     code = INTERRUPTED if interrupted else exit_code(result.state, result.outcome.code)
+    async with places.reading(place) as store:
+        calls = [call for call in await doubts(store, result.run) if is_unresolved(call)]
     line = ResultLine(
         **standing_of(result),
         text=result.outcome.text,
         limit=result.limit,
         spent=result.usage,
         events=state.seq,
+        doubts=tuple(call.call for call in calls),
         exit_code=code,
     )
-    screen.result(line, lambda: _tell(screen, place, result, state, means))
+    screen.result(line, lambda: _tell(screen, place, result, state, means, calls))
     return code
 
 
-def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState, means: str) -> None:
+def _tell(
+    screen: Screen,
+    place: StorePlace,
+    result: RunResult,
+    state: RunState,
+    means: str,
+    calls: Sequence[DoubtfulCall],
+) -> None:
     screen.say()
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code})")
     if result.outcome.source == "fallback":
@@ -263,5 +276,9 @@ def _tell(screen: Screen, place: StorePlace, result: RunResult, state: RunState,
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
+    if calls and state.ended:
+        named = ", ".join(f"{call.call} ({call.tool})" for call in calls)
+        screen.say(f"doubts  {named}: nobody saw how it ended")
+        note(f"next    refold doubts {result.run}{place.option}")
     for command in next_words(state, means):
         note(f"next    refold {command}{place.option}")

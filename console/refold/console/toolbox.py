@@ -11,9 +11,11 @@ from typing import cast
 from refold.engine import Tool, files, shell, todos
 from refold.engine.validation import tools_of
 from refold.reducers.errors import WrongUse
+from refold.reducers.state import RunState
 
 READING = frozenset({"read_file", "list_files", "search_files"})
 WRITING = frozenset({"write_file", "edit_file"})
+_BUILT_IN_NAMES = READING | WRITING | {"run_command", "write_todos"}
 
 
 def _rooted(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
@@ -74,12 +76,19 @@ def _recorded(offered: Sequence[str], root: Path | None) -> list[str]:
     return words
 
 
+def means_needed(state: RunState) -> str:
+    """What must be typed, with a word in the place of what only its owner knows, to go on with a run of this state."""
+    names = {tool.name for tool in state.setup.tools}
+    root = " --root DIR" if names & (READING | WRITING | {"run_command"}) else ""
+    words = ["shell"] * ("run_command" in names) + ["MODULE:ATTRIBUTE"] * bool(names - _BUILT_IN_NAMES)
+    return root + (f" --tools {','.join(words)}" if words else "")
+
+
 def _way_out(missing: Sequence[str]) -> str:
     names = set(missing)
     needs = ["--root DIR"] if names & (READING | WRITING) else []
     needs += ["--root DIR --tools shell (and the other words of --tools)"] if "run_command" in names else []
-    known = READING | WRITING | {"run_command", "write_todos"}
-    needs += ["--tools module:attribute"] if names - known else []
+    needs += ["--tools module:attribute"] if names - _BUILT_IN_NAMES else []
     return " and ".join(needs) or "--tools as before"
 
 

@@ -89,6 +89,11 @@ def doubt_of(text: str) -> Doubt | None:
     return next((doubt for doubt, said in _SENTENCES.items() if said == sentence), None)
 
 
+def is_unresolved(call: DoubtfulCall) -> bool:
+    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to say it."""
+    return call.standing != "resolved"
+
+
 async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     """Every call of the run whose end nobody saw, in the order in which they were begun.
 

@@ -24,6 +24,7 @@ ANNOTATIONS = (
     Kind(of=LateResult, type="note", says=sentences.late, marks="this", speaker="late", weight=decisive, compared=False),
     Kind(of=NoteAdded, type="note", says=lambda event: event.by,
          quotes=lambda event: brief(event.content.text if event.content else None, SHOWN), texts=("content.text",), speaker="note",
+         marks="this", mark=sentences.noted,
          details=lambda event, _: EventDetails(by=event.by), compared=False),
     Kind(of=ContentErased, type="note", says=sentences.erased, quotes=lambda event: brief(event.why, SHOWN), texts=("why",),
          details=lambda event, _: EventDetails(by=event.by), compared=False),

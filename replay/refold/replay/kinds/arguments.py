@@ -115,6 +115,22 @@ def called(name: str, arguments: str | None, most: int) -> str:
     return f"{elided(name, 64)}  {said}".rstrip()
 
 
+def called_with(name: str, arguments: str | None, most: int) -> str:
+    """A call in a line with all that it is called with, each shortened to `most` characters: for whoever decides about it."""
+    given = None if arguments is None else _given(arguments)
+    main = main_argument(arguments or "")
+    if arguments is None or not given or main == arguments.strip():
+        return called(name, arguments, most)
+    others = [
+        f"{each}={elided(_written(value), most)}" for each, value in given.items() if _said(value) != main
+    ]
+    return f"{elided(name, 64)}  {', '.join([elided(main, most), *others])}"
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def calling(name: str, begun: str, most: int) -> str:
     """A call that is still written in a line: the tool, and its main argument as far as it is there."""
     return f"{elided(name, 64)}  {elided(begun_argument(begun), most)}".rstrip()

@@ -12,6 +12,7 @@ from refold.reducers.events import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    NoteAdded,
     RetryScheduled,
     RunForked,
     RunResumed,
@@ -155,6 +156,12 @@ def received(event: InputReceived) -> str:
 def late(event: LateResult) -> str:
     """`late tool_returned`."""
     return f"late {kind_of(event.fact)}"
+
+
+def noted(event: NoteAdded) -> str:
+    """Who noted what about which event, as what a person found out of a call in doubt."""
+    about = f" about e{event.seq}" if event.seq else ""
+    return f"note{about} by {event.by}: {brief(event.content.text if event.content else None, 40)}"
 
 
 def erased(event: ContentErased) -> str:
