@@ -243,18 +243,20 @@ class ProcessStore:
         """See `Store.head`."""
         return await self._through(Point.HEAD, lambda: self._store.head(run))
 
-    def read(self, run: str, after: int = 0, upto: int | None = None) -> Pages[Stored]:
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> Pages[Stored]:
         """See `Store.read`."""
-        pages = self._store.read(run, after, upto)
+        pages = self._store.read(run, after, upto, checked=checked)
 
         async def following() -> Sequence[Stored]:
             return await self._through(Point.READ, lambda: _next(pages))
 
         return Pages(following)
 
-    async def read_some(self, run: str, seqs: Sequence[int]) -> Sequence[Stored]:
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
         """See `Store.read_some`."""
-        return await self._through(Point.READ, lambda: self._store.read_some(run, seqs))
+        return await self._through(Point.READ, lambda: self._store.read_some(run, seqs, checked=checked))
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         """See `Store.read_kinds`."""
