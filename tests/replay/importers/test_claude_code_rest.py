@@ -38,6 +38,17 @@ def reported(inner: Json, **data: str) -> Json:
             id="a call's id again",
         ),
         pytest.param(
+            [answer("a", "u", "r", said("x")), answer("b", "a", "r", said("y"), model=LOST)],
+            id="another model of one answer",
+        ),
+        pytest.param(
+            [
+                answer("a", "u", "r", said("x"), stop_reason=LOST),
+                answer("b", "a", "r", said("y"), stop_reason="end_turn"),
+            ],
+            id="another reason for its end",
+        ),
+        pytest.param(
             [answer("a", "u", "r", {"type": "text", "text": {"a": LOST}})], id="a text that is none"
         ),
         pytest.param([result("v", "u", "t", is_error=LOST)], id="an error by a word"),

@@ -3,7 +3,8 @@
 import json
 import re
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -63,20 +64,19 @@ SHORT = [
 
 def unsaid(value: Json, marks: tuple[Mark, ...]) -> Json:
     """The value, JSON text in it too, where nothing tells a success any more."""
-    match value:
-        case str():
-            inner = _inner(value)
-            return HEADS.sub("", value) if inner is None else json.dumps(unsaid(inner, marks))
-        case list():
-            return [unsaid(each, marks) for each in value]
-        case dict():
-            left = {name: unsaid(each, marks) for name, each in value.items()}
-            for name, other, of in marks:
-                if (left.get(of[0]) == of[1]) if of else isinstance(left.get(name), str | bool | int):
-                    left |= {name: other}
-            return {name: each for name, each in left.items() if each is not None or value[name] is None}
-        case _:
-            return value
+    if isinstance(value, str):
+        inner = _inner(value)
+        return HEADS.sub("", value) if inner is None else json.dumps(unsaid(inner, marks))
+    if isinstance(value, list):
+        return [unsaid(each, marks) for each in cast("Sequence[Json]", value)]
+    if not isinstance(value, dict):
+        return value
+    told = cast("Mapping[str, Json]", value)
+    left = {name: unsaid(each, marks) for name, each in told.items()}
+    for name, other, of in marks:
+        if (left.get(of[0]) == of[1]) if of else isinstance(left.get(name), str | bool | int):
+            left |= {name: other}
+    return {name: each for name, each in left.items() if each is not None or told[name] is None}
 
 
 def _inner(text: str) -> Json:

@@ -44,10 +44,8 @@ class Far(Pair):
         self._near, self._other, self.unknown = near, change, unknown
         self._context: int | None = 1  # tokens that it surely has; None: it is known
         self._used: int | None = None  # tokens of the largest request
-        self.stop = (
-            StopReason.END_TURN,
-            "",
-        )  # why each answer ended of which nobody knows it: so it has to hold up
+        self.stop: tuple[StopReason, str] = StopReason.END_TURN, ""
+        """Why each answer ended of which nobody knows it: only what ended its turn is held up by failures."""
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
             self._go_by(self._most(self._plain, near.recorded.state.policy))
@@ -120,9 +118,7 @@ class Far(Pair):
 
     def _stopped(self, fact: ModelResponded) -> ModelResponded:
         stop, word = self.stop
-        asked = (
-            Unknown.STOP in self.unknown or Unknown.ERRORS in self.unknown
-        )  # which failures hold up the end of a turn
+        asked = {Unknown.STOP, Unknown.ERRORS}.intersection(self.unknown)
         if not asked or Unknown.STOP not in fact.unknown:
             return fact
         return replace(fact, stop=stop, stop_raw=fact.stop_raw or word)

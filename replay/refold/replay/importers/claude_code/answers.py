@@ -27,15 +27,18 @@ class Response(Draft):
     def __init__(self, response: str, first: Row, complete: int) -> None:
         super().__init__(first)
         self.response, self.complete = response, complete
-        self.stop = ""
+        self.model, self.stop = text(first.value, "message", "model"), ""
         self.cost = self.duration = 0
 
     def add(self, row: Row) -> None:
         """Take one more row in."""
-        self.grow(row, leftover(row))
+        self.grow(row, leftover(row, self.model))
         # The first rows were written when the response had only begun.
         self.usage = larger(self.usage, _TOKENS.of(at(row.value, "message", "usage")))
-        self.stop = text(row.value, "message", "stop_reason") or self.stop
+        stop = text(row.value, "message", "stop_reason") or self.stop
+        if self.stop not in ("", stop):
+            self.left.append(json_text({"stop_reason": self.stop}))
+        self.stop = stop
         self.cost = max(self.cost, nano_usd(at(row.value, "costUSD")) or 0)
         self.duration = max(self.duration, (number(row.value, "durationMs") or 0) * 1_000_000)
         for block in blocks(row.value):
@@ -66,7 +69,7 @@ class Response(Draft):
             stop=self.stop,
             quality=self._quality(said),
             cost=self.cost or None,
-            model=text(self.first.value, "message", "model"),
+            model=self.model,
             response=self.response if is_id(self.response) else "",
             duration=min(self.duration, 1 << 62),
             rest=self.rest,

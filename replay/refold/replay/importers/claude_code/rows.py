@@ -266,13 +266,13 @@ def preserved(row: JSON) -> tuple[list[str], bool]:
     return (named, False) if named else ([*filter(None, edges)], True)
 
 
-def leftover(row: Row) -> str:
-    """What a message's row holds beside what an item takes of it."""
+def leftover(row: Row, model: str = "") -> str:
+    """What a message's row holds beside what an item takes of it; `model` is the one that its answer names."""
     found = kind(row.value)
     said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
     if found == "answer":  # of what else is said nobody asks which answer it is
-        said += [(name, text(row.value, "message", name)) for name in ("id", "model", "stop_reason")]
-        said += [("stop_reason", None)]
+        said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
+        said += [("model", model), ("stop_reason", None)]
     message = {
         key: value
         for key, value in table(row.value, "message").items()
