@@ -209,3 +209,37 @@ def test_what_costs_nothing(begun: Begun, server: Server) -> None:
     ran = begun("--price", "0/0", limits=[LIMIT])
     assert 0 == ran.code
     assert "$0/$0.0200" in ran.out
+
+
+def test_what_bounds_a_run_and_what_does_not(
+    begun: Begun, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lines of a run say that nothing bounds its steps and time, and which variables come to nothing."""
+    monkeypatch.setenv("REFOLD_COST_LIMIT", "-1")
+    monkeypatch.setenv("REFOLD_MAX_STEP", "5")
+    server.script = SAYS
+    ran = begun(*PRICE, limits=[{**LIMIT, "unpriced": "ignore"}])
+    assert "limits: $0.0200 of what is known; no limit of steps or time" in ran.out
+    assert "note: REFOLD_COST_LIMIT=-1 is no limit" in ran.err
+    assert "note: REFOLD_MAX_STEP: nothing reads it; did you mean REFOLD_MAX_STEPS?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("limits", "notes"),
+    [
+        pytest.param("[{type: cost, value: 1}]", ["limits: no limit of steps or time"], id="money alone"),
+        pytest.param("[{type: cost, value: 1}, {type: time, value: 9}]", [], id="money and time"),
+        pytest.param("[{type: step, value: null}]", ["limits: no limit of steps or time"], id="unlimited"),
+        pytest.param(
+            "[{type: step, value: 1}, {type: token, value: 9, uncounted: ignore}]",
+            ["limits[1]: an answer whose tokens nobody knows counts as nothing: then it is not kept"],
+            id="a limit that lets the unknown pass",
+        ),
+    ],
+)
+def test_check_says_what_bounds_no_run(refold: Refold, tmp_path: Path, limits: str, notes: list[str]) -> None:
+    """A policy that limits neither steps nor time, or keeps a limit by what is known alone, may be meant so; it is told."""
+    path = tmp_path / "p.yaml"
+    path.write_text(f"schema: refold/v1\nlimits: {limits}\n")
+    told = [*(f"note: {each}" for each in notes), f"{path} can be used"]
+    assert told == refold("policy", "check", path).out.splitlines()

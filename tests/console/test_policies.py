@@ -59,6 +59,8 @@ BAD = [
     pytest.param("p.json", '{"batch": 1, "batch": 2}', "'batch' stands twice", id="json: a key twice"),
     pytest.param("p.json", "[1]", "a policy is a mapping", id="json: no mapping"),
     pytest.param("p.json", "[" * 100_000, "nested too deeply", id="json: a pit"),
+    pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "cost", "value": -1}]}', "limits[0].value: expected a number >= 0, got -1", id="json: less than nothing"),
+    pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "step", "value": -1}]}', "limits[0].value: expected a whole number >= 0, got -1", id="json: fewer than none"),
     pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "time", "value": NaN}]}', "limits[0].value: expected a finite number", id="json: not a number"),
     pytest.param("p.yaml", "limits: [", "line 1, column 10", id="yaml: bad syntax"),
     pytest.param("p.yaml", "batch: a\nlimits: []\nbatch: b\n", "'batch' stands twice; keep one (at line 3, column 1)", id="yaml: a key twice"),

@@ -1,5 +1,7 @@
 """What environment variables set, for whom, and beside what was given: a row a rule, then a law over any environment."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers import PolicyError, parse
-from refold.reducers.environment import from_environment, slug
+from refold.reducers.environment import from_environment, slug, unheard
 from refold.reducers.parser import parse_with
 from support.variables import ALL, GARBAGE, POLICY, Plain, changes
 
@@ -270,3 +272,31 @@ def test_any_environment_is_read_or_refused_by_name(environment: dict[str, str],
     assert {note.partition(": ")[2] for note in notes} <= set(environment)
     assert bool(changes(environment, said, "a")) <= bool(notes)
     assert (after, notes) == from_environment(environment, after, said, "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        pytest.param("REFOLD_COST_LIMIT", "-1", "REFOLD_COST_LIMIT=-1 is no limit: zero or less counts as unset", id="below zero"),
+        pytest.param("REFOLD_MAX_STEPS", "0", "REFOLD_MAX_STEPS=0 is no limit: zero or less counts as unset", id="zero"),
+        pytest.param("REFOLD_MAX_STEP", "5", "REFOLD_MAX_STEP: nothing reads it; did you mean REFOLD_MAX_STEPS?", id="a slip"),
+        pytest.param("REFOLD_ZZZZZZ", "5", "REFOLD_ZZZZZZ: nothing reads it", id="like none"),
+        pytest.param("REFOLD_MAX_STEPS", "5", "", id="a limit"),
+        pytest.param("REFOLD_MAX_STEPS", "many", "", id="no number: refused, not told"),
+        pytest.param("REFOLD_PRUNE_KEEP_LAST", "0", "", id="zero that says something"),
+        pytest.param("REFOLD_LIMIT_TIME__BILLING", "5", "", id="of another agent"),
+        pytest.param("PATH", "/bin", "", id="not ours"),
+    ],
+)  # fmt: skip
+def test_what_is_set_and_comes_to_nothing(name: str, text: str, told: str) -> None:
+    """Who sets a limit that is none, or a variable that nothing reads, is told."""
+    assert ((told,) if told else ()) == unheard({name: text})
+
+
+def test_every_variable_is_known() -> None:
+    """No variable that some code reads is taken for one that nothing reads."""
+    root = Path(__file__).parents[2]
+    texts = [path.read_text(encoding="utf-8") for path in root.glob("*/refold/**/*.py")]
+    names = {name for text in texts for name in re.findall(r"\bREFOLD_[A-Z]+(?:_[A-Z]+)*\b", text)}
+    assert len(names) > 20
+    assert () == unheard(dict.fromkeys(names, "1"))

@@ -57,6 +57,26 @@ def test_what_may_fit_is_not(policy: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rest", "decides"),
+    [
+        pytest.param([{"approver": "approve"}], "approvals.chain[1] (approve)", id="a link for all"),
+        pytest.param([{"approver": "approve", "tools": ["b*"]}, {"approver": "human"}], "approvals.chain[2] (human)", id="a later one"),
+        pytest.param([{"approver": "rules", "rules": []}, {"approver": "reject"}], "approvals.chain[2] (reject)", id="one that leaves it"),
+        pytest.param([], "rejected: no link of the chain is about them", id="none"),
+    ],
+)  # fmt: skip
+def test_who_decides_about_the_tool_that_was_meant(rest: list[dict[str, Any]], decides: str) -> None:
+    """A slip in a name takes a rule away: who is told of it is told what then counts."""
+    links = [{"approver": "human", "tools": ["sumbit"]}, *rest]
+    tools = (Manifest(name="bash"), Manifest(name="submit"))
+    policy = parse({"approvals": {"chain": links}})
+    fact = RunStarted(format=1, at=0, run="r", rules=1, policy=policy, model="m", tools=tools)
+    said = opening(fact)[0].problem
+    assert "did you mean 'submit'? Calls of 'submit' are " in said
+    assert said.endswith(decides)
+
+
+@pytest.mark.parametrize(
     ("policy", "problem"),
     [
         pytest.param(guard("stop_on_tool", tools=["sumbit"]), "did you mean 'submit'?", id="a slip"),

@@ -96,7 +96,7 @@ REFUSED: list[tuple[str, Any, str, str, str]] = [
     ("near, no fraction", {"near": {"fraction": 0}}, "near.fraction", "> 0", "0"),
     ("near, the whole", {"near": {"fraction": 1}}, "near.fraction", "< 1", "1"),
     ("near, more than the whole", {"near": {"fraction": 1.5}}, "near.fraction", "< 1", "1.5"),
-    ("a tier beyond", tiers({"fraction": 1.01}), "pressure.tiers[0].at.fraction", "<= 1.0", "1.01"),
+    ("a tier beyond", tiers({"fraction": 1.01}), "pressure.tiers[0].at.fraction", "<= 1", "1.01"),
     ("a tier below", tiers({"fraction": -0.1}), "pressure.tiers[0].at.fraction", ">= 0", "-0.1"),
     ("a tier nowhere", tiers({}), "pressure.tiers[0].at", "'fraction', 'remaining', or both", ""),
     ("tiers", tiers({"fraction": 0.9}, {"fraction": 0.7}),

@@ -10,7 +10,8 @@ from refold.console.policies import chosen_policy
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
-from refold.reducers.complaints import warnings
+from refold.reducers.complaints import notes, warnings
+from refold.reducers.environment import unheard
 from refold.reducers.presets import PRESETS
 from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.reducers.unsorted import of_any_other
@@ -65,15 +66,22 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     """
     found, chosen = chosen_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found.estimator)
-    complaints = warnings(found)
+    complaints, told = warnings(found), (*map(str, notes(found)), *unheard(os.environ))
     others = of_any_other(found.approvals.chain) if found.approvals else None
     lines = [
         *(f"environment: {setting}" for setting in chosen),
         *(f"warning: {complaint}" for complaint in complaints),
+        *(f"note: {each}" for each in told),
         *([f"approvals: a call of a tool that none of them names {others}"] if others else []),
         f"{policy} can be used",
     ]
-    document = {"policy": str(policy), "environment": chosen, "warnings": complaints, "others": others}
+    document = {
+        "policy": str(policy),
+        "environment": chosen,
+        "warnings": complaints,
+        "notes": told,
+        "others": others,
+    }
     screen.result(document, lambda: screen.text("".join(f"{hostile.line(line)}\n" for line in lines)))
     return 0
 

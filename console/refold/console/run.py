@@ -27,6 +27,7 @@ from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.result import result_of
+from refold.reducers.environment import unheard
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 from refold.reducers.limits import LimitHit
@@ -75,6 +76,8 @@ async def run_command(
     at = served(means, name)
     follow(os.environ)
     said, chosen = chosen_policy(policy, installed_guards(), os.environ)
+    for each in unheard(os.environ):
+        note(f"note: {each}")
     tools = chosen_tools(means.tools, means.root)
     asked = at.model(name)
     async with AsyncExitStack() as stack:

@@ -225,7 +225,7 @@ class Agent:
         `take_over` an engine that drives the run now is fenced out, and stops. `store` and `lease` stand in
         for the agent's own. Raises, when it is awaited,
         `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent
-        has another model, or lacks a tool or a guard of the run's.
+        has another model, or another price for it, or lacks a tool or a guard of the run's.
         """
         runtime = msgspec.structs.replace(self._runtime(None, store), lease=lease or self.lease)
         return Run(run_id, runtime, None, take_over=take_over)

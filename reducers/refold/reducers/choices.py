@@ -17,10 +17,20 @@ def keys(model: type, path: str, tags: Collection[str]) -> list[str]:
 
     Where it may be one of several kinds, `tags` are the texts that stand in it: the one that names its kind is among them.
     """
-    structs = [kind for kind in _at(model, path) if isinstance(kind, inspect.StructType)]
-    meant = [kind for kind in structs if kind.tag_field is None or kind.tag in tags]
+    meant = _meant(model, path, tags)
     tag_fields = [kind.tag_field for kind in meant if kind.tag_field]
     return sorted({*tag_fields, *(field.encode_name for kind in meant for field in kind.fields)})
+
+
+def takes_fractions(model: type, path: str, key: str, tags: Collection[str]) -> bool:
+    """Whether a number under `key` of the mapping at `path` may be a fraction; `tags` as for `keys`."""
+    nodes = [node for kind in _meant(model, path, tags) for node in _inside(kind, key)]
+    return any(isinstance(kind, inspect.FloatType) for node in nodes for kind in _alternatives(node))
+
+
+def _meant(model: type, path: str, tags: Collection[str]) -> list[inspect.StructType]:
+    structs = [kind for kind in _at(model, path) if isinstance(kind, inspect.StructType)]
+    return [kind for kind in structs if kind.tag_field is None or kind.tag in tags]
 
 
 def _at(model: type, path: str) -> list[Any]:

@@ -24,8 +24,11 @@ from refold.reducers.limits import (
     MessageLimit,
     TimeLimit,
     check_of,
+    insists,
+    is_bounded,
     is_counted,
     measure_of,
+    needs,
     threshold,
 )
 from refold.reducers.named_tools import strangers, unfit
@@ -51,6 +54,11 @@ def warnings(policy: Policy) -> tuple[Complaint, ...]:
     """What in a policy works, but surely not as meant: limits and passes that are never reached, or undone."""
     finders = (_unreached, _idle, _undone, _short, _endless, _unasked, unfit)
     return complaints(fault for find in finders for fault in find(policy))
+
+
+def notes(policy: Policy) -> tuple[Complaint, ...]:
+    """What may well be meant so, and is to be known: what bounds no run, and limits that are not kept where nobody knows what was used."""
+    return complaints(fault for find in (_unbounded, _ignored) for fault in find(policy))
 
 
 def opening(fact: RunStarted) -> tuple[Complaint, ...]:
@@ -282,6 +290,21 @@ def _unasked(policy: Policy) -> Iterator[Fault]:
         if decides and place + 1 < len(chain):
             yield f"approvals.chain[{place + 1}]", f"never reached: chain[{place}] decides about every call"
             return
+
+
+def _unbounded(policy: Policy) -> Iterator[Fault]:
+    if not is_bounded(policy.limits):
+        yield "limits", "no limit of steps or time"
+
+
+def _ignored(policy: Policy) -> Iterator[Fault]:
+    for place, limit in enumerate(policy.limits):
+        if limit.value is not None and needs(limit) and not insists(limit):
+            what = "cost" if isinstance(limit, CostLimit) else "tokens"
+            yield (
+                f"limits[{place}]",
+                f"an answer whose {what} nobody knows counts as nothing: then it is not kept",
+            )
 
 
 def _endless(policy: Policy) -> Iterator[Fault]:

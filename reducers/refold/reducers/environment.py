@@ -13,13 +13,19 @@ import msgspec
 
 from refold.reducers.errors import PolicyError
 from refold.reducers.overlay import name_of_entry, with_value
+from refold.reducers.refusals import meant
 
 Plain = dict[str, Any]
 
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _WHOLE = re.compile(r"[+-]?0*[0-9]{1,15}")
 _DECIMAL = re.compile(r"[+-]?(?=\.?[0-9])0*[0-9]{0,9}(?:\.[0-9]{0,9})?")
-_LIMIT = "REFOLD_LIMIT_"
+_OURS, _LIMIT = "REFOLD_", "REFOLD_LIMIT_"
+
+READ_ELSEWHERE = (
+    "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_MODELS", "REFOLD_BASE_URL", "REFOLD_API_KEY", "REFOLD_PRUNE_LOG",
+)  # fmt: skip
+"""Variables of ours that say nothing of a policy."""
 
 
 def from_environment(
@@ -41,6 +47,34 @@ def from_environment(
             policy = _set(policy, variable, value)
             notes[variable.knob.removesuffix(".value")] = variable.name
     return policy, tuple(f"{knob}: {name}" for knob, name in notes.items())
+
+
+def unheard(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What somebody set and nothing comes of: limits of zero or less, which count as unset, and variables that nothing reads."""
+    said = [(each, environment.get(each.name, "").strip()) for each in _LIMITS.values()]
+    unset = [
+        f"{each.name}={text} is no limit: zero or less counts as unset"
+        for each, text in said
+        if text and _sets_nothing(each, text)
+    ]
+    names = {*(each.name for each in _VARIABLES), *READ_ELSEWHERE}
+    strange = sorted(name for name in environment if name.startswith(_OURS) and not name.startswith(_LIMIT))
+    return (
+        *unset,
+        *(f"{name}: nothing reads it{_near(name, names)}" for name in strange if name not in names),
+    )
+
+
+def _sets_nothing(variable: "_Variable", text: str) -> bool:
+    try:
+        return variable.meaning(variable.parse(text)) is msgspec.UNSET
+    except ValueError:  # refused where it is looked at
+        return False
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = meant(name.removeprefix(_OURS), [each.removeprefix(_OURS) for each in names])
+    return f"; did you mean {_OURS}{near}?" if near else ""
 
 
 def flag(environment: Mapping[str, str], name: str) -> bool | None:

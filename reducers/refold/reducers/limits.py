@@ -5,7 +5,7 @@ steps, seconds, tokens, messages and USD, and compared as integers: steps, nanos
 and nano-dollars.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
@@ -219,6 +219,11 @@ def measure_of(limit: Limit) -> str:
 def is_counted(limit: Limit) -> bool:
     """Whether it limits what is used up by being spent: tokens as the provider counted them, or money."""
     return (type(limit), measure_of(limit)) in COUNTED
+
+
+def is_bounded(limits: Iterable[Limit]) -> bool:
+    """Whether one of them is sure to end a run: of steps, or of time."""
+    return any(isinstance(each, (StepLimit, TimeLimit)) and each.value is not None for each in limits)
 
 
 def check_of(limit: Limit) -> str:

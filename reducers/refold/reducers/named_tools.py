@@ -9,10 +9,11 @@ import msgspec
 
 from refold.reducers.approvals import Gate, Match, Rules
 from refold.reducers.events import Manifest
+from refold.reducers.guards.approvals import word_of
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.marks import is_of
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import Fault, nearest, shown
+from refold.reducers.refusals import Fault, meant, nearest, shown
 
 _Kind = Literal["name", "glob", "mark"]
 
@@ -63,7 +64,9 @@ def strangers(
     names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
         if not any(_fits(named, name) for name in names):
-            yield named.path, f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
+            said = f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
+            approves = named.path.startswith("approvals.") and meant(named.text, names)
+            yield named.path, f"{said} {_decides(policy, approves)}" if approves else said
     for path, globs, field in _fields(policy):
         keys = field.split(".")
         fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
@@ -82,6 +85,15 @@ def strangers(
                 path,
                 f"{shown(field)} is a field of no {what} of this run that it is about{nearest(field, known)}",
             )
+
+
+def _decides(policy: Policy, tool: str) -> str:
+    """Which link of the chain decides about calls of a tool, for none of those before it is about it."""
+    for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
+        if any(fnmatchcase(tool, glob) for glob in link.tools) and word_of(link, tool, "{}") != "escalate":
+            kind = type(link).__struct_config__.tag
+            return f"Calls of {tool!r} are decided by approvals.chain[{place}] ({kind})"
+    return f"Calls of {tool!r} are rejected: no link of the chain is about them"
 
 
 def looks_into_fields(policy: Policy) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from refold.reducers.choices import choices, keys
+from refold.reducers.choices import choices, keys, takes_fractions
 from refold.reducers.errors import PolicyError
 
 _MESSAGE = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
@@ -16,6 +16,7 @@ _GOT = re.compile(r", got `[^`]*`$")
 _SHOWN = 80
 _LONGEST = 500
 _LISTED = 160  # characters: of more keys nobody reads a list
+_WHOLE, _NUMBER = "expected a whole number", "expected a number"
 _PLAIN = {
     "`int | float | null`": "a number or null",
     "`int | null`": "a whole number or null",
@@ -87,7 +88,11 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
         near = difflib.get_close_matches(value, words, 1) if isinstance(value, str) else []
         meant = f"; did you mean {near[0]!r}?" if near else ""
         return PolicyError(full, f"expected one of {', '.join(words)}, got {shown(value)}{meant}")
-    return PolicyError(full, f"{_plainly(_GOT.sub('', problem))}, got {shown(value)}")
+    plain = _plainly(_GOT.sub("", problem)).removesuffix(".0")
+    place, _, last = path.rpartition(".")
+    if plain.startswith(_WHOLE) and takes_fractions(model, place, last, _texts(data, place)):
+        plain = f"{_NUMBER}{plain.removeprefix(_WHOLE)}"
+    return PolicyError(full, f"{plain}, got {shown(value)}")
 
 
 def joined(path: str, key: str) -> str:
@@ -112,18 +117,26 @@ def brief(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The word that was perhaps meant, or all that are known; to be put behind a complaint."""
     words = sorted(known)
-    near = difflib.get_close_matches(word, words, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(words) or 'none'}"
+    near = meant(word, words)
+    return f"; did you mean {near!r}?" if near else f"; known are {', '.join(words) or 'none'}"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """The known word that was perhaps meant; "" where none is like it."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), 1)), "")
 
 
 def _known(key: str, data: Any, model: type, path: str) -> str:
     """The key that was perhaps meant there, or all that there are; "" where nobody can say."""
-    there = cast("object", _at(data, path))
-    values = cast("dict[str, object]", there).values() if isinstance(there, dict) else ()
-    texts = [each for each in values if isinstance(each, str)]
-    known = keys(model, path, texts)
+    known = keys(model, path, _texts(data, path))
     near = nearest(key, known) if known else ""
     return near if len(near) <= _LISTED else "; refold policy schema prints all that there are"
+
+
+def _texts(data: Any, path: str) -> list[str]:
+    there = cast("object", _at(data, path))
+    values = cast("dict[str, object]", there).values() if isinstance(there, dict) else ()
+    return [each for each in values if isinstance(each, str)]
 
 
 def _failing(where: str, data: Any, model: type) -> str:

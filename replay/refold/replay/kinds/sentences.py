@@ -24,7 +24,7 @@ from refold.reducers.events import (
     ToolReturned,
     kind_of,
 )
-from refold.reducers.limits import Limit, name_of, threshold, type_of
+from refold.reducers.limits import Limit, insists, is_bounded, name_of, needs, threshold, type_of
 from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
 from refold.replay import figures, known
@@ -178,11 +178,16 @@ def recorded(event: SourceRecorded) -> str:
 def limits(policy: Policy) -> str:
     """A policy's limits in a few words."""
     told = [
-        _named(limit) + figures.amount(value, limit.unit)
+        _named(limit) + figures.amount(value, limit.unit) + _least(limit)
         for limit in policy.limits
         if (value := threshold(limit)) is not None
     ]
-    return f"limits: {', '.join(told)}" if told else "no limits"
+    more = "" if is_bounded(policy.limits) else "; no limit of steps or time"
+    return f"limits: {', '.join(told)}{more}" if told else "no limits"
+
+
+def _least(limit: Limit) -> str:
+    return " of what is known" if needs(limit) and not insists(limit) else ""
 
 
 def ranges(messages: Ranges) -> str:
