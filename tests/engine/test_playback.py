@@ -41,11 +41,21 @@ async def hang() -> str:
 
 
 async def recorded(
-    script: Sequence[Any], policy: dict[str, Any] | None = None, *, tools: Sequence[Tool] = (look, act, hang)
+    script: Sequence[Any],
+    policy: dict[str, Any] | None = None,
+    *,
+    tools: Sequence[Tool] = (look, act, hang),
+    system: str | None = None,
 ) -> tuple[MemoryStore, str]:
     """A run of this script, to its end; its store and its id."""
     store = MemoryStore()
-    agent = Agent(model=ScriptedModel(script), tools=tools, policy={**QUICK, **(policy or {})}, store=store)
+    agent = Agent(
+        model=ScriptedModel(script),
+        tools=tools,
+        policy={**QUICK, **(policy or {})},
+        store=store,
+        system=system,
+    )
     run = agent.start("do it")
     await run.result()
     return store, run.id
@@ -178,8 +188,30 @@ async def test_a_request_that_was_never_made_is_a_missing_fact() -> None:
 
     recording = await Recording.read(store, run)
     agent = Agent(model=recording.model(), tools=[changed, act, hang], policy=QUICK)
-    with pytest.raises(MissingFact, match="no recorded answer to a request of 3 messages"):
+    differs = r"a request of 3 messages: message 3 \(tool\) was 'd: seen .*' and is 'd: nothing'"
+    with pytest.raises(MissingFact, match=differs):
         await agent.start("do it").result()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param(
+            {"system": "Be kind."}, "message 1 .system. was 'Be brief.' and is 'Be kind.'", id="a prompt"
+        ),
+        pytest.param(
+            {"tools": [look, act]}, "its tools are others than were recorded: hang", id="a tool less"
+        ),
+        pytest.param({"settings": {"temperature": 1}}, "its settings are others", id="a setting"),
+    ],
+)
+async def test_what_is_unlike_the_recorded_is_named(changes: dict[str, Any], told: str) -> None:
+    """A prompt, a tool or a setting that changed is what the error says, with the words of both."""
+    store, run = await recorded([say("seen")], system="Be brief.")
+    recording = await Recording.read(store, run)
+    given: dict[str, Any] = {"tools": [look, act, hang], "system": "Be brief.", "policy": QUICK} | changes
+    with pytest.raises(MissingFact, match=told):
+        await Agent(model=recording.model(), **given).start("do it").result()
 
 
 async def test_recorded_tools_serve_a_real_model() -> None:
