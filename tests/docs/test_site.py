@@ -61,6 +61,7 @@ def test_diagrams_are_pictures(site: Path) -> None:
     assert "WAITING_FOR_TOOL" in (site / "reference" / "machine-1.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_search_finds_pages_from_disk(site: Path) -> None:
     """Who opens the site from disk, without a network, types a word letter by letter and is led to where it stands."""
     with opened() as browser:

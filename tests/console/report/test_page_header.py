@@ -4,9 +4,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from console.report.conftest import Opened, apart, page_text
 from refold.engine import Agent, ScriptedModel, say
 from support.pages import read
+
+pytestmark = pytest.mark.slow  # a browser of its own; the quick tier looks at pages in test_report_browser
 
 Look = Callable[..., Opened]
 
