@@ -77,3 +77,24 @@ async def test_another_policy_would_not_have_known_either(
     found = await whatif(store, "r", parse(policy))
     assert verdict == (found.verdict, found.code)
     assert () == found.unknown
+
+
+async def test_a_price_that_nobody_was_asked_for() -> None:
+    """A limit of cost would not have begun without a price: of a run that had none it is not judged what it would have cost."""
+    store = MemoryStore()
+    agent = Agent(
+        ScriptedModel([replace(say("Done."), cost_nanousd=None)]), policy={"limits": []}, store=store
+    )
+    await agent.run("Go", run_id="r")
+    found = await whatif(store, "r", parse(COST))
+    assert (Verdict.UNJUDGED, 0) == (found.verdict, found.priced)
+
+
+async def test_what_ended_a_run_ends_it_under_another_policy() -> None:
+    """Where the run itself ended for want of a price, so does one under a policy with the same limit, and more."""
+    store = MemoryStore()
+    await Agent(ScriptedModel([replace(say("Done."), cost_nanousd=None)]), policy=COST, store=store).run(
+        "Go", run_id="r"
+    )
+    more = parse({"limits": [*COST["limits"], {"type": "step", "value": 9}]})
+    assert (Verdict.AGREE, "cost_unknown") == ((found := await whatif(store, "r", more)).verdict, found.code)

@@ -32,7 +32,7 @@ from refold.replay.whatif.ends import Ends
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.losses import Losses
 from refold.replay.whatif.pair import Found, Pair
-from refold.replay.whatif.prices import Prices, priced
+from refold.replay.whatif.prices import Prices, left_open, priced
 from refold.replay.whatif.totals import Prefixes
 from refold.replay.whatif.unsorted import Unsorted
 from refold.replay.whatif.verdict import MOST, Spend, Verdict, WhatIf, spend_of
@@ -262,6 +262,7 @@ class Comparison(Follower[WhatIf]):
 
     def _told(self, fact: Fact) -> Fact:
         """The fact, with what only the tables of who asks say of it."""
+        fact = left_open(fact, self.recorded.state)
         known = priced(fact, self.recorded.state, self._prices)
         self._priced += known is not fact
         told = with_context(known, self._contexts)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import Fact, ModelResponded, SummaryReturned
+from refold.reducers.limits import CostLimit, insists
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
@@ -64,6 +65,14 @@ def priced(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
     )  # a price of part of its tokens is a least
     left = tuple(what for what in fact.unknown if what is not Unknown.UNPRICED)
     return replace(fact, cost_nanousd=cost, unknown=(*left, *part))
+
+
+def left_open(fact: Fact, state: RunState) -> Fact:
+    """The fact, whose price is a gap of the record where no limit of the run asked after it: one that did could not begin without."""
+    asked = any(isinstance(limit, CostLimit) and insists(limit) for limit in state.policy.limits)
+    if fact.unknown != (Unknown.UNPRICED,) or asked:
+        return fact
+    return replace(fact, unknown=())
 
 
 def _counted(fact: ModelResponded | SummaryReturned) -> bool:
