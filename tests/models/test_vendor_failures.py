@@ -153,6 +153,8 @@ async def test_silence_is_a_timeout(server: Server, name: str) -> None:
     with pytest.raises(ModelError) as caught:
         await items(model, ModelRequest(messages=HELLO))
     assert FailureClass.TIMEOUT is caught.value.failure
+    assert "silent for 0.5 s (--timeout" in caught.value.message
+    assert server.address.removesuffix("/v1") in caught.value.message
     await model.aclose()
     await model.aclose()
 

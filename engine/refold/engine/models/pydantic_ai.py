@@ -70,6 +70,7 @@ class PydanticAIModel:
         self.name, self._context = name, context
         self._price = None if price is None else price_of(price)
         seconds(timeout, "timeout")
+        self._idle = timeout if http_client is None else 0
         self._endpoint = _endpoint(name, base_url, api_key, timeout, http_client)
         self._model = self._endpoint.model
 
@@ -165,6 +166,7 @@ class PydanticAIModel:
             secret=self._endpoint.secret,
             address=self._endpoint.host,
             now=time.time_ns(),
+            idle=self._idle,
         )
         return translate(error, around)
 

@@ -55,7 +55,8 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
     `opened` says whether anything of the answer had arrived, `partial` is its text so far, `key` where
     the key comes from, in words, `secret` the key, "" if there is none, `address` the server that was asked, "" where that is
-    not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read.
+    not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read. `idle`: the
+    seconds for which it may stay silent, 0 where somebody else's client says.
     """
 
     opened: bool
@@ -64,6 +65,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     address: str
     now: int
+    idle: float = 0
 
 
 def translate(error: Exception, around: Circumstances) -> ModelError:
@@ -73,7 +75,13 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     failure = _class(error, status, text, opened=around.opened)
     if failure is FailureClass.AUTH:
         text = f"{text}; check the key in {around.key}"
-    if failure is FailureClass.NETWORK and around.address and around.address not in text:
+    if failure is FailureClass.TIMEOUT and status is None and around.idle:
+        text = f"{text.rstrip('.')}: silent for {around.idle:g} s (--timeout, or timeout= of the model)"
+    if (
+        failure in (FailureClass.NETWORK, FailureClass.TIMEOUT)
+        and around.address
+        and around.address not in text
+    ):
         text = f"{text}; asked was {around.address}"
     return ModelError(
         failure,
