@@ -76,7 +76,7 @@ USES = {
     "seal": Use("seal --key KEY", "seal --key KEY"),
     "keygen": Use("keygen FILE"),
     "testcase": Use("testcase WAITS -o test_FILE.py"),
-    "report": Use("report RUN -o FILE", "report LONG -o FILE"),
+    "report": Use("report RUN -o FILE"),  # a page holds its run whole: gigabytes of memory for the long one
     "export": Use("export RUN -o FILE", "export LONG -o FILE"),
     "pack": Use("pack RUN -o FILE", "pack LONG -o FILE"),
     "unpack": Use("unpack BUNDLE -o FILE"),
