@@ -15,8 +15,21 @@ from refold.reducers.numbers import Ranges
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.cuts import BEGINNING, Cut, Forked
 from refold.replay.importers.derivation.gap import is_persons
-from refold.replay.importers.items import Answered, Item, Prompted, Returned, RunBegan, Said, message_of
+from refold.replay.importers.items import (
+    Answered,
+    Item,
+    Prompted,
+    Returned,
+    RunBegan,
+    Said,
+    Unread,
+    message_of,
+)
 from refold.replay.importers.open_calls import answering
+
+_UNTOLD = (
+    "a cut that was not there when the file was looked through: what later answers were shown is not known"
+)
 
 
 class Spoken(msgspec.Struct, frozen=True, gc=False):
@@ -68,8 +81,11 @@ class _Conversation:
         self._counted(self._said)
         return fork
 
-    def cut(self, cut: Cut) -> Iterator[Prompted]:
+    def cut(self, cut: Cut) -> Iterator[Item]:
         """What the next answer is shown; nothing where no result of it was cleared."""
+        if self._cuts == 0:  # the file grew since it was looked through: nothing is held that could be cut
+            yield Unread(cut.position, cut.at, cut.rest, code="changed", problem=_UNTOLD)
+            return
         said = self._before(cut.turns)
         parts = [_within(said, cut.head), _within(said, cut.tail, between=cut.between)]
         gone = _results(self._said) - _results(chain(*parts))
@@ -87,8 +103,7 @@ class _Conversation:
 
     def _counted(self, said: list[Spoken]) -> None:
         """One of what is to come less. What forks stay what they were: another list is begun."""
-        assert self._cuts != 0, "more cuts than the run's beginning told of"
-        self._cuts = self._cuts - 1 if self._cuts else None
+        self._cuts = self._cuts - 1 if self._cuts else self._cuts
         self._said = said if self._cuts != 0 else []
 
 
