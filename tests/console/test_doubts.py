@@ -58,7 +58,7 @@ def test_nothing_in_doubt(refold: Refold, store: Path, waiting: str) -> None:
     """Where no call is in doubt that is the only line, and the exit code is 0."""
     ran = refold("doubts", "--store", store)
     assert (0, "0 unresolved\n", "") == (ran.code, ran.out, ran.err)
-    assert {"unresolved": 0, "runs": 0, "oldest": 0, "calls": []} == json.loads(
+    assert {"unresolved": 0, "runs": 0, "oldest": 0, "calls": [], "unread": []} == json.loads(
         refold("doubts", "-o", "json", "--store", store).out
     )
 
@@ -344,6 +344,8 @@ def test_a_log_that_cannot_be_read(refold: Refold, store: Path, waiting: str) ->
         assert 3 == ran.code
         assert shown in ran.out
         assert "bad" in ran.err
+        assert ["bad"] == json.loads(refold(word, "-o", "json", "--store", store).out)["unread"]
+    assert "; 1 run could not be read" in refold("doubts", "--store", store).out
 
 
 def test_cancel(refold: Refold, store: Path) -> None:

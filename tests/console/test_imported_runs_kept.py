@@ -83,6 +83,7 @@ def test_no_worker_takes_it_up(refold: Refold, store: Path, imported: str) -> No
 
 def test_nobody_is_asked_to_answer_it(refold: Refold, store: Path, imported: str) -> None:
     """What waits for a person lists runs that somebody can answer."""
+    assert imported not in refold("doubts", "--all", "--store", store).out
     assert imported not in refold("approvals", "--store", store).out
 
 

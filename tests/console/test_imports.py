@@ -119,6 +119,16 @@ def test_a_folder_is_walked(refold: Refold, store: Path, folder: Path) -> None:
     } == {each["file"]: each["problem"] for each in told if each.get("skipped")}
 
 
+def test_a_broken_session_in_a_folder_is_no_success(refold: Refold, store: Path, folder: Path) -> None:
+    """By its name it is a transcript, and nobody has read it: it is told, and the exit code says so. An empty one says nothing."""
+    (folder / "broken.jsonl").write_bytes(bytes(each ^ 0x5A for each in session("x").encode()))
+    (folder / "empty.jsonl").write_bytes(b"")
+    ran = refold("import", folder, "--store", store)
+    assert 2 == ran.code
+    assert "broken.jsonl: not imported: no transcript of a known format" in ran.err
+    assert "empty.jsonl: skipped: no transcript" in ran.err
+
+
 def test_many_files_are_summed_up_at_the_end(refold: Refold, store: Path, folder: Path) -> None:
     """Of several files the last line says how much was imported and which have something unread; one line what is next."""
     (folder / "b.jsonl").write_text(session("one") + "no json\n")

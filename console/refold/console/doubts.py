@@ -12,9 +12,10 @@ from refold.console.endings import ENDINGS, Ending
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Column, Screen, note
-from refold.console.sweeps import Oldest, Problem, sweep
+from refold.console.sweeps import Oldest, Unread, not_read, sweep
 from refold.engine.annotation import annotate
 from refold.engine.guards import installed_guards
+from refold.engine.imported_runs import source_of
 from refold.engine.secrets import redactor_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import NoteAdded, Remark
@@ -31,6 +32,8 @@ _MOST = 1000
 class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the oldest is.
 
+    `unread` are the runs that could not be read: what is in doubt in them is not counted.
+
     `oldest` is nanoseconds, 0 if there is none, None where no record says since when. `calls` are the oldest of what was asked for.
     """
 
@@ -38,6 +41,7 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     oldest: int | None
     calls: list[DoubtfulCall]
+    unread: list[str] = []
 
 
 class Tally:
@@ -59,11 +63,13 @@ class Tally:
         for call in calls if self._everything else unresolved:
             self.shown.add(call.since, call)
 
-    def document(self, now: int) -> Doubts:
+    def document(self, now: int, unread: Sequence[str] = ()) -> Doubts:
         """All of it, at the instant `now`."""
         none = None if self.unresolved else 0
         since = none if self.oldest is None else max(0, now - self.oldest)
-        return Doubts(unresolved=self.unresolved, runs=self.runs, oldest=since, calls=self.shown.rows)
+        return Doubts(
+            unresolved=self.unresolved, runs=self.runs, oldest=since, calls=self.shown.rows, unread=[*unread]
+        )
 
 
 @reads
@@ -79,24 +85,28 @@ async def doubts_command(
     The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
     tally = Tally(everything=everything)
-    problem: Problem | None = None
+    unread = Unread([], None)
     async with places.reading(place) as store:
 
         async def look(run: str) -> None:
             tally.take(await in_doubt(store, run))
+
+        async def look_if_own(run: str) -> None:
+            if not await source_of(store, run):  # of an imported one nobody can settle anything here
+                await look(run)
 
         if runs:
             for run in await addresses.runs_of(store, runs):
                 await look(run)
         else:
             # That a run has ended settles nothing in the world.
-            problem = await sweep(store, look)
-        found = tally.document(time.time_ns())
+            unread = await sweep(store, look_if_own)
+        found = tally.document(time.time_ns(), unread.runs)
         runs_ = list(dict.fromkeys(call.run for call in found.calls))
         short = await addresses.shortened(store, runs_) if screen.live else {}
     screen.result(found, lambda: _tell(screen, place, found, short, tally.shown.count))
-    if problem is not None:
-        raise problem
+    if unread.problem is not None:
+        raise unread.problem
     return int(found.unresolved > 0)
 
 
@@ -179,7 +189,7 @@ def _metric(found: Doubts) -> str:
     runs = figures.counted(found.runs, "run")
     where = f" in {runs}" if found.unresolved else ""
     since = f", the oldest for {figures.seconds(found.oldest)}" if found.unresolved and found.oldest else ""
-    return f"{figures.count(found.unresolved)} unresolved{where}{since}"
+    return f"{figures.count(found.unresolved)} unresolved{where}{since}{not_read(found.unread)}"
 
 
 async def _note_beside(

@@ -23,6 +23,11 @@ class FoundFile(msgspec.Struct, frozen=True):
     walked: bool = False
     skipped: str = ""
 
+    @property
+    def sounds_like_one(self) -> bool:
+        """Whether it must be a transcript by its name, if not by what is in it: a broken session is one that nobody has read."""
+        return self.path.suffix in (".jsonl", ".eval") and self.path.stat().st_size > 0
+
 
 def found_files(path: Path) -> Sequence[FoundFile]:
     """The file of a path, or those of a folder, sorted. Raises `WrongUse` for a path where nothing is."""

@@ -1,6 +1,6 @@
 """What runs ask a person: of one run, and of all in a store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -9,7 +9,7 @@ from refold.console import descriptions, places
 from refold.console.next_steps import asked_about
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
-from refold.console.sweeps import Oldest, sweep
+from refold.console.sweeps import Oldest, not_read, sweep
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
 from refold.engine.result import result_of
@@ -52,10 +52,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that waits for a person, as JSON: how many runs, and the oldest of them."""
+    """Everything that waits for a person, as JSON: how many runs, the oldest of them, and the runs that could not be read."""
 
     count: int
     waiting: list[Question]
+    unread: list[str] = []
 
 
 async def tell_questions(screen: Screen, place: StorePlace) -> int:
@@ -70,10 +71,11 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
             if question is not None:
                 found.add(question.since, question)
 
-        problem = await sweep(store, look, waiting=True)
-    screen.result(Questions(count=found.count, waiting=found.rows), lambda: _tell(screen, place, found))
-    if problem is not None:
-        raise problem
+        unread = await sweep(store, look, waiting=True)
+    told = Questions(count=found.count, waiting=found.rows, unread=unread.runs)
+    screen.result(told, lambda: _tell(screen, place, found, unread.runs))
+    if unread.problem is not None:
+        raise unread.problem
     return 0
 
 
@@ -100,9 +102,11 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     )
 
 
-def _tell(screen: Screen, place: StorePlace, found: Oldest[Question]) -> None:
+def _tell(screen: Screen, place: StorePlace, found: Oldest[Question], unread: Sequence[str]) -> None:
     if not found.count:
-        note(f"nothing in {place.path} waits for a person")
+        note(
+            f"nothing{' that was read' if unread else ''} in {place.path} waits for a person{not_read(unread)}"
+        )
         return
     columns = [Column("run"), Column("since"), Column("until"), Column("waits for")]
     columns += [Column("what", elastic=True), Column("to answer")]

@@ -1,18 +1,33 @@
 """Looking through all runs of a store for what needs a person: in one pass, keeping only what is found."""
 
 import heapq
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import StateChanged, kind_of
 from refold.reducers.machine import AgentState
+from refold.replay import figures
 from refold.replay.reader import event_of
 from refold.store.protocol import Head, Store, Stored
 
 T = TypeVar("T")
 
 Problem = Damaged | CannotJudge
+
+
+class Unread(NamedTuple):
+    """What a pass could not read: the runs by their ids, and the first error, None where everything was read."""
+
+    runs: list[str]
+    problem: Problem | None
+
+
+def not_read(runs: Sequence[str]) -> str:
+    """In words, to stand behind what was found in the others; "" where all were read."""
+    return f"; {figures.counted(len(runs), 'run')} could not be read" if runs else ""
+
+
 _MOVED = kind_of(StateChanged)
 _LAST = 100  # events: a step of a run changes its state every few
 
@@ -41,14 +56,13 @@ class Oldest(Generic[T]):
         return [found for _, _, found in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
 
 
-async def sweep(
-    store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False
-) -> Problem | None:
-    """Look at each run, or at those that may be `waiting` for a person; the first error of a log that could not be read.
+async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False) -> Unread:
+    """Look at each run, or at those that may be `waiting` for a person. What could not be read.
 
     One that cannot be read does not keep the others from being looked at.
     """
     problem: Problem | None = None
+    unread: list[str] = []
     try:
         async for chunk in store.runs():
             for run, head in chunk:
@@ -57,9 +71,10 @@ async def sweep(
                         await look(run)
                 except (Damaged, CannotJudge) as error:
                     problem = problem or error
+                    unread.append(run)
     except Damaged as error:
-        return problem or error
-    return problem
+        return Unread(unread, problem or error)
+    return Unread(unread, problem)
 
 
 async def _may_wait(store: Store, run: str, head: Head) -> bool:

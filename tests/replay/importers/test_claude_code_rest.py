@@ -1,10 +1,12 @@
 """What a row of a Claude Code session says where nobody expects it is kept beside the item that it became."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
+from refold.replay.importers.items import Returned
 from support.claude_code import Json, answer, called, read, result, row, said, user
 
 LOST = "a word that stands once"
@@ -64,3 +66,12 @@ def test_nothing_of_a_row_is_lost(rows: list[Json]) -> None:
     """Whatever the harness meant by it, it stands in the log."""
     items = read(GO, *rows)
     assert LOST in json.dumps([msgspec.to_builtins(item) for item in items], default=str)
+
+
+@pytest.mark.parametrize(("said", "marked"), [(False, True), (None, True), ("yes", False), (1, False)])
+def test_a_mark_that_is_neither_true_nor_false_is_not_known(said: Any, *, marked: bool) -> None:
+    """A result of which nobody can tell whether it failed is not told as a success."""
+    (returned,) = [
+        item for item in read(GO, result("r", "a", "t", is_error=said)) if isinstance(item, Returned)
+    ]
+    assert (None, marked) == (returned.error, returned.marked)

@@ -27,6 +27,7 @@ from refold.reducers.events import (
 from refold.reducers.limits import Limit, insists, is_bounded, name_of, needs, threshold, type_of
 from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
+from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 from refold.replay import figures, known
 from refold.replay.kinds.arguments import brief, called, main_argument
 from refold.replay.source_words import context_remark, context_words, quoted
@@ -37,11 +38,11 @@ SHOWN = 160
 
 def started(event: RunStarted) -> str:
     """`openai:gpt-5, 3 tools, 2 messages; limits: 12 steps`."""
-    tools, messages = (
-        figures.counted(len(event.tools), "tool"),
-        figures.counted(len(event.messages), "message"),
-    )
-    return f"{event.model}, {tools}, {messages}; {limits(event.policy)}"
+    untold = not event.tools and Unknown.TOOLS in event.unknown
+    tools = "tools not recorded" if untold else figures.counted(len(event.tools), "tool")
+    messages = figures.counted(len(event.messages), "message")
+    held = "limits not recorded" if SOURCE_LABEL in event.labels else limits(event.policy)
+    return f"{event.model or 'model not recorded'}, {tools}, {messages}; {held}"
 
 
 def forked(event: RunForked) -> str:

@@ -20,6 +20,7 @@ LOST: Mapping[str, str] = MappingProxyType(
         "too_long": "a line of it is too long to be read",
         "too_deep": "a part of it is nested too deep to be read",
         "too_many_rows": "it has more rows than are read",
+        "changed": "it was changed while it was read",
         "cut": _CUT,
         "cut_off": _CUT,
         "cut_document": _CUT,

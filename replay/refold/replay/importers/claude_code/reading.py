@@ -26,6 +26,7 @@ from refold.replay.importers.claude_code.rows import (
     remark,
     results,
     spoken,
+    unfailed,
 )
 from refold.replay.importers.cuts import ALL, Cut, Forked, only
 from refold.replay.importers.fields import JSON, at, rows, table, text
@@ -192,7 +193,9 @@ class Reading:
             # A row is one message, however many results it has.
             counts = Counted(results=1, errors=int(error is not None)) if number else None
             place = row.place.counting(counts)
-            self.queue.append(place.returned(call, shown, failed=error or False, began=began, rest=rest))
+            self.queue.append(
+                place.returned(call, shown, failed=error or unfailed(result), began=began, rest=rest)
+            )
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
             rest = ""

@@ -151,6 +151,11 @@ def error_of(result: JSON) -> ToolError | None:
     return ToolError.RAISED
 
 
+def unfailed(result: JSON) -> bool | None:
+    """False, for a call that did not fail, as where the key is missing; None where the key says something that is no answer."""
+    return False if isinstance(at(result, "is_error"), bool | None) else None
+
+
 def is_message(row: JSON) -> bool:
     """Whether a row is a message of a session, by its shape alone: some keep neither ids nor the session's name."""
     typed = text(row, "type") in ("user", "assistant") and isinstance(at(row, "message"), dict)
