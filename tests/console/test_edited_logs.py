@@ -47,7 +47,7 @@ AN_ADDRESS = f"@e{EDITED + 2}"
 
 # For each command that reads a run, what is typed behind it. RUN stands for the run, FILE for one that is not there yet.
 READS: Mapping[str, Sequence[str]] = {
-    "ls": ["", "--state completed"],
+    "ls": ["", "--state completed", "--since 1d"],
     "show": ["RUN", "RUN --all", "RUN --raw", "RUN --filter type:tool", f"RUN{AN_ADDRESS}", f"RUN@e{EDITED}", "RUN@t2"],
     "view": ["RUN", "RUN@t2"],
     "state": ["RUN", f"RUN{AN_ADDRESS}"],
@@ -196,3 +196,13 @@ def test_the_edit_of_another_run_is_not_told(ask: Callable[..., Ran]) -> None:
     """Who asks of a run that nobody edited is told nothing of others."""
     ran = ask(f"show {OTHER}", RUN, EDITS["a word"])
     assert (0, "") == (ran.code, ran.err)
+
+
+@pytest.mark.parametrize(
+    "words", ["ls", "ls --since 1d", "ls --sort steps --since 1d", "ls --state completed --since 1d"]
+)
+def test_a_beginning_that_was_edited_hides_no_other_run(words: str, ask: Callable[..., Ran]) -> None:
+    """Of a run of which not even the first event is what was recorded it is said so, and the others are listed."""
+    ran = ask(words, RUN, [f"UPDATE event SET body = replace(body, 'a', 'b') WHERE {AT} = 1 AND {OF}"])
+    assert (3, True) == (ran.code, f"run {RUN}: DAMAGED" in ran.err and f"run {WAITS}: DAMAGED" in ran.err)
+    assert OTHER in ran.out

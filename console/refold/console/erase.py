@@ -97,7 +97,7 @@ async def erase_command(
 async def _agreed(store: Store, event: Stored, forks: Sequence[str]) -> bool:
     """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
     what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise WrongUse(f"{what} would be gone for good, and there is no terminal to ask at: expected --yes")
     for run in (event.run, *forks):
         await _refuse_needed(store, run, event.seq)

@@ -16,6 +16,8 @@ def given_text(typed: str, what: str) -> str:
     Raises `WrongUse` for what cannot be read, is no UTF-8, or is too large.
     """
     if typed == "-":
+        if sys.stdin is None:
+            raise WrongUse(f"{what}: stdin is closed; - reads what stands there")
         return _decoded(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
     if typed.startswith("@"):
         return _decoded(_of_file(expanded(Path(typed[1:])), what), what, typed[1:])

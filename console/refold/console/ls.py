@@ -141,10 +141,9 @@ async def _lines(store: Store, prefix: str, sieve: _Sieve, trouble: Trouble) -> 
     """The runs that are meant; of all that were looked at it is told which cannot be read whole."""
     async for chunk in store.runs(prefix):
         for run, head in chunk:
-            if head.seq and not (sieve.since and await _older(store, run, sieve.since)):
-                line = await _run_line(store, run, trouble)
-                if sieve.means(line):
-                    yield line
+            line = await _run_line(store, run, sieve.since, trouble) if head.seq else None
+            if line is not None and sieve.means(line):
+                yield line
 
 
 async def _older(store: Store, run: str, since: int) -> bool:
@@ -152,8 +151,11 @@ async def _older(store: Store, run: str, since: int) -> bool:
     return any(0 < each.at < since for each in await store.read_some(run, [1]))
 
 
-async def _run_line(store: Store, run: str, trouble: Trouble) -> RunLine:
+async def _run_line(store: Store, run: str, since: int, trouble: Trouble) -> RunLine | None:
+    """What is told of a run; None where it surely began before `since`."""
     try:
+        if since and await _older(store, run, since):
+            return None
         told, _ = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
         trouble.add(run, error)

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     """Do `work`, and turn what it raises into a line on stderr and an exit code. See `main`."""
     damage.forget()
+    _opened()
     try:
         _readable(words)
         with _numbers_written():
@@ -88,6 +90,14 @@ def entry() -> None:
             sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _opened() -> None:
+    """Where stdout or stderr was closed before we began, what is said there is lost, and nothing else is otherwise."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+            setattr(sys, name, null)
 
 
 @contextlib.contextmanager
