@@ -227,3 +227,14 @@ def test_a_home_that_nobody_has(refold: Refold, store: Path, words: list[str]) -
     )
     assert ran.code in (2, 4)
     assert "bug" not in ran.err
+
+
+def test_what_was_not_read_is_told_of_the_run(refold: Refold, store: Path, folder: Path) -> None:
+    """Not only as it is imported: months later `ls` and `show` say how much of the source is in no fact, and where that is named."""
+    (folder / "b.jsonl").write_text(session("one") + "no json\n")
+    refold("import", folder / "b.jsonl", "--store", store)
+    assert "1 place lost" in refold("ls", "--store", store).out
+    shown = refold("show", "@last", "--store", store).out
+    assert "1 place of the source may be in no fact: refold show " in shown
+    words = shown.partition("refold show ")[2].splitlines()[0].split()
+    assert "not_json" in refold("show", *words, "--store", store).out

@@ -1,6 +1,7 @@
 """Texts of a log as one line that is harmless for a terminal."""
 
 from refold.console import hostile
+from refold.replay import figures
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.source_words import SourceEnd
@@ -22,6 +23,7 @@ def ended(about: Summary) -> str:
     if not about.source_end:
         return standing(about.agent_state, about.code if about.agent_state != "COMPLETED" else None)
     brief = SourceEnd(end=about.source_end, run=about.goes_on_in).brief(len(about.unanswered))
+    brief += f", {figures.counted(about.lost, 'place')} lost" if about.lost else ""
     # An end of ours is never hidden.
     return hostile.line(f"{brief} ({about.agent_state})" if about.code else brief)
 

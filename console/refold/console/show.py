@@ -177,10 +177,17 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
     pairs += [("spent", spent)]
     pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []
+    pairs += [("lost", _lost(told))] if told.lost else []
     pairs += [("source", _totals(told.source_totals))] if told.source_totals else []
     pairs += [("events", f"1 to {told.events}")]
     screen.pairs(pairs)
     return last
+
+
+def _lost(told: Summary) -> str:
+    """How much of the source no fact has, and where it is named."""
+    places = figures.counted(told.lost, "place")
+    return f"{places} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"
 
 
 def _totals(totals: SourceTotals) -> str:

@@ -12,6 +12,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.following import Follower, Step, follow
+from refold.replay.lost import is_lost
 from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import (
     SourceEnd,
@@ -36,7 +37,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
     nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
     that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
-    results nobody knows whether their calls failed. `source_end` is how
+    results nobody knows whether their calls failed; `lost` places of its source may be in no fact. `source_end` is how
     its source ended an imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
     the calls without a result; `source_totals` is what the source counted itself. A fork goes on from event `forked_at` of
     `forked_from`. `damaged` says where the log could not be read any further.
@@ -60,6 +61,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: int = 0
     uncounted: int = 0
     unmarked: int = 0
+    lost: int = 0
     parent: Parent | None = None
     forked_from: str = ""
     forked_at: int = 0
@@ -97,7 +99,14 @@ class Summing(Follower[Summary]):
     def __init__(self, run: str, *others: Follower[Any], excerpt: int | None = EXCERPT) -> None:
         self._run, self._others, self._excerpt = run, others, excerpt
         self.state: RunState = NEW
-        self._told: dict[str, Any] = {"task": "", "labels": {}, "started": 0, "uncounted": 0, "unmarked": 0}
+        self._told: dict[str, Any] = {
+            "task": "",
+            "labels": {},
+            "started": 0,
+            "uncounted": 0,
+            "unmarked": 0,
+            "lost": 0,
+        }
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
 
@@ -115,6 +124,7 @@ class Summing(Follower[Summary]):
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
         told["uncounted"] += lacks_tokens(event)
+        told["lost"] += is_lost(event)
         told["unmarked"] += isinstance(event, ToolReturned) and known.outcome(event) == known.UNMARKED
         for other in self._others:
             other.take(step)

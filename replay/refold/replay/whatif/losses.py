@@ -26,25 +26,13 @@ from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown
+from refold.replay.lost import is_lost, lost
 from refold.replay.source_words import HOSTED, INFERRED, UNCALLED, UNNAMED
 from refold.replay.whatif.doubt import Doubt, Effect
-from refold.replay.whatif.lost import lost
 from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
 
-SAID_ALL_THE_SAME = frozenset(
-    {
-        "result_missing",
-        INFERRED,
-        "half_pair",
-        "not_shown",
-        "paired_by_order",
-        "repeated",
-        "result_repeated",
-    }
-)
-"""Diagnoses after which all that the source says is in a fact all the same."""
 _READS_NO_CALL = (Errors, Keywords, PrematureEnd)
 """Guards that watch answers, and neither ask what was called nor with which arguments."""
 _PAUSES = "retries: the record does not say how long was waited before the next"
@@ -74,7 +62,7 @@ class Losses:
         """What of the source is in no fact: said where it stood, or of all of it."""
         gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, Diagnosed) and event.code == INFERRED)
-        if isinstance(event, Diagnosed) and event.code not in SAID_ALL_THE_SAME:
+        if isinstance(event, Diagnosed) and is_lost(event):
             gone = lost(event.code)
             in_place = event.code in _IN_PLACE
         elif isinstance(event, SourceRecorded):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold.replay import importers
-from refold.replay.whatif.losses import SAID_ALL_THE_SAME
-from refold.replay.whatif.lost import LOST, lost
+from refold.replay.lost import LOST, SAID_ALL_THE_SAME, lost
 
 FOLDER = Path(importers.__file__).parent
 _CODE = re.compile(

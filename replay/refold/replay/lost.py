@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from refold.reducers.events import Diagnosed, Event
+from refold.replay.source_words import INFERRED
+
 _CUT = "it is cut short, or damaged"
 _NO_RUN = "a part of it holds no run that is known"
 
@@ -36,6 +39,25 @@ LOST: Mapping[str, str] = MappingProxyType(
     }
 )
 """By the code of the diagnosis, what it says of the source."""
+
+
+SAID_ALL_THE_SAME = frozenset(
+    {
+        "result_missing",
+        INFERRED,
+        "half_pair",
+        "not_shown",
+        "paired_by_order",
+        "repeated",
+        "result_repeated",
+    }
+)
+"""Diagnoses after which all that the source says is in a fact all the same."""
+
+
+def is_lost(event: Event) -> bool:
+    """Whether an import says by it that something of its source may be in no fact."""
+    return isinstance(event, Diagnosed) and event.code not in SAID_ALL_THE_SAME
 
 
 def lost(code: str) -> str:
