@@ -105,7 +105,7 @@ def _audited(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int |
 
         def seen(shard: Shard, judged: Sequence[Judged]) -> None:
             heads.add(judged)
-            teller.take(judged)
+            teller.take(shard, judged)
             step(shard.events)
 
         # Of an audit nothing goes round in circles: what is collected is collected for nothing.
@@ -132,10 +132,11 @@ class _Teller:
     def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:
         self._screen, self._place, self._whole, self._told = screen, place, whole, 0
 
-    def take(self, judged: Sequence[Judged]) -> None:
+    def take(self, shard: Shard, judged: Sequence[Judged]) -> None:
         """One shard is done."""
         for each in judged:
-            found = each.audit or NotJudged(run=each.run, cannot_judge=each.unjudged, damaged=each.damaged)
+            name = {"bundle" if each.run == shard.path else "run": each.run}
+            found = each.audit or NotJudged(**name, cannot_judge=each.unjudged, damaged=each.damaged)
             if self._screen.json:
                 self._screen.document(found)
             elif self._whole or (each.verdict != "clean" and self._told < _TOLD):

@@ -24,9 +24,10 @@ Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is `damaged`."""
+    """A run, or a bundle, of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is `damaged`."""
 
-    run: str
+    run: str = ""
+    bundle: str = ""
     cannot_judge: str = ""
     damaged: str = ""
 
@@ -81,7 +82,8 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
     """Say as text that there is no verdict, and why."""
     what = "DAMAGED, cannot be read" if found.damaged else "cannot be judged"
-    screen.block(f"run {found.run}: {what}", f"  {found.damaged or found.cannot_judge}")
+    name = f"bundle {found.bundle}" if found.bundle else f"run {found.run}"
+    screen.block(f"{name}: {what}", f"  {found.damaged or found.cannot_judge}")
 
 
 async def judged(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:

@@ -17,6 +17,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.following import follow_all
 from refold.replay.shards import Shard, worked
+from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.chain import START
 from refold.store.protocol import Head, Stored, UnknownRun
 from refold.store.scan import whole_logs
@@ -26,8 +27,9 @@ KEPT = 10_000
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A run after its audit. `audit` is None where nothing could be said: then `damaged` or `unjudged` says why.
+    """A run after its audit, or a bundle, by its path, that cannot be read to its end.
 
+    `audit` is None where nothing could be said: then `damaged` or `unjudged` says why.
     `policy` is the digest of the policy that the run ended under, hex; `head` the hash of its last event, hex.
     """
 
@@ -99,9 +101,21 @@ def _first(some: tuple[Named, ...], others: tuple[Named, ...] = ()) -> tuple[Nam
 
 
 def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
-    """Audit each run of a shard. Raises only where the file itself cannot be read."""
-    guards = registry()
-    return tuple(_judged(run, records, guards) for run, records in whole_logs(Path(shard.path), shard.runs))
+    """Audit each run of a shard. Raises only where the file itself cannot be read.
+
+    A bundle that is not what was packed, or of a newer version, stands by its path behind those of its runs that were read.
+    """
+    return tuple(_audits(shard, registry()))
+
+
+def _audits(shard: Shard, guards: Registry) -> Iterator[Judged]:
+    try:
+        for run, records in whole_logs(Path(shard.path), shard.runs):
+            yield _judged(run, records, guards)
+    except DamagedBundle as error:
+        yield Judged(run=shard.path, damaged=str(error))
+    except UnjudgedBundle as error:
+        yield Judged(run=shard.path, unjudged=str(error))
 
 
 def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:

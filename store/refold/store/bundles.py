@@ -55,9 +55,15 @@ def is_bundle(path: Path) -> bool:
 @contextmanager
 def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
     """An open bundle. Here and inside, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle`, `WorldFailed`."""
+    with in_our_words(path), path.open("rb") as file:
+        yield Bundle(file, keys)
+
+
+@contextmanager
+def in_our_words(path: Path) -> Generator[None]:
+    """Raises what `reading` does for what the verifier raises: for who reads a bundle's lines later, elsewhere."""
     try:
-        with path.open("rb") as file:
-            yield Bundle(file, keys)
+        yield
     except verify_bundle.BundleChanged as error:
         raise DamagedBundle(str(path), str(error)) from error
     except verify_bundle.NoBundle as error:

@@ -5,17 +5,17 @@ itself is opened. Nothing is ever written.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from refold.store import forks, rows, schema
 from refold.store.access import look
-from refold.store.bundles import is_bundle, reading, stored_of
+from refold.store.bundles import in_our_words, is_bundle, reading, stored_of
 from refold.store.connection import direct, event_page, row_page
 from refold.store.problems import translated
 from refold.store.protocol import Origin, Stored, UnknownRun
 from refold.store.reading import Checker
+from refold.store.verify_bundle import Bundle, PackedRun
 
 
 class Scan:
@@ -71,7 +71,7 @@ class Scan:
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:
     """These runs of a store's file, or all runs of a bundle, each with its log; a log is to be read before the next.
 
-    Raises as `Scan`, or as `refold.store.bundles.reading`.
+    Raises as `Scan`, or as `refold.store.bundles.reading`; so do the logs.
     """
     if not is_bundle(path):
         with Scan(path) as scan:
@@ -80,9 +80,16 @@ def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterato
         return
     with reading(path) as bundle:
         for packed in bundle.runs:
-            # Of a fork, what it goes on from comes first.
-            before = (
-                stored_of(owner, line) for owner, upto, line in bundle.behind(packed) if line.seq <= upto
-            )
-            yield packed.id, chain(before, (stored_of(packed, line) for line in bundle.lines(packed)))
+            yield packed.id, _packed(path, bundle, packed)
         bundle.check_rest()
+
+
+def _packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
+    """The log of a bundle's run, each event checked; of a fork with what came before it, which `bundle.behind` checks not."""
+    checker = Checker()
+    with in_our_words(path):  # whoever reads the log raises there what is wrong with it
+        for owner, upto, line in bundle.behind(run):
+            if line.seq <= upto:
+                yield from checker.held([stored_of(owner, line)])
+        for line in bundle.lines(run):
+            yield stored_of(run, line)
