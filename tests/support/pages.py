@@ -1,6 +1,7 @@
 """The page of a run as a parser sees it, with what is packed in it unpacked; and the same page after somebody edited it."""
 
 import base64
+import hashlib
 import html.parser
 import json
 import re
@@ -77,7 +78,7 @@ def read(file: Path) -> Read:
 
 
 def edited(file: Path, to: Path, **changes: Callable[[list[Any]], list[Any]]) -> Path:
-    """Write a page anew as somebody would who knows how it is made, with some of its lists changed."""
+    """Write a page anew as somebody would who knows how it is made, digests and all, with some of its lists changed."""
     text = file.read_text(encoding="utf-8")
     start = text.index('id="data">') + len('id="data">')
     data = json.loads(text[start : text.index("</script>", start)])
@@ -85,14 +86,25 @@ def edited(file: Path, to: Path, **changes: Callable[[list[Any]], list[Any]]) ->
     for name, change in changes.items():
         packed = Packed(change(whole[name]))
         data[name] = list(packed.counts)
+        parts = {
+            f"{name}-{place}": base64.b64encode(part).decode() for place, part in enumerate(packed.parts)
+        }
+        data["sums"] = {
+            part: known for part, known in data["sums"].items() if not part.startswith(f"{name}-")
+        } | {part: _sum(text_of) for part, text_of in parts.items()}
         made = "".join(
-            f'<script type="application/octet-stream" id="{name}-{place}">{base64.b64encode(part).decode()}</script>\n'
-            for place, part in enumerate(packed.parts)
+            f'<script type="application/octet-stream" id="{part}">{text_of}</script>\n'
+            for part, text_of in parts.items()
         )
         text = re.sub(
             rf'(<script type="application/octet-stream" id="{name}-\d+">[^<]*</script>\n)+', made, text
         )
     before, _, after = text.partition('id="data">')
     told = json.dumps(data).replace("<", "\\u003c")
-    to.write_text(f'{before}id="data">{told}{after[after.index("</script>") :]}', encoding="utf-8")
+    after = re.sub('id="sum">[0-9a-f]+<', f'id="sum">{_sum(told)}<', after[after.index("</script>") :])
+    to.write_text(f'{before}id="data">{told}{after}', encoding="utf-8")
     return to
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -252,7 +252,7 @@ def test_a_part_that_cannot_be_read_is_not_believed(ordinary: Path, tmp_path: Pa
     """Where bytes of the page are lost it says so, in the list's stead or at the events whose words are gone, in every tab."""
     opened = look(broken_part(ordinary, tmp_path / "records.html", "records"))
     assert "broken" == opened.page.get_attribute("header", "data-chain")
-    assert "what was stored of it cannot be read in this page" in opened.page.inner_text(".alarm")
+    assert "what was stored of it cannot be read in this page" in opened.page.inner_text("header")
     assert [] == opened.page.evaluate(GREENS)
     for name in ("derived", "shown"):
         opened = look(broken_part(ordinary, tmp_path / f"{name}.html", name))
@@ -265,7 +265,10 @@ def test_a_page_without_its_list_says_so(ordinary: Path, tmp_path: Path, browser
     """A page whose rows cannot be read shows why, and nothing that looks like a run."""
     page = browser.new_page()
     page.goto(broken_part(ordinary, tmp_path / "events.html", "events").as_uri())
-    assert "This page is damaged and cannot be read" in page.inner_text(".alarm")
+    assert (
+        "edited after it was made: part events-0. This page is damaged and cannot be read"
+        in page.inner_text(".alarm")
+    )
     assert page.query_selector("header") is None
     page.close()
 

@@ -131,7 +131,7 @@ def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
     assert expected == {tag for tag, _ in found.tags if tag[0] != "/"}
     parts = found.inside("script", type="application/octet-stream")
     assert all(re.fullmatch("[A-Za-z0-9+/=]+", part) for part in parts)
-    assert len(assets.scripts()) + 2 + len(parts) == sum(tag == "script" for tag, _ in found.tags)
+    assert len(assets.scripts()) + 3 + len(parts) == sum(tag == "script" for tag, _ in found.tags)
     data = text[text.index('id="data">') : text.index("</script>", text.index('id="data">'))]
     assert MARKUP in json.dumps(found.data, ensure_ascii=False) or MARKUP in found.data["about"]["task"]
     assert hostile_marks(data) == ""

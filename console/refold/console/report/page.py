@@ -58,26 +58,27 @@ def pieces(report: Report) -> Iterator[str]:
         style=style,
         licences=assets.licences(),
     )
-    yield _embedded(_data(report))
-    yield "</script>\n"
-    yield from _parts(report)
+    data = _embedded(_data(report))
+    yield data
+    yield f'</script>\n<script type="text/plain" id="sum">{_sum(data)}</script>\n'
+    for name, text in _parts(report):
+        yield f'<script type="application/octet-stream" id="{name}">{text}</script>\n'
     yield _FOOT.format(scripts="\n".join(f"<script>{script}</script>" for script in scripts))
 
 
 def _data(report: Report) -> bytes:
-    """The report as JSON text, of what is packed only how many values each part has."""
+    """The report as JSON text, of what is packed only how many values each part has; `sums` are the digests of the parts."""
     fields: dict[str, object] = {name: getattr(report, name) for name in report.__struct_fields__}
     told = {name: value.counts if isinstance(value, Packed) else value for name, value in fields.items()}
-    return ENCODER.encode(told)
+    return ENCODER.encode(told | {"sums": {name: _sum(text) for name, text in _parts(report)}})
 
 
-def _parts(report: Report) -> Iterator[str]:
-    """What is packed: base64, in which nothing can be markup."""
+def _parts(report: Report) -> Iterator[tuple[str, str]]:
+    """What is packed, by the names of its parts: base64, in which nothing can be markup."""
     for name in report.__struct_fields__:
         value: object = getattr(report, name)
         for place, part in enumerate(value.parts if isinstance(value, Packed) else ()):
-            text = base64.b64encode(part).decode()
-            yield f'<script type="application/octet-stream" id="{name}-{place}">{text}</script>\n'
+            yield f"{name}-{place}", base64.b64encode(part).decode()
 
 
 def _embedded(data: bytes) -> str:
@@ -89,6 +90,10 @@ def _embedded(data: bytes) -> str:
 def _title(report: Report) -> str:
     about = report.about
     return f"{hostile.line(about.run, _TITLE)} · {about.agent_state} · refold"
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _hash(text: str) -> str:

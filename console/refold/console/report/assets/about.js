@@ -52,8 +52,8 @@
       <table class="fields"><tbody>${pairs(model, started, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}${name === "run" && html` <${R.Copy} text=${value} />`}</td></tr>`)}</tbody></table>
       <div class="unproved"><h4>what this cannot prove</h4><ul>
         ${checked.cannot_prove.map(text => html`<li>${text}</li>`)}
-        <li>that this page was made by refold: hold its head hash against <code>refold verify</code>, or against a seal</li>
-        <li>that nobody edited what stands beside the events (their rows in the list, states, views, guards, the audit): no
-          hash covers what is derived; <code>refold report</code> derives it again</li></ul></div></div>`;
+        <li>that this page was made by refold, and that nobody who edited it computed its digests anew: hold its head hash against
+          <code>refold verify</code>, a bundle or a seal</li>
+        <li>what is derived (rows in the list, states, views, guards, the audit), even then: <code>refold report</code> derives it again</li></ul></div></div>`;
   };
 })((self.refold ||= {}));

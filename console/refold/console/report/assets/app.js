@@ -174,7 +174,7 @@
   }
 
   function App({ model }) {
-    const [chain, setChain] = useState({ checked: 0, broken: new Map(), first: 0, done: false, head: "" });
+    const [chain, setChain] = useState(() => (model.chain = R.unchecked()));
     const [mode, setMode] = useState(() => firstMode(model));
     const [help, setHelp] = useState(false);
     const filterBox = useRef(null);
@@ -207,10 +207,11 @@
   R.start = () => {
     const app = document.getElementById("app");
     try {
-      R.model = R.load(JSON.parse(document.getElementById("data").textContent));
+      R.model = R.load(R.told());
     } catch (error) {
       // Somebody edited the page: half of a run is not shown as if it were one.
-      preact.render(html`<p class="alarm" role="alert">This page is damaged and cannot be read: ${R.line(error.message)}</p>`, app);
+      const edited = R.edited();
+      preact.render(html`<p class="alarm" role="alert">${edited.length > 0 && `${R.line(R.editedSaid(edited), 1000)}. `}This page is damaged and cannot be read: ${R.line(error.message)}</p>`, app);
       return;
     }
     preact.render(html`<${App} model=${R.model} />`, app);

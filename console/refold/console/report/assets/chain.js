@@ -1,11 +1,11 @@
 // The hash chain, checked in the page: by the rule in refold's reference, "The hash chain". An event is blamed for its own
-// bytes only, for the next is held against the hash that is stored; but nothing behind the first broken one is believed.
+// bytes only, for the next is held against the hash that is stored; but nothing behind the first broken one is believed. What stands
+// beside the chain is held against its digests before: of a page that was edited nothing is believed.
 (R => {
   "use strict";
 
   const encoder = new TextEncoder();
 
-  const hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");
   const unhex = text => Uint8Array.from(text.match(/../g) || [], pair => parseInt(pair, 16));
   const bytesOf = text =>
     typeof text === "string" ? encoder.encode(text) : Uint8Array.from(atob(text.base64), c => c.charCodeAt(0));
@@ -28,21 +28,29 @@
     if (content === null && salt) return "it has a salt but no content";
     if (content !== null && digest === null) return "it has content, but was recorded without";
     if (digest !== null && digest.length !== 64) return "its content digest is not 32 bytes long";
-    if (content !== null && hex(R.sha256(joined(framed(unhex(salt)), bytesOf(content)))) !== digest)
+    if (content !== null && R.hex(R.sha256(joined(framed(unhex(salt)), bytesOf(content)))) !== digest)
       return "its content or salt is not what its digest says";
     const header = ["sha256", run, String(event.seq), event.at, event.kind].map(x => framed(encoder.encode(x)));
     const told = digest === null ? new Uint8Array(0) : unhex(digest);
-    const derived = hex(R.sha256(joined(unhex(previous), ...header, R.sha256(bytesOf(body)), told)));
+    const derived = R.hex(R.sha256(joined(unhex(previous), ...header, R.sha256(bytesOf(body)), told)));
     return derived === hash ? "" : "its hash is not what follows from the event before it, its header, body and digest";
   }
 
-  // Checks all events a slice at a time. `tell` gets {checked, broken: Map of seq to why, first, done}.
+  // What is known before the check: {checked, broken: Map of seq to why, first, done, head, edited: names of parts}.
+  R.unchecked = () => ({ checked: 0, broken: new Map(), first: 0, done: false, head: "", edited: R.edited() });
+
+  // Checks all parts and then all events, a slice at a time; `tell` gets what is known by then.
   R.checkChain = (model, tell) => {
     const broken = new Map();
+    const parts = R.partNames();
     let place = 0;
     let previous = "0".repeat(64);
     let seq = 0;
     const step = () => {
+      if (parts.length) {
+        R.written(parts.pop());
+        return true;
+      }
       const event = model.events[place++];
       if (!event) return false;
       const { stored } = event;
@@ -51,6 +59,6 @@
       [seq, previous] = [event.seq, stored.hash];
       return place < model.events.length;
     };
-    return R.sliced(step, done => tell({ checked: place, broken, first: broken.size ? broken.keys().next().value : 0, done, head: previous }));
+    return R.sliced(step, done => tell({ checked: place, broken, first: broken.size ? broken.keys().next().value : 0, done, head: previous, edited: R.edited() }));
   };
 })((self.refold ||= {}));

@@ -23,6 +23,7 @@
       const others = chain.broken.size > 1 ? `, and ${chain.broken.size - 1} more` : "";
       return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; nothing behind it is believed`];
     }
+    if (chain.edited.length) return ["bad", "edited", "what is shown is not what was written into this page: nothing in it is believed"];
     const { problem, unjudged, hash } = model.checked;
     if (problem) return [unjudged ? "warn" : "bad", unjudged ? "cannot be judged" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
     if (chain.head !== hash)
@@ -44,10 +45,11 @@
     return ["good", "agrees", `${again}, rules version ${judged.rules}`];
   }
 
-  // What is wrong with the log, a sentence each; none where nothing is known to be.
-  function alarms(model, chainTone, chainNote) {
+  // What is wrong with the page or the log, a sentence each; none where nothing is known to be.
+  function alarms(model, edited, [tone, word, note]) {
     const { about, judged } = model;
-    const said = chainTone === "bad" ? [`The log is damaged ${chainNote}.`] : [];
+    const said = edited.length ? [`${R.editedSaid(edited)}.`] : [];
+    if (tone === "bad" && word !== "edited") said.push(`${edited.length ? "Its chain is broken" : "The log is damaged"} ${note}.`);
     if (about.damaged) said.push(`The log could be followed only so far: ${about.damaged}. What stands behind is shown as it is stored.`);
     if (judged.differences) said.push("Decisions in the log are not those that its rules give: see audit.");
     return said;
@@ -72,7 +74,7 @@
     const { about, figures } = model;
     const [tone, state] = outcome(model);
     const [verdict, audit] = [chainSaid(model, chain), auditSaid(model)];
-    const wrong = alarms(model, verdict[0], verdict[2]);
+    const wrong = alarms(model, chain.edited, verdict);
     // No green before the chain was checked, and none at all where something is wrong.
     document.documentElement.dataset.trust = wrong.length ? "damaged" : chain.done ? "whole" : "checking";
     const task = about.task === null ? html`<span class="dim">(the task was erased, or was never read)</span>`

@@ -63,11 +63,11 @@
 
   function EventTab({ model, event }) {
     const chain = model.chain;
-    const broken = chain?.broken.get(event.seq);
+    const broken = chain.broken.get(event.seq);
     return html`
       ${event.damage && html`<p class="remark bad">${R.line(event.damage, 1000)}</p>`}
       ${broken && html`<p class="remark bad">Tampered with: ${broken}.</p>`}
-      ${!broken && chain?.first && event.seq > chain.first ? html`<p class="remark bad">Behind event ${chain.first}, which was tampered with: not to be believed.</p>` : null}
+      ${!broken && chain.first && event.seq > chain.first ? html`<p class="remark bad">Behind event ${chain.first}, which was tampered with: not to be believed.</p>` : null}
       <${Asked} model=${model} event=${event} />
       <${Related} model=${model} event=${event} />
       <${Said} event=${event} />

@@ -13,7 +13,7 @@
     return bytes;
   }
 
-  const unpacked = id => new TextDecoder().decode(R.inflate(bytesOf(document.getElementById(id).textContent)));
+  const unpacked = id => new TextDecoder().decode(R.inflate(bytesOf(R.written(id))));
 
   // All values of a list.
   R.whole = (name, counts) => counts.flatMap((_, part) => JSON.parse(unpacked(`${name}-${part}`)));

@@ -19,8 +19,9 @@
     return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
   }
 
-  // Whether an event is not to be believed: "broken" itself, or "behind" one that is; else "".
-  R.doubted = (chain, event) => (chain?.broken.has(event.seq) ? "broken" : chain?.first && event.seq > chain.first ? "behind" : "");
+  // Whether an event is not to be believed: "broken" itself, or "behind" one that is, or on a page that was edited; else "".
+  R.doubted = ({ broken, first, edited }, event) =>
+    broken.has(event.seq) ? "broken" : edited.length || (first && event.seq > first) ? "behind" : "";
 
   // How a call ended: never "ok" where nobody knows, or where who says so is not believed.
   R.Mark = ({ call, doubted }) => {

@@ -31,6 +31,8 @@
     H[0] += a; H[1] += b; H[2] += c; H[3] += d; H[4] += e; H[5] += f; H[6] += g; H[7] += h;
   }
 
+  R.hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");
+
   // The 32 bytes for these bytes (Uint8Array to Uint8Array).
   R.sha256 = bytes => {
     const H = Int32Array.from(START);

@@ -7,7 +7,7 @@
   const KEYS = { errors: "e", guards: "x", history: "h" };
 
   // The events with a mark, in their order.
-  R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain?.broken.has(event.seq)));
+  R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain.broken.has(event.seq)));
 
   // The next of some events, or the one before; undefined behind the last.
   R.stepped = (events, seq, by) => (by > 0 ? events.find(event => event.seq > seq) : events.findLast(event => event.seq < seq));
