@@ -114,7 +114,9 @@ def _tells_an_edit(terminal: Terminal, run: str) -> None:
 
 
 def _pays_once(terminal: Terminal) -> None:
-    say("\n3. The process is killed in the middle of a payment. Nobody guesses how it ended, or pays twice.")
+    say(
+        "\n3. The process is killed in the middle of a payment. The engine does not guess how it ended, nor pay again."
+    )
     run = _id(_killed(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml"))
     if not Path("/proc").exists():  # Only Linux knows that a process is dead; elsewhere its lease runs out.
         time.sleep(LEASE_SECONDS)
