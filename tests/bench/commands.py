@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
 
 USES = {
-    "run": Use("run TASK --detach"),
+    "run": Use("run TASK --model openai:gpt-5-mini --detach"),
     "resume": Use("resume WAITS --detach"),
     "approvals": Use("approvals", "approvals"),
     "approve": Use("approve WAITS --all --detach"),
