@@ -216,3 +216,18 @@ def test_no_id_begins_so(refold: Refold, store: Path, untold: str) -> None:
     assert (0, "") == (ran.code, ran.out)
     assert "has an id that begins with 'nosuch'" in ran.err
     assert untold
+
+
+def test_a_message_without_words_is_said_to_be_one(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """What the model saw of a call that said nothing is not left to be guessed from an empty line."""
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": ""},
+        {"role": "assistant", "content": "Gone."},
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps(said), encoding="utf-8")
+    assert 0 == refold("import", tmp_path / "chat.json", "--store", store).code
+    shown = refold("view", "@last@t2", "--store", store).out
+    assert "--- 3. tool (answers c1)\n  (no words)\n" in shown

@@ -225,6 +225,8 @@ def _tell_message(screen: Screen, message: Message) -> None:
         screen.styled(_indented(message.text))
     for call in message.calls:
         screen.styled(_indented(f"[call {call.id}] {hostile.line(call.name)} {call.arguments}"))
+    if not (message.reasoning or message.text or message.calls):
+        screen.styled(_indented("(no words)"), "dim")
 
 
 def _indented(text: str) -> str:
