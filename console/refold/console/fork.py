@@ -36,7 +36,9 @@ async def fork_command(
     means: MeansOrWorker,
     *,
     say: Annotated[str, option("--say", "A message to the model, before it goes on.")] = "",
-    edit: Annotated[list[str], option("--edit", "CALL=TEXT or CALL=@FILE: the result of a call, made up.")],
+    edit: Annotated[
+        list[str], option("--edit", "CALL=TEXT, CALL=@FILE or CALL=- (stdin): the result of a call, made up.")
+    ],
     by: By,
     policy: PolicyFile = None,
     model: Annotated[str | None, option("--model", "Another model, provider:model.")] = None,
@@ -62,12 +64,12 @@ async def fork_command(
 
 
 def edits_of(pairs: Sequence[str]) -> dict[str, str]:
-    """`CALL=TEXT` and `CALL=@FILE` as results by call. Raises `WrongUse`."""
+    """`CALL=TEXT`, `CALL=@FILE` and `CALL=-` as results by call. Raises `WrongUse`."""
     edits: dict[str, str] = {}
     for pair in pairs:
         call, equals, text = pair.partition("=")
         if not equals or not call or call in edits:
-            raise WrongUse(f"--edit {pair!r}: expected CALL=TEXT or CALL=@FILE, each call once")
+            raise WrongUse(f"--edit {pair!r}: expected CALL=TEXT, CALL=@FILE or CALL=-, each call once")
         edits[call] = given_text(text, "--edit")
     return edits
 
