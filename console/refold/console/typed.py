@@ -3,8 +3,8 @@
     async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How many.")] = 20) -> int
 
 `screen` and `place` are given, not typed: the one writes as `-o` says, before the command or after it; the other is what
-`--store` names. A parameter that is
-a Struct stands for the options that its fields are. The default is the parameter's own; what has none must be typed.
+`--store` names. A parameter that is a Struct stands for the options that its fields are. The default is the parameter's own;
+what has none must be typed.
 """
 
 import inspect
@@ -98,7 +98,7 @@ def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parame
     needed = default is _EMPTY and not (said.may_lack or said.default or (many and said.names))
     more: dict[str, Any] = {
         "type": _type(kind, said),
-        "help": said.help,
+        "help": f"{said.help}  [default: {said.shows}]" if said.shows else said.help,
         "metavar": said.metavar,
         "required": needed,
     }
@@ -110,7 +110,8 @@ def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parame
         more["default"] = default.value
     if not said.names:
         return click.Argument([name], nargs=-1 if many else 1, **more)
-    shown = said.shows or default not in (_EMPTY, "")
+    # What is said of a default stands in the help already: click would put it in parentheses.
+    shown = not said.shows and default not in (_EMPTY, "")
     return click.Option([name, *said.names], is_flag=kind is bool, multiple=many, show_default=shown, **more)
 
 
