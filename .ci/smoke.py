@@ -74,7 +74,7 @@ def cli() -> None:
         a_run_is_recorded(store)
         refold("verify", "@last", store=store)
         refold("audit", "@last", store=store)
-        refold("report", "@last", "-o", str(Path(folder) / "run.html"), store=store)  # with all its assets
+        refold("report", "@last", "--out", str(Path(folder) / "run.html"), store=store)  # with all its assets
         refold("audit", "no-such-run", store=store, expect=2)
 
 

@@ -131,8 +131,8 @@ def pages(folder: Path) -> dict[str, str]:
     shutil.copy(good, bad)
     tamper(bad)
     said("import", str(TRANSCRIPT), "--store", good)
-    said("report", "--all", "-o", str(folder / "pages"), "--store", good)
-    said("report", "close-the-books", "-o", str(folder / "damaged.html"), "--store", bad, code=3)
+    said("report", "--all", "--out", str(folder / "pages"), "--store", good)
+    said("report", "close-the-books", "--out", str(folder / "damaged.html"), "--store", bad, code=3)
     own = (folder / "pages" / "close-the-books.html").as_uri()
     return {
         "own": own,

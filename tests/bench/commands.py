@@ -70,16 +70,18 @@ USES = {
     "whatif": Use("whatif RUN --policy guardrails", "whatif LONG --policy guardrails"),
     "bisect": Use("bisect RUN --when steps>=3", "bisect LONG --when steps>=40000"),
     "blame": Use("blame RUN steps", "blame LONG spent_usd"),
-    "shrink": Use("shrink WAITS --when steps>=1 -o FILE"),
+    "shrink": Use("shrink WAITS --when steps>=1 --out FILE"),
     "verify": Use("verify RUN", "verify LONG"),
     "audit": Use("audit RUN", "audit LONG"),
     "seal": Use("seal --key KEY", "seal --key KEY"),
     "keygen": Use("keygen FILE"),
-    "testcase": Use("testcase WAITS -o test_FILE.py"),
-    "report": Use("report RUN -o FILE"),  # a page holds its run whole: gigabytes of memory for the long one
-    "export": Use("export RUN -o FILE", "export LONG -o FILE"),
-    "pack": Use("pack RUN -o FILE", "pack LONG -o FILE"),
-    "unpack": Use("unpack BUNDLE -o FILE"),
+    "testcase": Use("testcase WAITS --out test_FILE.py"),
+    "report": Use(
+        "report RUN --out FILE"
+    ),  # a page holds its run whole: gigabytes of memory for the long one
+    "export": Use("export RUN --out FILE", "export LONG --out FILE"),
+    "pack": Use("pack RUN --out FILE", "pack LONG --out FILE"),
+    "unpack": Use("unpack BUNDLE --out FILE"),
     "import": Use("import FOLDER/claude_code/tiny-1.0.jsonl.zst --store FILE", "import FOLDER --store FILE"),
     "erase": Use("erase RUN@e1 --why asked --yes"),
     "model fetch": Use(why="takes as long as the network does"),
@@ -211,7 +213,7 @@ def fill_small(store: Path, folder: Path) -> None:
     _done("import", *(str(TRANSCRIPTS / each) for each in FEW), "--store", str(store))
     _wait(store)
     _done("keygen", str(folder / "key"))
-    _done("pack", RUN, "-o", str(folder / "bundle.zip"), "--store", str(store))
+    _done("pack", RUN, "--out", str(folder / "bundle.zip"), "--store", str(store))
 
 
 def fill_large(store: Path) -> None:

@@ -76,7 +76,7 @@ def test_its_heads_are_those_of_a_seal(refold: Refold, many: Path, tmp_path: Pat
     refold("keygen", key)
     said = certified(refold, many, tmp_path / "audit.json")["certificate"]
     assert 0 == refold("seal", "--key", key, "--store", many).code
-    assert 0 == refold("pack", "run-01", "-o", tmp_path / "one.zip", "--store", many).code
+    assert 0 == refold("pack", "run-01", "--out", tmp_path / "one.zip", "--store", many).code
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "one.zip") as bundle:

@@ -22,7 +22,7 @@ RUN = "runs/000001.jsonl"
 def bundle(refold: Refold, store: Path, finished: str, limited: str, tmp_path: Path) -> Path:
     """A bundle of two runs, aa11 first."""
     path = tmp_path / "b.zip"
-    assert 0 == refold("pack", "aa11", "aa22", "--store", store, "-o", path).code
+    assert 0 == refold("pack", "aa11", "aa22", "--store", store, "--out", path).code
     return path
 
 

@@ -38,7 +38,7 @@ def test_damage(words: str, closed: str, store: Path, finished: str, tmp_path: P
 @pytest.mark.parametrize("closed", CLOSED)
 def test_what_is_written_is_written(closed: str, store: Path, finished: str, tmp_path: Path) -> None:
     """A file that was asked for is there and whole, and is not taken for what is closed."""
-    ran = asked(f"report aa11 -o page.html --store {store}", closed, tmp_path)
+    ran = asked(f"report aa11 --out page.html --store {store}", closed, tmp_path)
     assert (0, "") == (ran.returncode, ran.stderr)
     assert (tmp_path / "page.html").read_text().rstrip().endswith("</html>")
 

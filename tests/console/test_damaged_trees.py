@@ -141,11 +141,11 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("state", "RUN@e4"), ("view", "RUN"), ("view", "RUN@t2"), ("why", "RUN"), ("why", "RUN@e4"), ("approvals", "RUN"), ("approvals",),
     ("verify", "RUN"), ("verify", "--all"), ("audit", "RUN"), ("audit", "--all", "--jobs", "1"), ("audit", "RUN", "--certificate", OUT),
     ("export", "RUN"), ("export", "RUN", "--to", "markdown"), ("export", "RUN", "--to", "openai"), ("export", "RUN", "--to", "otel"),
-    ("export", "--all"), ("shrink", "RUN", "-o", OUT, "--when", "steps > 0"), ("testcase", "RUN", "-o", TEST), ("report", "RUN", "-o", OUT),
+    ("export", "--all"), ("shrink", "RUN", "--out", OUT, "--when", "steps > 0"), ("testcase", "RUN", "--out", TEST), ("report", "RUN", "--out", OUT),
     ("grep", "type:tool", "RUN"), ("grep", "type:tool", "--all"), ("bisect", "RUN", "--when", "steps > 90"), ("bisect", "RUN", "--versus", FIRST),
     ("blame", "RUN", "steps"), ("diff", "RUN", FIRST), ("stats", "RUN"), ("stats", "--all"), ("whatif", "RUN", "--policy", "hermes"),
-    ("whatif", "--all", "--policy", "hermes"), ("whatif", "RUN@t2", "--view", "--policy", "hermes"), ("doubts", "RUN"), ("doubts",), ("pack", "RUN", "-o", OUT),
-    ("pack", "RUN", "--tree", "-o", OUT), ("fork", "RUN"), ("fork", "RUN@e4"), ("resume", "RUN"), ("cancel", "RUN", "--why", "now"),
+    ("whatif", "--all", "--policy", "hermes"), ("whatif", "RUN@t2", "--view", "--policy", "hermes"), ("doubts", "RUN"), ("doubts",), ("pack", "RUN", "--out", OUT),
+    ("pack", "RUN", "--tree", "--out", OUT), ("fork", "RUN"), ("fork", "RUN@e4"), ("resume", "RUN"), ("cancel", "RUN", "--why", "now"),
     ("erase", "RUN@e4", "--why", "asked"), ("resolve", "RUN", "c1", "happened"), ("approve", "RUN", "--all"), ("reject", "RUN", "--all"),
     ("worker", "--until-idle"), ("ls",),
 )  # fmt: skip
@@ -156,7 +156,7 @@ def typed(words: Sequence[str], run: str, folder: Path) -> list[str]:
     return [str(files.get(word, word.replace("RUN", run))) for word in words]
 
 
-CORE = [("show", "RUN"), ("verify", "RUN"), ("audit", "RUN"), ("pack", "RUN", "--tree", "-o", OUT)]
+CORE = [("show", "RUN"), ("verify", "RUN"), ("audit", "RUN"), ("pack", "RUN", "--tree", "--out", OUT)]
 """What is asked of every tree."""
 TELLING = {
     "its parent is gone", "the first is cut off", "a circle", "another hash", "a parent that nobody can name", "a place beyond all"
@@ -216,7 +216,7 @@ def test_any_damaged_family(attack: str, path: Path, tmp_path: Path) -> None:
         for words in (
             *CORE,
             ("cancel", "RUN", "--why", "now"),
-            ("report", "RUN", "-o", TEST),
+            ("report", "RUN", "--out", TEST),
             ("resume", "RUN"),
         ):
             assert_sound(refold(*typed(words, run, tmp_path), "--store", path))

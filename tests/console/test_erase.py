@@ -110,10 +110,10 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert (0, True, True) == (ran.code, "1 of them erased" in ran.out, loose in ran.out)
     ran = refold("audit", "aa11", "--store", store)
     assert (0, True) == (ran.code, "every decision follows" in ran.out)
-    assert 0 == refold("pack", "aa11", "-o", store.with_name("b.zip"), "--store", store).code
+    assert 0 == refold("pack", "aa11", "--out", store.with_name("b.zip"), "--store", store).code
     assert loose in refold("verify", store.with_name("b.zip"), "--key", public(key)).out
     assert 0 == refold("seal", "--key", key, "--store", store).code
-    assert 0 == refold("pack", "aa11", "-o", store.with_name("c.zip"), "--store", store).code
+    assert 0 == refold("pack", "aa11", "--out", store.with_name("c.zip"), "--store", store).code
     for words in (["aa11", "--store", store], [store.with_name("c.zip")]):
         ran = refold("verify", *words, "--key", public(key))
         assert (0, False) == (ran.code, "under no seal" in ran.out)

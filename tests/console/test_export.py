@@ -46,7 +46,7 @@ def ask(sql: str) -> list[tuple[Any, ...]]:
 def exported(refold: Refold, store: Path, run: str, shape: str, *more: str) -> str:
     """What the command writes into a file."""
     file = store.with_name(f"out.{shape}")
-    ran = refold("export", run, "--to", shape, "-o", file, "--store", store, "--force", *more)
+    ran = refold("export", run, "--to", shape, "--out", file, "--store", store, "--force", *more)
     assert (0, "") == (ran.code, ran.err)
     return file.read_text(encoding="utf-8")
 
@@ -160,7 +160,7 @@ def test_openai_messages_import(refold: Refold, store: Path, finished: str) -> N
 def test_spans_have_the_same_counts(refold: Refold, store: Path, finished: str, limited: str) -> None:
     """Spans of two runs, read by our importer, are two runs with as many answers, calls, errors and tokens."""
     file = store.with_name("both.otel")
-    refold("export", finished, limited, "--to", "otel", "-o", file, "--store", store)
+    refold("export", finished, limited, "--to", "otel", "--out", file, "--store", store)
     reading = Transcript(Source.of("x", file.read_bytes()), OTEL)
     for _ in reading.runs():
         pass
@@ -229,7 +229,7 @@ def test_without_content_nothing_said_is_there(refold: Refold, store: Path, shap
         run_id="aa55",
     )
     file = store.with_name(f"out.{shape}")
-    ran = refold("export", run, "--to", shape, "-o", file, "--store", store, "--no-content")
+    ran = refold("export", run, "--to", shape, "--out", file, "--store", store, "--no-content")
     assert 0 == ran.code
     assert b"SECRETWORD" not in file.read_bytes()
     if shape == "parquet":
@@ -240,7 +240,7 @@ def test_without_content_nothing_said_is_there(refold: Refold, store: Path, shap
 def test_parquet_is_a_typed_table(refold: Refold, store: Path, finished: str, limited: str) -> None:
     """A row an event with its types; sums over it are the store's own."""
     file = store.with_name("runs.parquet")
-    assert 0 == refold("export", "--all", "--to", "parquet", "-o", file, "--store", store).code
+    assert 0 == refold("export", "--all", "--to", "parquet", "--out", file, "--store", store).code
     types = {row[0]: row[1] for row in ask(f"DESCRIBE FROM '{file}'")}
     assert ("VARCHAR", "BIGINT", "TIMESTAMP_NS", "DOUBLE", "BOOLEAN") == tuple(
         types[name] for name in ("run", "seq", "recorded_at", "cost", "failed")
@@ -262,7 +262,7 @@ def test_erased_words_stay_erased(refold: Refold, store: Path, finished: str) ->
     refold("erase", f"{finished}@e3", "--why", "asked", "--yes", "--store", store)
     for shape in SHAPES:
         file = store.with_name(f"out.{shape}")
-        assert 0 == refold("export", finished, "--to", shape, "-o", file, "--store", store, "--force").code
+        assert 0 == refold("export", finished, "--to", shape, "--out", file, "--store", store, "--force").code
         assert b"First" not in file.read_bytes()
     assert "*Erased.*" in store.with_name("out.markdown").read_text()
     assert "[erased]" in store.with_name("out.openai").read_text()
@@ -293,11 +293,11 @@ def test_no_file_is_written_over_or_left_half(refold: Refold, store: Path, finis
     """A file that is there stays, unless --force; a log that breaks off in the middle leaves the old file, and no other."""
     file = store.with_name("kept")
     file.write_text("mine")
-    assert 2 == refold("export", finished, "--to", shape, "-o", file, "--store", store).code
+    assert 2 == refold("export", finished, "--to", shape, "--out", file, "--store", store).code
     damaged = store.with_name("damaged.db")
     forged(store, finished, damaged, lambda log: [*log[:5], *log[6:]])
     before = {path.name for path in store.parent.iterdir()}
-    ran = refold("export", finished, "--to", shape, "-o", file, "--store", damaged, "--force")
+    ran = refold("export", finished, "--to", shape, "--out", file, "--store", damaged, "--force")
     written = shape in (
         "jsonl",
         "markdown",
@@ -317,13 +317,13 @@ def test_numbers_without_end(refold: Refold, store: Path, finished: str, shape: 
     grown = store.with_name("grown.db")
     forged(store, finished, grown, numbers_grown)
     file = store.with_name("out")
-    assert 0 == refold("export", finished, "--to", shape, "-o", file, "--store", grown).code
+    assert 0 == refold("export", finished, "--to", shape, "--out", file, "--store", grown).code
     assert file.stat().st_size
 
 
 def test_no_such_folder(refold: Refold, store: Path, finished: str) -> None:
     """A file that cannot be written is the world's failure, with its name."""
-    ran = refold("export", finished, "-o", store.parent / "no" / "x", "--store", store)
+    ran = refold("export", finished, "--out", store.parent / "no" / "x", "--store", store)
     assert 4 == ran.code
     assert "no/x" in ran.err
     assert EVIL not in ran.err

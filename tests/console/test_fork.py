@@ -202,7 +202,7 @@ def test_a_bundle_of_a_fork(
     scripted([say("Oh.")])
     refold("fork", f"{plain}@e8", *TOOLS, "--store", store)
     fork, bundle = newest(refold, store), tmp_path / "b.zip"
-    assert 0 == refold("pack", fork, "-o", bundle, "--store", store).code
+    assert 0 == refold("pack", fork, "--out", bundle, "--store", store).code
     ran = refold("verify", bundle)
     assert 0 == ran.code
     assert "runs      2, with 13 events" in ran.out
@@ -211,19 +211,19 @@ def test_a_bundle_of_a_fork(
         verifier.write_bytes(file.read("verify.py"))
     words = [sys.executable, "-I", str(verifier), str(bundle)]
     assert 0 == subprocess.run(words, capture_output=True, check=False, timeout=60).returncode
-    assert 0 == refold("unpack", bundle, "-o", tmp_path / "new.db").code
+    assert 0 == refold("unpack", bundle, "--out", tmp_path / "new.db").code
     assert 0 == refold("audit", fork, plain, "--store", tmp_path / "new.db").code
 
 
 def test_shrinking_from_a_shell(refold: Refold, store: Path, finished: str, tmp_path: Path) -> None:
     """The smaller log is in a store of its own, whole and clean; the file is not written over."""
     small = tmp_path / "small.db"
-    ran = refold("shrink", finished, "--when", "calls >= 1", "-o", small, "--store", store)
+    ran = refold("shrink", finished, "--when", "calls >= 1", "--out", small, "--store", store)
     assert 0 == ran.code, ran.err
     assert "2 of 7 facts" in ran.out
     assert 0 == refold("verify", "--all", "--store", small).code
     assert 0 == refold("audit", finished, "--store", small).code
-    again = refold("shrink", finished, "--when", "calls >= 1", "-o", small, "--store", store)
+    again = refold("shrink", finished, "--when", "calls >= 1", "--out", small, "--store", store)
     assert 2 == again.code
 
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_shrunk(
     refold: Refold, store: Path, plain: str, tmp_path: Path, words: list[str], said: str
 ) -> None:
     """It is wrong use, and nothing is left of it."""
-    ran = refold("shrink", plain, *words, "-o", tmp_path / "small.db", "--store", store)
+    ran = refold("shrink", plain, *words, "--out", tmp_path / "small.db", "--store", store)
     assert 2 == ran.code, ran.err
     assert said in ran.err
     assert [] == [path for path in tmp_path.iterdir() if path.name.startswith("small")]
@@ -260,7 +260,9 @@ def test_shrinking_by_a_command(refold: Refold, store: Path, finished: str, tmp_
         encoding="utf-8",
     )
     small = tmp_path / "small.db"
-    ran = refold("shrink", finished, "--check", f"{sys.executable} {script}", "-o", small, "--store", store)
+    ran = refold(
+        "shrink", finished, "--check", f"{sys.executable} {script}", "--out", small, "--store", store
+    )
     assert 0 == ran.code, ran.err
     assert "4 of 7 facts" in ran.out
 
@@ -270,7 +272,7 @@ def test_a_test_of_a_run(refold: Refold, store: Path, plain: str, tmp_path: Path
     """It passes where nothing but the two files is, and fails at the first decision that is another one."""
     folder = tmp_path / "tests"
     folder.mkdir()
-    ran = refold("testcase", plain, "-o", folder / "test_it.py", "--store", store)
+    ran = refold("testcase", plain, "--out", folder / "test_it.py", "--store", store)
     assert 0 == ran.code, ran.err
     assert {"test_it.py", "test_it.zip"} == {path.name for path in folder.iterdir()}
     assert 0 == pytested(folder).returncode
@@ -295,8 +297,8 @@ def pytested(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_test_of_a_shrunk_run(refold: Refold, store: Path, plain: str, tmp_path: Path) -> None:
     """Of a run that no engine would record so it is said, in words, that its test audits only."""
     small = tmp_path / "small.db"
-    assert 0 == refold("shrink", plain, "--when", "calls > 0", "-o", small, "--store", store).code
-    ran = refold("testcase", plain, "-o", tmp_path / "test_small.py", "--store", small)
+    assert 0 == refold("shrink", plain, "--when", "calls > 0", "--out", small, "--store", store).code
+    ran = refold("testcase", plain, "--out", tmp_path / "test_small.py", "--store", small)
     assert 0 == ran.code
     assert "it audits only, and plays nothing through the engine" in ran.err
     assert "as is usual with runs that were imported or shrunk" in ran.err
@@ -325,7 +327,7 @@ def test_tests_that_cannot_be_written(
     """Nothing is left of them."""
     (tmp_path / "test_there.py").write_text("", encoding="utf-8")
     before = {path.name for path in tmp_path.iterdir() if "runs.db" not in path.name}
-    ran = refold("testcase", plain, "-o", tmp_path / file, "--store", store)
+    ran = refold("testcase", plain, "--out", tmp_path / file, "--store", store)
     assert ran.code in (2, 4)
     assert said in ran.err
     assert before == {path.name for path in tmp_path.iterdir() if "runs.db" not in path.name}
@@ -335,7 +337,7 @@ def test_tests_that_cannot_be_written(
 def test_no_id_becomes_python(run: str, refold: Refold, store: Path, tmp_path: Path) -> None:
     """A run whose id could be anything but a name in a Python file gets no test, and no file is left behind."""
     record(store, [say("Done.")], run_id=run)
-    ran = refold("testcase", run, "-o", tmp_path / "test_it.py", "--store", store)
+    ran = refold("testcase", run, "--out", tmp_path / "test_it.py", "--store", store)
     assert (2, "") == (ran.code, ran.out)
     assert "its id cannot stand in a Python file" in ran.err
     assert [] == [*tmp_path.glob("test_it*")]

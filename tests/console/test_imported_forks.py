@@ -73,7 +73,7 @@ def test_a_test_of_such_a_run(refold: Refold, store: Path, run: str, tmp_path: P
     """It passes."""
     folder = tmp_path / "tests"
     folder.mkdir()
-    ran = refold("testcase", run, "-o", folder / "test_it.py", "--store", store)
+    ran = refold("testcase", run, "--out", folder / "test_it.py", "--store", store)
     assert 0 == ran.code, ran.err
     done = pytested(folder)
     assert 0 == done.returncode, done.stdout
@@ -82,7 +82,9 @@ def test_a_test_of_such_a_run(refold: Refold, store: Path, run: str, tmp_path: P
 def test_a_smaller_log_of_such_a_run(refold: Refold, store: Path, run: str, tmp_path: Path) -> None:
     """The smallest log that ends so audits clean, and ends so."""
     small = tmp_path / "small.db"
-    ran = refold("shrink", run, "--when", 'agent_state == "WAITING_FOR_INPUT"', "-o", small, "--store", store)
+    ran = refold(
+        "shrink", run, "--when", 'agent_state == "WAITING_FOR_INPUT"', "--out", small, "--store", store
+    )
     assert 0 == ran.code, ran.err
     assert 0 == refold("audit", run, "--store", small).code
     assert "WAITING_FOR_INPUT" == newest(refold, small)["agent_state"]

@@ -154,8 +154,8 @@ def test_what_nobody_recorded_is_no_number(refold: Refold, store: Path, untold: 
 def test_times_that_nobody_knows_are_null_in_exports(refold: Refold, store: Path, untold: str) -> None:
     """A table has null for them, spans the 0 that means it there."""
     table, spans = store.with_name("t.parquet"), store.with_name("s.json")
-    assert 0 == refold("export", untold, "--to", "parquet", "-o", table, "--store", store).code
-    assert 0 == refold("export", untold, "--to", "otel", "-o", spans, "--store", store).code
+    assert 0 == refold("export", untold, "--to", "parquet", "--out", table, "--store", store).code
+    assert 0 == refold("export", untold, "--to", "otel", "--out", spans, "--store", store).code
     with duckdb.connect() as connection:
         sql = f"SELECT count(recorded_at), count(elapsed), count(duration), count(*) > 0 FROM '{table}'"
         assert [(0, 0, 0, True)] == connection.execute(sql).fetchall()

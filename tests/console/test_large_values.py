@@ -42,8 +42,8 @@ def grown(request: pytest.FixtureRequest, store: Path, monkeypatch: pytest.Monke
         ["grep", "done", "--all"],
         ["stats", "--all"],
         ["whatif", "aa11", "--policy", "hermes"],
-        ["testcase", "aa11", "-o", "test_a.py"],
-        ["pack", "aa11", "-o", "a.zip"],
+        ["testcase", "aa11", "--out", "test_a.py"],
+        ["pack", "aa11", "--out", "a.zip"],
     ],
     ids=" ".join,
 )

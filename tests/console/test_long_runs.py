@@ -125,7 +125,7 @@ def test_what_a_model_saw_is_put_together_from_the_log(refold: Refold, long: Pat
         pytest.param(["show", "-o", "json"], 1, id="show as JSON"),
         pytest.param(["audit"], 1, id="audit"),
         pytest.param(["verify"], 1, id="verify"),
-        pytest.param(["report", "-o", "page.html"], 1, id="report"),
+        pytest.param(["report", "--out", "page.html"], 1, id="report"),
         pytest.param(["export", "--to", "markdown"], 2, id="a ticket, whose head says how the run ended"),
     ],
 )

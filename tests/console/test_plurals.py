@@ -29,9 +29,9 @@ COMMANDS = (
     ["why", "one"],
     ["bisect", "one", "--when", "steps > 5"],
     ["grep", "kind:run_started", "--count"],
-    ["pack", "one", "-o", "b.zip"],
-    ["unpack", "b.zip", "-o", "other.db"],
-    ["report", "one", "-o", "page.html"],
+    ["pack", "one", "--out", "b.zip"],
+    ["unpack", "b.zip", "--out", "other.db"],
+    ["report", "one", "--out", "page.html"],
 )
 
 

@@ -103,7 +103,7 @@ def test_all_sealed(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> N
         ("cc33",): "covers none of its runs",
     }
     for runs, told in said.items():
-        assert 0 == refold("pack", *runs, "-o", file, "--store", twice).code
+        assert 0 == refold("pack", *runs, "--out", file, "--store", twice).code
         ran = refold("verify", file, "--all-sealed", "--key", public)
         assert (0 if runs == ("aa11",) else 125, True) == (
             ran.code,
@@ -128,7 +128,7 @@ def test_a_bare_word_is_a_run(
     """A file of a run's name in the folder where somebody stands does not pass for the run: an agent may have put it there."""
     folder = tmp_path / "here"
     folder.mkdir()
-    assert 0 == refold("pack", "aa11", "-o", folder / "b.zip", "--store", twice).code
+    assert 0 == refold("pack", "aa11", "--out", folder / "b.zip", "--store", twice).code
     (folder / "b.zip").rename(folder / "aa11")
     edited(
         twice, "UPDATE event SET body = replace(body, 'COMPLETED', 'CANCELLED') WHERE kind = 'state_changed'"
@@ -142,7 +142,7 @@ def test_a_bare_word_is_a_run(
 def test_a_forged_verifier(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> None:
     """A bundle whose verify.py is none of refold's is not called whole: 125, and a word that nobody should run it."""
     file, forged = tmp_path / "b.zip", tmp_path / "forged.zip"
-    assert 0 == refold("pack", "aa11", "-o", file, "--store", twice).code
+    assert 0 == refold("pack", "aa11", "--out", file, "--store", twice).code
     ran = refold("verify", file, "--key", f"{key}.pub")
     assert (0, True) == (ran.code, "this version's, to the byte" in ran.out)
     edited = {**members_of(file), "verify.py": b"print('whole')\n"}
@@ -157,7 +157,7 @@ def test_a_forged_verifier(refold: Refold, twice: Path, key: Path, tmp_path: Pat
 def test_a_bundle_without_its_verifier(name: str, refold: Refold, twice: Path, tmp_path: Path) -> None:
     """A member that every bundle has is missing: exit code 3."""
     file, cut = tmp_path / "b.zip", tmp_path / "cut.zip"
-    assert 0 == refold("pack", "aa11", "-o", file, "--store", twice).code
+    assert 0 == refold("pack", "aa11", "--out", file, "--store", twice).code
     zipped(cut, listed({member: data for member, data in members_of(file).items() if member != name}))
     ran = refold("verify", cut)
     assert (3, True) == (ran.code, f"{name} is missing" in ran.out), ran.err

@@ -65,7 +65,7 @@ def test_what_needs_no_weighing_is_checked_without_it(
     """Chain, order, seals and state digests hold or do not, whoever can weigh: only the weights are left unchecked."""
     assert 0 == refold("keygen", tmp_path / "k").code
     assert 0 == refold("seal", "--key", tmp_path / "k", "--store", run).code
-    assert 0 == refold("pack", "r", "-o", tmp_path / "r.zip", "--store", run).code
+    assert 0 == refold("pack", "r", "--out", tmp_path / "r.zip", "--store", run).code
     sealed = ("verify", "r", "--key", tmp_path / "k.pub", "--store", run)
     there = refold("verify", "r", "--store", run).out.splitlines()
     request.getfixturevalue("without_tokenizer")
@@ -91,7 +91,7 @@ def test_damage_of_another_run_is_told_first(
     tamper(run, "UPDATE event SET at = 1 WHERE key = (SELECT max(key) FROM event)")
     rechained(run)
     file = tmp_path / "both.zip"
-    assert 0 == refold("pack", "r", "z", "-o", file, "--store", run).code
+    assert 0 == refold("pack", "r", "z", "--out", file, "--store", run).code
     request.getfixturevalue("without_tokenizer")
     ran = refold("verify", file)
     assert (3, True) == (ran.code, "run z" in ran.out)
@@ -151,7 +151,7 @@ def test_a_test_case_that_nobody_can_weigh_fails(
 ) -> None:
     """Its log is believed there in part, and a test that passes says that it is whole."""
     file = tmp_path / "test_it.py"
-    assert 0 == refold("testcase", "r", "-o", file, "--store", run).code
+    assert 0 == refold("testcase", "r", "--out", file, "--store", run).code
     there = tmp_path / "there"
     there.mkdir()
     (passes,) = [made for name, made in runpy.run_path(str(file)).items() if name.startswith("test_")]

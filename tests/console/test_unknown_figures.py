@@ -173,7 +173,7 @@ def test_a_table_has_null_for_what_nobody_counted(refold: Refold, store: Path) -
     """In Parquet no token, price or time that nobody counted is a number."""
     refold("import", path_of("tau_bench/airline-one-run.json"), "--store", store)
     (run,), table = runs(refold, store), store.with_name("t.parquet")
-    assert 0 == refold("export", run, "--to", "parquet", "-o", table, "--store", store).code
+    assert 0 == refold("export", run, "--to", "parquet", "--out", table, "--store", store).code
     columns = (
         "input_tokens",
         "output_tokens",

@@ -65,7 +65,7 @@ def in_sql(say: Say, run: str) -> set[object]:
     """The flag of each result in a table for SQL."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "runs.parquet")
-        say("export", run, "--to", "parquet", "-o", str(file))
+        say("export", run, "--to", "parquet", "--out", str(file))
         rows = duckdb.sql(f"SELECT DISTINCT failed FROM '{file}' WHERE kind = '{RESULT}'")
         return {row[0] for row in rows.fetchall()} if rows is not None else set()
 

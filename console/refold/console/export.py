@@ -106,7 +106,7 @@ async def export_command(
 def _check(choice: Choice, file: Path | None) -> None:
     # Before any log is read: that may take a while.
     if choice.to is Shape.PARQUET and file is None:
-        raise WrongUse("--to parquet is no text: name its file by -o")
+        raise WrongUse("--to parquet is binary: name its file with --out FILE")
     if choice.no_content and choice.to not in _WITHOUT:
         raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
     if choice.prompts and (choice.to is not Shape.OTEL or choice.no_content):

@@ -42,9 +42,13 @@ def words(help: str) -> Typed:  # noqa: A002
     return argument(help, may_lack=True)
 
 
+OUT = "--out"
+"""The option that names a file to write, on every command that writes one. `-o` is the format of results, on every command."""
+
+
 def new_file(help: str, **more: Any) -> Typed:  # noqa: A002
-    """`-o FILE`, of a command that writes one; `shows` says how it is named otherwise."""
-    return Typed(("-o", "--output"), help, **more)
+    """`--out FILE`, of a command that writes one; `shows` is the name of the file without it."""
+    return Typed((OUT,), help, metavar="FILE", **more)
 
 
 def _login() -> str:

@@ -58,7 +58,7 @@ def file_of(typed: str) -> Path | None:
 
 
 def beside(name: str, ending: str) -> Path:
-    """A file of the current folder, named for a run where `-o` names none."""
+    """A file of the current folder, named for a run where `--out` names none."""
     return Path("".join(each if each.isalnum() or each in "-_." else "_" for each in name) + ending)
 
 

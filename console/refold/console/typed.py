@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from refold.console.forms import Form
-from refold.console.options import Output, StorePath, Typed
+from refold.console.options import OUT, Output, StorePath, Typed
 
 _EMPTY = inspect.Parameter.empty
 _GIVEN = ("screen", "place")
@@ -35,6 +35,10 @@ class _Choice(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The member that has the value."""
+        if self._kind is Form and value not in self.choices and ctx and _writes_file(ctx.command):
+            self.fail(
+                f"{value!r} is no format (text or json). To write into a file: {OUT} {value}", param, ctx
+            )
         return self._kind(super().convert(str(value), param, ctx))
 
 
@@ -50,6 +54,26 @@ class _Path(click.ParamType[Path]):
         return expanded(Path(value))
 
 
+class _NewFile(_Path):
+    """A path of a file to write. The name of a format alone is refused: `-o json` was meant more often than a file `json`."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path. Fails for `json` and `text`."""
+        if value in {form.value for form in Form}:
+            self.fail(
+                f"{value!r} is a format: type -o {value}, or {OUT} ./{value} for a file of this name",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
+def _writes_file(typed: click.Command) -> bool:
+    return any(OUT in each.opts for each in typed.params)
+
+
 def command(name: str, function: Callable[..., Any]) -> click.Command:
     """The command that does the function, whose docstring is its help. It returns the exit code."""
     own = inspect.signature(function).parameters
@@ -61,8 +85,7 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
     typed = [option for name, each in own.items() for option in _typed(each, bundles.get(name))]
     if "place" in own:
         typed.append(parameter("store", StorePath, None))
-    if not any("--output" in each.opts for each in typed):  # the command's own is a file, and no form
-        typed.append(parameter("output", Output, None))
+    typed.append(parameter("output", Output, None))
     lists = {each.name for each in typed if each.multiple or each.nargs == -1}
 
     def call(**said: Any) -> int:
@@ -120,7 +143,9 @@ def _type(kind: type, said: Typed) -> click.ParamType[Any]:
         return click.IntRange(said.min, said.max) if kind is int else click.FloatRange(said.min, said.max)
     if issubclass(kind, Enum):
         return _Choice(kind)
-    return _Path() if kind is Path else _PLAIN[kind]
+    if kind is Path:
+        return _NewFile() if OUT in said.names else _Path()
+    return _PLAIN[kind]
 
 
 def _is_bundle(kind: Any) -> bool:

@@ -105,7 +105,7 @@ def imported(recorded: Path) -> Path:
     store, file = recorded.with_name("imported.db"), recorded.with_name("imported.html")
     source = SESSION
     apart(lambda: main(["import", str(source), "--store", str(store)]))
-    apart(lambda: main(["report", "@last", "-o", str(file), "--store", str(store)]))
+    apart(lambda: main(["report", "@last", "--out", str(file), "--store", str(store)]))
     return file
 
 
@@ -121,7 +121,7 @@ def page_of(refold: Refold, store: Path, tmp_path: Path) -> Callable[..., Path]:
 
     def write(run: str, code: int = 0) -> Path:
         file = tmp_path / f"{run.partition('@')[0]}.html"
-        ran = apart(lambda: refold("report", run, "-o", file, "--store", store, "--force"))
+        ran = apart(lambda: refold("report", run, "--out", file, "--store", store, "--force"))
         assert code == ran.code, ran.err
         return file
 

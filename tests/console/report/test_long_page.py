@@ -50,7 +50,7 @@ def peak(store: Path) -> float:
         "refold.console",
         "report",
         RUN,
-        "-o",
+        "--out",
         str(store.with_name("long.html")),
         "--store",
         str(store),

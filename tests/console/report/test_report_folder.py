@@ -42,7 +42,7 @@ def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: 
     """A folder has a page for each run of a store, whatever the run is called, and an index that leads to all of them."""
     apart(lambda: record(store, [say("Well.")], "<b>bold</b>", run_id="../odd<b>/Run"))
     folder = tmp_path / "pages"
-    ran = refold("report", "--all", "-o", folder, "--store", store)
+    ran = refold("report", "--all", "--out", folder, "--store", store)
     assert 0 == ran.code, ran.err
     found = table(folder / "index.html")
     linked = {each for _, links in found for each in links}
@@ -79,7 +79,7 @@ def test_what_is_damaged_comes_first(
     """An index says above all how many runs cannot be believed, and begins with them; so does `ls`, and so does `show`."""
     tamper(store, "UPDATE event SET body = '{}' WHERE key & 4294967295 = 9 AND key < 8589934592")
     folder = tmp_path / "pages"
-    ran = refold("report", "--all", "-o", folder, "--store", store)
+    ran = refold("report", "--all", "--out", folder, "--store", store)
     assert 3 == ran.code
     (said, _), *others = table(folder / "index.html")
     assert "damaged" in said
@@ -93,10 +93,10 @@ def test_what_is_damaged_comes_first(
 def test_a_folder_is_not_written_over_unasked(refold: Refold, store: Path, tmp_path: Path) -> None:
     """Where an index stands already nothing is written without `--force`."""
     (tmp_path / "index.html").write_text("mine")
-    ran = refold("report", "--all", "-o", tmp_path, "--store", store)
+    ran = refold("report", "--all", "--out", tmp_path, "--store", store)
     assert (2, "mine") == (ran.code, (tmp_path / "index.html").read_text())
     told = json.loads(
-        refold("-o", "json", "report", "--all", "-o", tmp_path, "--force", "--store", store).out
+        refold("-o", "json", "report", "--all", "--out", tmp_path, "--force", "--store", store).out
     )
     assert {"ordinary", "hostile"} == {page["run"] for page in told["pages"]}
     assert {} == told["unwritten"]
@@ -133,7 +133,7 @@ def family(refold: Refold, tmp_path: Path) -> Path:
             await boss(*script, to=[scribe], store=opened).run("Go.", run_id=PARENT)
 
     apart(lambda: anyio.run(driven))
-    assert 0 == refold("report", "--all", "-o", folder, "--store", store).code
+    assert 0 == refold("report", "--all", "--out", folder, "--store", store).code
     return folder
 
 
@@ -164,7 +164,7 @@ def test_a_child_stands_below_the_call_that_began_it(family: Path, look: Look) -
 def test_a_child_without_a_page_leads_to_its_call(family: Path, look: Look, refold: Refold) -> None:
     """Where no page of a child was written, its row leads to the end of the call, and nowhere else."""
     alone = family / "alone.html"
-    assert 0 == refold("report", PARENT, "-o", alone, "--store", family.with_name("family.db")).code
+    assert 0 == refold("report", PARENT, "--out", alone, "--store", family.with_name("family.db")).code
     opened = look(alone)
     row = opened.page.query_selector(".row.child")
     assert f"#e{row.get_attribute('data-seq')}" == row.get_attribute("href")

@@ -217,10 +217,12 @@ def test_where_a_run_came_from_is_said(store: Path, tmp_path: Path) -> None:
 def test_the_command_says_what_it_wrote(refold: Refold, store: Path, tmp_path: Path) -> None:
     """One line with file, events and size; as JSON with `-o json` before the command."""
     file = tmp_path / "page.html"
-    ran = refold("report", "ordinary", "-o", file, "--store", store)
+    ran = refold("report", "ordinary", "--out", file, "--store", store)
     assert (0, "") == (ran.code, ran.err)
     assert re.fullmatch(rf"{file}: \d+ events of run ordinary, [\d.]+ KiB\n", ran.out)
-    told = json.loads(refold("-o", "json", "report", "ordinary", "-o", file, "--force", "--store", store).out)
+    told = json.loads(
+        refold("-o", "json", "report", "ordinary", "--out", file, "--force", "--store", store).out
+    )
     assert {"run": "ordinary", "path": str(file), "size": file.stat().st_size, "damaged": ""} == {
         name: value for name, value in told.items() if name != "events"
     }
@@ -230,10 +232,10 @@ def test_no_file_is_written_over_unasked(refold: Refold, store: Path, tmp_path: 
     """What stands where the page should go stays, unless somebody says `--force`."""
     file = tmp_path / "precious.html"
     file.write_text("mine")
-    ran = refold("report", "ordinary", "-o", file, "--store", store)
+    ran = refold("report", "ordinary", "--out", file, "--store", store)
     assert (2, "mine") == (ran.code, file.read_text())
     assert "--force" in ran.err
-    assert 0 == refold("report", "ordinary", "-o", file, "--force", "--store", store).code
+    assert 0 == refold("report", "ordinary", "--out", file, "--force", "--store", store).code
     assert [file.name] == [each.name for each in tmp_path.iterdir() if "precious" in each.name]
 
 
@@ -241,7 +243,7 @@ def test_a_folder_that_is_not_there_is_the_worlds_failure(
     refold: Refold, store: Path, tmp_path: Path
 ) -> None:
     """A page that cannot be written is said with its path, and exit code 4."""
-    ran = refold("report", "ordinary", "-o", tmp_path / "none" / "page.html", "--store", store)
+    ran = refold("report", "ordinary", "--out", tmp_path / "none" / "page.html", "--store", store)
     assert 4 == ran.code
     assert "page.html: cannot be written: No such file or directory" in ran.err
 

@@ -166,7 +166,7 @@ def _finds_the_rule(terminal: Terminal) -> str:
 
 def _makes_a_page(terminal: Terminal, turn: str) -> None:
     say("\n5. That session as one page, for any browser, without network. And what to type next.")
-    terminal.type("report", _SESSION, "-o", "page.html", shows=["^page.html: "])
+    terminal.type("report", _SESSION, "--out", "page.html", shows=["^page.html: "])
     say(f"$ refold ls; refold view {_SESSION}@{turn}    # what the model saw when it did that")
 
 
