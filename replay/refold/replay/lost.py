@@ -31,6 +31,7 @@ LOST: Mapping[str, str] = MappingProxyType(
         "no_messages": "a part of it has no messages",
         "no_part": "a part of a message in it is of no known kind",
         "no_role": "something in it is said by nobody",
+        "other_span": "a span of it has the id of another span",
         "no_span": "a row of it is no span",
         "no_run": _NO_RUN,
         "no_history": _NO_RUN,
@@ -48,6 +49,7 @@ SAID_ALL_THE_SAME = frozenset(
         "half_pair",
         "not_shown",
         "paired_by_order",
+        "id_repeated",
         "repeated",
         "result_repeated",
     }

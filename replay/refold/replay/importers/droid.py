@@ -24,7 +24,7 @@ from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.traces import answer_of
-from refold.replay.importers.trees import branches, path_to
+from refold.replay.importers.trees import branches, diagnose_repeat, find_repeats, path_to
 
 _KINDS = ("todo_state", "session_settings", "agent_turn_outcome", "session_end")
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document")
@@ -70,12 +70,15 @@ class _Reading:
     def _look_ahead(self) -> frozenset[str]:
         """The ids of messages on branches that were left, as far as the rows name their parents; and the header."""
         parents: dict[str, str] = {}
+        repeated: set[str] = set()
         for row in (row for row in self.rows if isinstance(row, Row)):
             if text(row.value, "type") == "session_start":
                 self.head = self.head or row
             elif text(row.value, "type") == "message":
+                repeated.update({text(row.value, "id")} & parents.keys())
                 parents.setdefault(text(row.value, "id"), text(row.value, "parentId"))
             self.model = self.model or text(row.value, "message", "model") or text(row.value, "model")
+        self.repeats = find_repeats(self.rows, "id", repeated - {""}, lambda row: at(row, "message"))
         path = path_to(parents, next(reversed(parents), ""))
         return frozenset(id_ for branch in branches(parents, path) for id_ in branch.rows)
 
@@ -108,8 +111,11 @@ class _Reading:
             yield from self._compacted(row)
         elif kind != "message":
             yield row.noise(known=kind in _KINDS or kind == "session_start")
-        elif id_ and id_ in self.numbers:
+        elif row.number in self.repeats.again:
             yield row.noise("repeated")
+        elif row.number in self.repeats.others:
+            yield diagnose_repeat(row, "id")
+            yield from self._message(row, row.value.get("message"))
         elif id_ in self.left:
             noise = row.noise("rewound")  # encoded before anything is taken from it
             yield replace(noise, counts=self._counted(row))

@@ -201,11 +201,12 @@ UNKNOWN_PART = "unknown_part"
 class Unread(Item, frozen=True, kw_only=True):
     """Something that could not be read, or not be trusted: a line, and why. `code` is a stable word.
 
-    `rest` has what stood there, as far as it may be kept.
+    `rest` has what stood there, as far as it may be kept. `read`: all that stands there was read, and something of it is odd.
     """
 
     code: str
     problem: str
+    read: bool = False
 
 
 class RunEnded(Item, frozen=True, kw_only=True):
@@ -351,6 +352,10 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """It could not be read."""
         rest = rest if value is UNSET else json_text(value)
         return Unread(self.position, self.at, rest, code=code, problem=problem)
+
+    def odd(self, code: str, problem: str) -> Unread:
+        """It was read, and something of it is odd."""
+        return Unread(self.position, self.at, code=code, problem=problem, read=True)
 
     def ended(
         self,

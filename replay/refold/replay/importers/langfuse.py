@@ -136,16 +136,17 @@ class _Run:
         key = take_text(self.trace, "id") or "trace"
         self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
         keys.add(self.key)
-        seen: set[str] = set()
+        seen: dict[str, JSON] = {}
         self.odd: list[Item] = []
         self.all: list[Observation] = []
         for one in listed:
             name = text(one.row, "id")
             if not isinstance(one.row, dict) or (name and name in seen):
-                code = "repeated" if isinstance(one.row, dict) else "no_observation"
+                same = "repeated" if seen.get(name) == one.row else "other_span"
+                code = same if isinstance(one.row, dict) else "no_observation"
                 self.odd.append(Place(one.position).unread(code, "not told", one.row))
                 continue
-            seen.add(name)
+            seen[name] = one.row
             self.all.append(one)
         self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]

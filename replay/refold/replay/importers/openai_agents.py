@@ -86,7 +86,7 @@ class OpenAIAgents:
     def items(self, source: Source) -> Iterator[Item]:
         """One run a trace, in the order in which the traces begin."""
         traces: dict[str, tuple[list[Span], list[Span]]] = {}
-        seen: set[str] = set()
+        seen: dict[str, JSON] = {}
         for position, row in _rows(source):
             if isinstance(row, Unread):
                 yield row
@@ -95,9 +95,10 @@ class OpenAIAgents:
             elif text(row, "object") == "trace.span":
                 mark = text(row, "id") if text(row, "ended_at") else json_text(row)
                 if mark and mark in seen:
-                    yield Place(position).unread("repeated", "a span again", row)
+                    code = "repeated" if seen[mark] == row else "other_span"
+                    yield Place(position).unread(code, f"span {mark[:80]} again", row)
                     continue
-                seen.add(mark)
+                seen[mark] = row
                 traces.setdefault(text(row, "trace_id"), ([], []))[1].append(Span(position, row))
             else:
                 yield Place(position).unread("no_span", "neither a trace nor a span", row)

@@ -25,7 +25,7 @@ from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, g
 from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
-from refold.replay.importers.trees import branches, path_to
+from refold.replay.importers.trees import branches, diagnose_repeat, find_repeats, path_to
 from refold.replay.importers.usages import UsageNames
 
 _TOKENS = UsageNames(
@@ -69,7 +69,7 @@ class _Reading:
     """One reading of a session."""
 
     def __init__(self, source: Source) -> None:
-        self.rows, self.seen = Rows(source), set[str]()
+        self.rows = Rows(source)
         self.times = Times()
         self.last, self.stopped = "", ""
         self.open: dict[str, str] = {}
@@ -81,15 +81,17 @@ class _Reading:
     def _look_ahead(self) -> frozenset[str]:
         """The ids of rows on branches that were left, if somebody spoke there; and what the header has to tell."""
         parents: dict[str, str] = {}
-        spoke: set[str] = set()
+        spoke, repeated = set[str](), set[str]()
         for row in (row for row in self.rows if isinstance(row, Row)):
             self.head = self.head or (row if "sessionId" in row.value else None)
             self.model = self.model or text(row.value, "model")
             if id_ := text(row.value, "uuid"):
+                repeated.update({id_} & parents.keys())
                 parents.setdefault(id_, text(row.value, "parentUuid"))
             if text(row.value, "type") in _SPOKE:
                 spoke.add(id_)
                 self.alone = self.alone and _is_side(row.value)
+        self.repeats = find_repeats(self.rows, "uuid", repeated, _says)
         path = path_to(parents, next(reversed(parents), ""))
         off = (branch.rows for branch in branches(parents, path))
         return frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
@@ -118,12 +120,14 @@ class _Reading:
 
     def _row(self, row: Row) -> Iterator[Item | Noise]:
         id_ = text(row.value, "uuid")
-        if id_ and id_ in self.seen:
+        if row.number in self.repeats.again:
             yield row.noise("repeated")
             return
-        self.seen.add(id_)
+        other = row.number in self.repeats.others
+        if other:
+            yield diagnose_repeat(row, "uuid")
         self.times.see(row.value.get("timestamp"), row.at)
-        if id_ in self.left:
+        if id_ in self.left and not other:
             noise = row.noise("rewound")  # encoded before anything is taken from it
             yield replace(noise, counts=self._counted(row))
         elif _is_side(row.value) and not self.alone:
@@ -218,6 +222,11 @@ class _Reading:
 
 def _is_side(row: JSON) -> bool:
     return at(row, "isSidechain") is True
+
+
+def _says(row: JSON) -> JSON:
+    """What tells one row from another that has its id."""
+    return [at(row, name) for name in ("type", "subtype", "message", "systemPayload")]
 
 
 def _take_answer(row: JSON) -> Message:

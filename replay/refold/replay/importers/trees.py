@@ -1,8 +1,16 @@
-"""Sessions as trees: which rows lead to the last one, and which were left when somebody went back and began anew."""
+"""Sessions as trees: which rows lead to the last one, and which were left when somebody went back and began anew.
 
-from collections.abc import Iterator, Mapping
+The ids that link the rows may repeat: a row is the same as an earlier one only if it says the same.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
+
+from refold.replay.importers.fields import JSON, json_text, text
+from refold.replay.importers.items import Unread
+from refold.replay.importers.session_rows import Noise, Row
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -45,3 +53,32 @@ def _follow(row: str, parents: Mapping[str, str], path: frozenset[str], roots: d
             return
         row = parents[row]
     roots.update(dict.fromkeys(walked, roots.get(row, "")))
+
+
+class Repeats(msgspec.Struct, frozen=True):
+    """The numbers of rows whose id an earlier row has: `again` say the same as that one, `others` do not."""
+
+    again: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
+
+
+def find_repeats(
+    rows: Iterable[Row | Noise], name: str, ids: Collection[str], says: Callable[[JSON], JSON]
+) -> Repeats:
+    """Compare the rows that share one of these ids, which stand under `name`, by what each `says`."""
+    known: dict[str, set[bytes]] = {}
+    again, others = set[int](), set[int]()
+    for row in rows if ids else ():
+        if not isinstance(row, Row) or (id_ := text(row.value, name)) not in ids:
+            continue
+        digest = hashlib.blake2b(json_text(says(row.value)).encode(), digest_size=16).digest()
+        if digests := known.setdefault(id_, set()):
+            (again if digest in digests else others).add(row.number)
+        digests.add(digest)
+    return Repeats(frozenset(again), frozenset(others))
+
+
+def diagnose_repeat(row: Row, name: str) -> Unread:
+    """The diagnosis of a row whose id an earlier row with another message has."""
+    problem = f"an earlier row has the id {text(row.value, name)[:80]!r} and another message: both are read"
+    return row.place.odd("id_repeated", problem)

@@ -53,10 +53,8 @@ class Response(Draft):
             case "tool_use":
                 written = as_written(at(block, "input"))
                 call = MessageCall(text(block, "id"), text(block, "name"), written)
-                if not any(call.id and call.id == known.id for known in self.calls):
+                if not call.id or call not in self.calls:  # another call by the same id is one too
                     self.calls.append(call)
-                elif call not in self.calls:
-                    self.left.append(json_text(block))
             case _:
                 pass  # stands in `rest`
 

@@ -11,7 +11,8 @@ from itertools import chain
 import msgspec
 
 from refold.replay.importers.claude_code.agents import SubAgent
-from refold.replay.importers.claude_code.outline import Outline
+from refold.replay.importers.claude_code.bursts import is_iflow
+from refold.replay.importers.claude_code.outline import Outline, read_outline
 from refold.replay.importers.claude_code.reading import Reading
 from refold.replay.importers.claude_code.rows import is_bookkeeping, is_message
 from refold.replay.importers.items import UNCOUNTED, Answered, Item, RunBegan
@@ -50,12 +51,12 @@ class ClaudeCode:
         Behind each conversation the branches of it that somebody left by going back, each a run too.
         """
         rows = Rows(source)
-        outline = Outline(rows)
+        outline = read_outline(rows)
         calls: dict[str, str] = {}
         session = _session(outline)
         yield from _conversation(source.name, rows, outline, session, calls)
         for agent in outline.agents.found:
-            inner = Outline(agent.rows)
+            inner = read_outline(agent.rows)
             began = _agent(agent, inner, session, calls.get(agent.call, session.key))
             for item in _conversation(source.name, agent.rows, inner, began, calls, timed=not agent.reported):
                 yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
@@ -79,7 +80,8 @@ def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) ->
 
 def _began(outline: Outline, key: str) -> RunBegan:
     labels = {"version": outline.version} if outline.version else {}
-    return RunBegan("line 1", outline.began, key=key, model=outline.model, agent="claude-code", labels=labels)
+    agent = "iflow" if is_iflow(outline.session) else "claude-code"
+    return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
 
 
 def _conversation(

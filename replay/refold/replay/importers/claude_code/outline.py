@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from refold.replay.importers.claude_code.agents import SubAgents, reports
 from refold.replay.importers.claude_code.branches import Branch
+from refold.replay.importers.claude_code.bursts import Bursts
 from refold.replay.importers.claude_code.queue import Queue
-from refold.replay.importers.claude_code.rows import Kind, is_id, kind, preserved
+from refold.replay.importers.claude_code.rows import Kind, is_id, kind, preserved, says
 from refold.replay.importers.claude_code.tree import Tree
 from refold.replay.importers.fields import JSON, text
 from refold.replay.importers.session_rows import Noise, Row
+from refold.replay.importers.trees import find_repeats
 
 _NAMELESS = -1  # no row says of which answer it is a piece: it may be the one from which it forks
 
@@ -23,15 +25,17 @@ class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
 
     `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else
-    `agents` are those that wrote into it. `repeated`: rows that stand there once more. `branches`: what somebody left by going
-    back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those
+    `agents` are those that wrote into it. `repeated`: rows that stand there once more; `others`: the numbers of rows with the id
+    of an earlier row and another message. `branches`: what somebody left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those
     of the others; `complete`: that of the last by that of the first. `began`: when its first message was written. `cuts`: how
     often each conversation is cut, or forked from, by the number of its branch; `named`: the numbers of the messages that a
     compaction keeps, by the ids of their rows. `fates`: what became of words that somebody typed while the agent worked, by the
     place of a row that tells of them.
     """
 
-    def __init__(self, rows: Iterable[Row | Noise]) -> None:
+    def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:
+        self.others = others
+        self.repeated_ids = set[str]()
         self.kinds: list[Kind] = []
         self.pieces: dict[int, int] = {}
         self.complete: dict[int, int] = {}
@@ -41,7 +45,7 @@ class Outline:
         self.lines = 0
         self.named: dict[str, int] = {}
         self._cuts, self._kept = list[int](), set[str]()
-        self.agents = SubAgents()
+        self.agents, self.bursts = SubAgents(), Bursts()
         self._main = self._sided = False
         self._spoke: dict[bool, int] = {}
         numbers = array("q")
@@ -69,25 +73,30 @@ class Outline:
         row, what = found.value, self.kinds[place]
         uuid, side = text(row, "uuid"), is_side(row)
         self._main = self._main or (what != "other" and not side)
-        if is_id(uuid) and uuid in tree:
+        other = is_id(uuid) and found.number in self.others
+        if is_id(uuid) and uuid in tree and not other:
             self.repeated.add(place)
+            self.repeated_ids.add(uuid)
             return
-        first = self._piece(row, place, answers)
+        first = self._piece(found, place, answers)
         if not side or not self._main:
             queue.row(row, place, what, answers=what == "answer" and first == place)
         self._cut(row, place)
         if is_id(uuid):
-            tree.add(place, uuid, text(row, "parentUuid") or _before(row, tree, side=side), found.size)
+            linked = text(row, "parentUuid") or _before(row, tree, side=side)
+            tree.add(place, uuid, tree.behind(uuid, linked) if other else linked, found.size)
             self._sided = self._sided or side
             if text(row, "type") in ("user", "assistant", "system"):
                 tree.end(place, side=side)
 
-    def _piece(self, row: JSON, place: int, answers: dict[str, int]) -> int:
+    def _piece(self, found: Row, place: int, answers: dict[str, int]) -> int:
         """Note of which answer a row is a piece: the place of the first; its own, if it is of none before it."""
         if self.kinds[place] != "answer":
+            self.bursts.end(found.value, self.kinds[place])
             return place
-        response = text(row, "message", "id")
+        response = text(found.value, "message", "id")
         first = answers.setdefault(response, place) if response else _NAMELESS
+        first = answers[response] = self.bursts.first(found, first) if response else first
         if first != place:
             self.pieces[place] = first
         if _NAMELESS < first < place:
@@ -146,6 +155,13 @@ class Outline:
                 before = place
             elif place in self.fates:
                 self.branches.join(place, before)
+
+
+def read_outline(rows: Iterable[Row | Noise]) -> Outline:
+    """Look over the rows; twice where a row has the id of an earlier one and another message."""
+    outline = Outline(rows)
+    others = find_repeats(rows, "uuid", outline.repeated_ids, says).others
+    return Outline(rows, others) if others else outline
 
 
 def _before(row: JSON, tree: Tree, *, side: bool) -> str | int:

@@ -34,6 +34,7 @@ from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place
 from refold.replay.importers.session_rows import Noise, Row, unread_parts
 from refold.replay.importers.source import fits
 from refold.replay.importers.times import Times
+from refold.replay.importers.trees import diagnose_repeat
 
 CLEARED = "[Old tool result content cleared]"
 """What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
@@ -99,6 +100,8 @@ class Reading:
         if place in outline.repeated:
             self.queue.append(row.noise("repeated"))
             return
+        if row.number in outline.others:
+            self.queue.append(diagnose_repeat(row, "uuid"))
         apart = not outline.alone and (is_side(row.value) or reports(row.value))  # a run of its own
         if self.times and not apart and text(row.value, "type") in ("user", "assistant", "system"):
             self.times.see(row.value.get("timestamp"), row.at)

@@ -43,6 +43,12 @@ _KEPT = frozenset({
     "control_request", "control_response", "rate_limit_event", "stream_event", "tool_progress",
 })  # fmt: skip
 
+_ENVELOPE = frozenset({
+    "parentUuid", "logicalParentUuid", "sessionId", "timestamp", "cwd", "version", "gitBranch", "userType", "entrypoint",
+    "slug",
+})  # fmt: skip
+"""What rows say of their session and of their place in it."""
+
 _BOOKKEEPING = (
     ("summary", "leafUuid"),
     ("file-history-snapshot", "snapshot"),
@@ -171,6 +177,13 @@ def is_bookkeeping(row: JSON) -> bool:
 def is_kept(row: JSON) -> bool:
     """Whether a row is of a type that sessions are known to keep beside their messages."""
     return text(row, "type") in _KEPT
+
+
+def says(row: JSON) -> JSON:
+    """What tells one row from another that has its id: its message, or all but what each row says of the session."""
+    if not isinstance(at(row, "message"), dict):
+        return {name: value for name, value in table(row).items() if name not in _ENVELOPE}
+    return [at(row, "type"), *(at(row, "message", name) for name in ("id", "role", "content"))]
 
 
 def is_id(uuid: str) -> bool:

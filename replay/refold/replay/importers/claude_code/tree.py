@@ -40,6 +40,8 @@ class Tree:
     def __init__(self, kinds: Sequence[Kind], pieces: Mapping[int, int]) -> None:
         self._kinds, self._pieces = kinds, pieces
         self._places: dict[str, int] = {}
+        self._hidden: dict[int, str] = {}
+        """The ids of rows by their places, where a later row has the same."""
         self._late: dict[int, str] = {}
         self._parents, self._sizes = array("q"), array("q")
         self._ends: dict[bool, list[int]] = {True: [], False: []}
@@ -53,7 +55,9 @@ class Tree:
         return self._places.get(uuid)
 
     def add(self, place: int, uuid: str, parent: str | int, size: int) -> None:
-        """A row that has an id, and what it hangs on."""
+        """A row that has an id, and what it hangs on. An id means the last row that has it."""
+        if uuid in self._places:
+            self._hidden[self._places[uuid]] = uuid
         self._places[uuid] = place
         for values in (self._parents, self._sizes):
             values.extend([_NONE] * (place + 1 - len(values)))
@@ -62,6 +66,12 @@ class Tree:
         self._parents[place] = found
         if isinstance(parent, str) and parent and found == _NONE:
             self._late[place] = parent
+
+    def behind(self, uuid: str, parent: str | int) -> str | int:
+        """What a row hangs on that has the id of an earlier one: on that one, if both name the same parent."""
+        first = self._places.get(uuid, _NONE)
+        named = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
+        return first if first != _NONE and named in (_NONE, self._parents[first]) else parent
 
     def end(self, place: int, *, side: bool) -> None:
         """A conversation may end with this row; `side`: a sub-agent's."""
@@ -131,6 +141,7 @@ class Tree:
             if dropped[of[place]]:
                 unanswered.add(place)
         names = {place: uuid for uuid, place in self._places.items() if place in heads}
+        names |= {place: f"{uuid}-{place}" for place, uuid in self._hidden.items() if place in heads}
         return Branches(
             {place: Branch(*found, place, names[place], sizes[found[0]]) for place, found in heads.items()},
             branches,

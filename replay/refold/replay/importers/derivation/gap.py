@@ -158,7 +158,7 @@ def beside(log: Writer, item: Item) -> None:
         case Remarked():
             log.record(item, what=item.what)
         case Unread():
-            log.diagnose(item.code, item.problem, item, text=item.rest, unread=True)
+            log.diagnose(item.code, item.problem, item, text=item.rest, unread=not item.read)
         case Cancelled():
             log.record(item, what="cancelled", text=item.reason)
         case _:

@@ -105,7 +105,7 @@ def _lines(source: Source) -> Iterator[Item]:
     """Rows, each a run; and between them events, which are all of one run."""
     events: list[JSON] = []
     places: list[str] = []
-    seen: set[str] = set()
+    seen: dict[str, JSON] = {}
     unread: list[Unread] = []
     runs = 0
     for line in source.lines():
@@ -119,10 +119,13 @@ def _lines(source: Source) -> Iterator[Item]:
         if "history" in table(row):
             runs += 1
             yield from _v0(row, take_rows(row, "history"), f"{place} $.history", f"row-{line.number}")
-        elif row is not None and text(row, "id") and text(row, "id") in seen:
+        elif row is not None and text(row, "id") and seen.get(text(row, "id")) == row:
             unread.append(Place(place).unread("repeated", "this id came before", row))
         elif row is not None:
-            seen.add(text(row, "id"))
+            if text(row, "id") in seen and text(row, "id"):
+                problem = "an earlier event has its id and says something else: both are read"
+                unread.append(Place(place).odd("id_repeated", problem))
+            seen[text(row, "id")] = row
             events.append(row)
             places.append(place)
     if events and any("kind" in table(event) for event in events):

@@ -6,6 +6,8 @@ spans, failed ones by their status. Contents are there only where somebody turne
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.replay.importers.content import take_tools
@@ -57,14 +59,18 @@ class OpenTelemetry:
     def items(self, source: Source) -> Iterator[Item]:
         """The runs one after the other; what is no span, or is one twice, before them."""
         read = otel_database.spans(source) if source.head(len(MAGIC)) == MAGIC else otel_spans.spans(source)
-        spans, seen = list[Span](), set[tuple[str, str]]()
+        spans, seen = list[Span](), dict[tuple[str, str], Span]()
         for found in read:
             if not isinstance(found, Span):
                 yield found
             elif found.id and (found.trace, found.id) in seen:
-                yield Place(found.position).unread("repeated", f"span {found.id} again", _span(found))
+                first = replace(seen[found.trace, found.id], position=found.position)
+                code, problem = (
+                    ("repeated", "again") if first == found else ("other_span", "is another span's id")
+                )
+                yield Place(found.position).unread(code, f"span {found.id} {problem}", _span(found))
             else:
-                seen.add((found.trace, found.id))
+                seen[found.trace, found.id] = found
                 spans.append(found)
         if not spans:
             raise BadTranscript(source.name, "", "no spans in it")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from refold.replay.importers.cuts import since, summed_up
-from refold.replay.importers.fields import JSON, at, number, rows, text
+from refold.replay.importers.fields import JSON, at, number, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
 from refold.replay.importers.leftovers import take, take_cost, take_flag, take_if, take_text
 from refold.replay.importers.pi.ending import Ending
@@ -26,7 +26,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
 from refold.replay.importers.times import Times
-from refold.replay.importers.trees import branches, path_to
+from refold.replay.importers.trees import Repeats, branches, diagnose_repeat, find_repeats, path_to
 
 _ENTRIES = (
     "message",
@@ -64,14 +64,15 @@ class Pi:
         return gathered(_Reading(source).items())
 
 
-def _left(rows: Rows) -> frozenset[str]:
-    """The ids of entries on branches that were left with messages on them."""
+def _look_ahead(rows: Rows) -> tuple[frozenset[str], Repeats]:
+    """The ids of entries on branches that were left with messages on them, and the entries whose id another has."""
     parents: dict[str, str] = {}
-    spoke: set[str] = set()
+    spoke, repeated = set[str](), set[str]()
     last = ""
     for row in rows:
         if isinstance(row, Row) and (id_ := text(row.value, "id")) and text(row.value, "type") != "session":
             if id_ in parents:
+                repeated.add(id_)
                 continue
             parents[id_] = text(row.value, "parentId")
             last = id_
@@ -79,7 +80,13 @@ def _left(rows: Rows) -> frozenset[str]:
                 spoke.add(id_)
     path = path_to(parents, last)
     off = (branch.rows for branch in branches(parents, path))
-    return frozenset(id_ for branch in off if any(id_ in spoke for id_ in branch) for id_ in branch)
+    left = frozenset(id_ for branch in off if any(id_ in spoke for id_ in branch) for id_ in branch)
+    return left, find_repeats(rows, "id", repeated, _says)
+
+
+def _says(entry: JSON) -> JSON:
+    """What tells one entry from another that has its id."""
+    return {name: value for name, value in table(entry).items() if name not in ("parentId", "timestamp")}
 
 
 class _Reading:
@@ -87,7 +94,7 @@ class _Reading:
 
     def __init__(self, source: Source) -> None:
         self.rows = Rows(source)
-        self.left = _left(self.rows)
+        self.left, self.repeats = _look_ahead(self.rows)
         self.numbers: dict[str, int] = {}
         self.times, self.ending = Times(), Ending()
         self.requests = 0
@@ -119,13 +126,16 @@ class _Reading:
         if self.header is not None and row.number == self.header.number:
             self.times.see(value.get("timestamp"), row.at)
             return
-        if id_ and id_ in self.numbers:
+        if row.number in self.repeats.again:
             yield row.noise("repeated")
             return
+        other = row.number in self.repeats.others
+        if other:
+            yield diagnose_repeat(row, "id")
         if id_:
-            self.numbers[id_] = row.number
+            self.numbers.setdefault(id_, row.number)
         self.times.see(value.get("timestamp"), row.at)
-        if id_ in self.left:
+        if id_ in self.left and not other:
             yield row.noise("rewound", counts=_counted(value))
             return
         match text(value, "type"):
