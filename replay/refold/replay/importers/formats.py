@@ -18,6 +18,7 @@ from refold.replay.importers.source import Source
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
+        "amp": "amp:AMP",
         "atif": "atif:ATIF",
         "claude_code": "claude_code.importer:CLAUDE_CODE",
         "codex": "codex.importer:CODEX",

@@ -254,6 +254,8 @@ class _Reader:
             draft.calls.append(take_call(row))
         elif kind in _RESULTS or any(name in row for name in _RESPONSES):
             draft.results.append(_take_result(row))
+            if _says_elsewhere(row, draft.results[-1]):
+                return self._unknown({"type": kind or "tool_result", **row})
         elif isinstance(row.get(name := "text" if "text" in row else "content"), str):
             draft.texts.append(take_text(row, name))
             take_if(row, "type", *TEXTS)
@@ -313,6 +315,13 @@ def _take_called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
     if found or not table(row, "function_call"):
         return found
     return (take_call({"function_call": row["function_call"]}),)
+
+
+def _says_elsewhere(left: dict[str, JSON], result: Message) -> bool:
+    """Whether a result was read as empty, and what is left of its part may hold its words."""
+    return not result.text and any(
+        isinstance(value, dict | list) and value for name, value in left.items() if name != "cache_control"
+    )
 
 
 def _take_result(part: dict[str, JSON]) -> Message:
