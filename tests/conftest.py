@@ -88,7 +88,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the extra `tokens` were not installed, and none of its tokenizers loaded before."""
     monkeypatch.setitem(sys.modules, "splintr", None)
-    monkeypatch.setattr(tokenizers, "_encoder", tokenizers._encoder.__wrapped__)
+    monkeypatch.setattr(tokenizers, "_tokenizer", tokenizers._tokenizer.__wrapped__)
 
 
 # One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.

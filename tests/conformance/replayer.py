@@ -289,9 +289,10 @@ class Script:
 
 
 def _apart(fact: RunStarted, messages: tuple[Message, ...]) -> RunStarted:
-    estimator = fact.policy.estimator
     heads = tuple(
-        MessageHead(role=said.role, unit=place, size=measured_message(estimator, said, digest_of(SALT, said)))
+        MessageHead(
+            role=said.role, unit=place, size=measured_message(fact.policy, said, digest_of(SALT, said))
+        )
         for place, said in enumerate(messages)
     )
     return replace(fact, messages=heads, content=Opening(messages=messages))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.measure import measured_message
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.policy import EstimatorName
+from refold.reducers.policy import EstimatorName, Policy
 from refold.reducers.vocabulary import Role
 
 O200K, CL100K = TOKENIZED = ("bpe:o200k_base", "bpe:cl100k_base")
@@ -75,17 +75,17 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("estimator", "message", "tokens"), MESSAGES)
-def test_a_message(estimator: str, message: Message, tokens: int) -> None:
+def test_a_message(estimator: EstimatorName, message: Message, tokens: int) -> None:
     """Each estimator weighs a message by its row of the table, beside the characters of its text."""
-    size = measured_message(estimator, message)
+    size = measured_message(Policy(estimator=estimator), message)
     assert (len(message.text), tokens) == (size.chars, size.tokens)
 
 
-def part(estimator: str, message: Message) -> int:
-    return ESTIMATORS[estimator].part(message.role, measured_message(estimator, message))
+def part(estimator: EstimatorName, message: Message) -> int:
+    return ESTIMATORS[estimator].part(message.role, measured_message(Policy(estimator=estimator), message))
 
 
-def weight(estimator: str, messages: Sequence[Message]) -> int:
+def weight(estimator: EstimatorName, messages: Sequence[Message]) -> int:
     return ESTIMATORS[estimator].total(sum(part(estimator, each) for each in messages), len(messages))
 
 
@@ -112,7 +112,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("estimator", "messages", "tokens"), LISTS)
-def test_a_list(estimator: str, messages: list[Message], tokens: int) -> None:
+def test_a_list(estimator: EstimatorName, messages: list[Message], tokens: int) -> None:
     """Each estimator adds a list up by its row of the table."""
     assert tokens == weight(estimator, messages)
 
@@ -129,7 +129,7 @@ def test_a_list(estimator: str, messages: list[Message], tokens: int) -> None:
         (CL100K, 1 + 1 + 5),
     ],
 )
-def test_a_tool(estimator: str, tokens: int) -> None:
+def test_a_tool(estimator: EstimatorName, tokens: int) -> None:
     """A tool is weighed by name, description and schema, each estimator in its own way."""
     assert tokens == ESTIMATORS[estimator].tool("a", "é", '{"a":1}')
 
@@ -156,7 +156,9 @@ ANY = st.lists(st.one_of(st.builds(user, TEXTS), REPLIES, st.just(SYSTEM)), max_
 
 
 @given(estimator=st.sampled_from(NAMES), messages=ANY, more=ANY)
-def test_a_longer_list_weighs_no_less(estimator: str, messages: list[Message], more: list[Message]) -> None:
+def test_a_longer_list_weighs_no_less(
+    estimator: EstimatorName, messages: list[Message], more: list[Message]
+) -> None:
     """Estimates never fall when messages are added, and are never below zero."""
     assert 0 <= weight(estimator, messages) <= weight(estimator, messages + more)
 
@@ -174,6 +176,6 @@ def test_keys_in_any_order_weigh_the_same(first: str, second: str) -> None:
     key, other = (text.translate({0x0A: None}) for text in (first, second))
     there, back = f'{{"x{key}":1,"y{other}":2}}', f'{{ "y{other}" : 2 , "x{key}" : 1 }}'
     assert (
-        measured_message("cjk", reply("", ("a", there))).tokens
-        == measured_message("cjk", reply("", ("a", back))).tokens
+        measured_message(Policy(estimator="cjk"), reply("", ("a", there))).tokens
+        == measured_message(Policy(estimator="cjk"), reply("", ("a", back))).tokens
     )

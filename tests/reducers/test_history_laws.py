@@ -52,6 +52,7 @@ PASSES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         last=st.one_of(st.none(), _SMALL),
         roles=_ROLES,
         codec=st.sampled_from(["chars4", "char"]),
+        marker=st.sampled_from(["within", "beside"]),
         single=st.booleans(),
     ),
     "age_results": _one(
@@ -222,7 +223,8 @@ def test_laws_of_passes_together(scene: Scene, passes: list[dict[str, Any]]) -> 
 @given(scene=SCENES, plain=PASSES["trim_messages"])
 def test_a_trimmed_message_is_never_above_its_cap(scene: Scene, plain: dict[str, Any]) -> None:
     """What is shown of a message has no more tokens than the cap, or than it has parts."""
-    step = step_of({**plain, "single": False, "roles": ["user", "assistant", "tool"], "last": None})
+    every = {"single": False, "roles": ["user", "assistant", "tool"], "last": None, "marker": "within"}
+    step = step_of({**plain, **every})
     cap, each = plain["cap"], 4 if plain.get("codec", "chars4") == "chars4" else 1
     plan = planned(scene, step)
     shorter = {shorter.number: shorter for shorter in plan.shorter} if plan else {}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.history import Pass, Scene, previewed
-from refold.reducers.history.trim_messages import head_and_tail, shares
+from refold.reducers.history.trim_messages import halves, head_and_tail, shares
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, insert, refs
@@ -46,6 +46,21 @@ def test_shares(counts: list[int], cap: int, expected: list[int]) -> None:
     assert expected == shares(counts, cap)
 
 
+@pytest.mark.parametrize(
+    ("counts", "cap", "expected"),
+    [
+        pytest.param([12], 12, [None], id="at the cap"),
+        pytest.param([12], 11, [5], id="an odd cap loses one"),
+        pytest.param([60, 30], 30, [10, 5], id="parts share in proportion"),
+        pytest.param([99, 1], 10, [4, None], id="one at least, which is all of it"),
+        pytest.param([4, 21], 4, [0, 1], id="half of one is nothing"),
+    ],
+)
+def test_halves(counts: list[int], cap: int, expected: list[int | None]) -> None:
+    """With the marker on top, head and tail of each part are half of its share, rounded down."""
+    assert expected == halves(counts, cap)
+
+
 def trimmed(chars: int, cap: int | None, reasoning: int = 0, **more: Any) -> tuple[TextCut, ...] | None:
     ref = MessageRef(
         number=1,
@@ -78,6 +93,18 @@ def trimmed(chars: int, cap: int | None, reasoning: int = 0, **more: Any) -> tup
         pytest.param(40, {"cap": 10}, None, id="10 tokens of 4"),
         pytest.param(41, {"cap": 10}, (TextCut(head=12, tail=13, removed=4),), id="11 tokens, the last of 1"),
         pytest.param(44, {"cap": 10}, (TextCut(head=12, tail=16, removed=4),), id="11 tokens of 4"),
+        pytest.param(
+            51,
+            {"cap": 50, "codec": "char", "marker": "beside"},
+            (TextCut(head=25, tail=25, removed=1),),
+            id="beside: half at each end, whatever the marker",
+        ),
+        pytest.param(
+            41,
+            {"cap": 10, "marker": "beside"},
+            (TextCut(head=20, tail=17, removed=1),),
+            id="beside: 11 tokens, the last of 1",
+        ),
         pytest.param(99, {"cap": None}, None, id="no cap is off"),
         pytest.param(99, {"cap": 10, "last": 0}, None, id="none of the last 0"),
         pytest.param(

@@ -1,5 +1,7 @@
 """Tokens by a tokenizer: what it counts, what of a count stays where words are gone, and what needs none."""
 
+import re
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -9,11 +11,12 @@ from refold.reducers.errors import CannotJudge, PolicyError
 from refold.reducers.estimate import ESTIMATORS, LONGEST
 from refold.reducers.events import Fact
 from refold.reducers.folds import fold
+from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.messages import Size
 from refold.reducers.parser import parse
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW
-from refold.reducers.tokenizers import MissingTokenizer, count, refuse_without_tokenizer
+from refold.reducers.tokenizers import MissingTokenizer, count
 from refold.replay.importers.compression import zstandard
 from support.strategies import Driver, choices, drive, stored
 from support.transcripts import FILES, path_of
@@ -181,6 +184,13 @@ def test_without_the_extra() -> None:
     with pytest.raises(CannotJudge, match=r"bpe:o200k_base.*pip install 'refold\[tokens\]'"):
         count(name, "a")
     with pytest.raises(PolicyError, match=r"^estimator: bpe:o200k_base.*pip install 'refold\[tokens\]'"):
-        refuse_without_tokenizer(name)
-    refuse_without_tokenizer("chars4")
+        refuse_without_tokenizer(parse({"estimator": O200K}))
+    trims = {"do": "trim_messages", "cap": 9, "codec": O200K, "marker": "beside"}
+    for policy, path in (
+        ({"history": [trims]}, "history[0]"),
+        ({"overflow": {"do": [trims]}}, "overflow.do[0]"),
+    ):
+        with pytest.raises(PolicyError, match=rf"^{re.escape(path)}.codec: bpe:o200k_base.*pip install"):
+            refuse_without_tokenizer(parse(policy))
+    refuse_without_tokenizer(parse({}))
     assert 0 == count(name, "")

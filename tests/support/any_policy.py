@@ -83,6 +83,13 @@ _PASSES = st.one_of(
         last=_OPEN | _FEW,
         roles=st.lists(st.sampled_from(["user", "assistant", "tool"]), unique=True),
         codec=st.sampled_from(["chars4", "char"]),
+        marker=st.sampled_from(["within", "beside"]),
+        single=st.booleans(),
+    ),
+    _pass(
+        "trim_messages",
+        {"cap": st.integers(1, 12), "codec": "bpe:o200k_base", "marker": "beside"},
+        last=_OPEN | _FEW,
         single=st.booleans(),
     ),
     _pass(

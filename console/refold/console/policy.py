@@ -12,8 +12,8 @@ from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.environment import unheard
+from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.presets import PRESETS
-from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.reducers.unsorted import of_any_other
 
 SENTENCES = {
@@ -65,7 +65,7 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     Of approvals it says what they do with a tool that they do not name. With -o json: one document.
     """
     found, chosen = chosen_policy(policy, installed_guards(), os.environ)
-    refuse_without_tokenizer(found.estimator)
+    refuse_without_tokenizer(found)
     complaints, told = warnings(found), (*map(str, notes(found)), *unheard(os.environ))
     others = of_any_other(found.approvals.chain) if found.approvals else None
     lines = [

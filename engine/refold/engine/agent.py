@@ -55,6 +55,7 @@ from refold.reducers.events import FORMAT, Manifest, RunStarted
 from refold.reducers.fields import shared
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
+from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.messages import Message
 from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
@@ -62,7 +63,6 @@ from refold.reducers.refusals import Complaint
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import RunState
-from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.reducers.vocabulary import Replay, Role
 from refold.store import MemoryStore
 from refold.store.protocol import LEASE_SECONDS, Store
@@ -127,7 +127,7 @@ class Agent:
         self.models = fallbacks_of(self.policy, models)
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
-        refuse_without_tokenizer(self.policy.estimator)
+        refuse_without_tokenizer(self.policy)
         self.add_handoffs(*expected.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
 
     def _refuse_secrets(self) -> None:

@@ -7,9 +7,9 @@ from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Manifest
 from refold.reducers.history.when import Share
 from refold.reducers.limits import CostLimit
+from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.tokenizers import refuse_without_tokenizer
 
 
 def context_of(model: Model) -> int | None:
@@ -97,7 +97,7 @@ def refuse_blind(state: RunState) -> None:
     """Raise `WrongUse` where a guard of the run's, or its tokenizer, is missing: what follows from it is unknown."""
     if state.ended:
         return
-    refuse_without_tokenizer(state.policy.estimator)
+    refuse_without_tokenizer(state.policy)
     for watch in state.guards:
         if watch.guard is None:
             raise WrongUse(

@@ -16,9 +16,9 @@ from refold.reducers.events import Fact, InputReceived, RunForked, RunStarted, T
 from refold.reducers.fields import shared
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.machine import AgentState
+from refold.reducers.measure import refuse_unmeasured_cuts, refuse_without_tokenizer
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.reducers.tokenizers import refuse_without_tokenizer
 from refold.store.protocol import UnknownRun
 
 MADE_UP = "a person"
@@ -64,7 +64,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         policy = self.policy or state.policy
         refuse_unpriced(policy, [self.runtime.world.model])
         refuse_unmeasured(policy, self.runtime.world.model)
-        refuse_without_tokenizer(policy.estimator)
+        refuse_without_tokenizer(policy)
+        refuse_unmeasured_cuts(state, policy)
         if state.seq != self.at:
             raise DamagedLog(self.parent, state.seq + 1, "it is missing")
         self._check(state, around[1].kind if len(around) > 1 else None)

@@ -6,6 +6,9 @@ from refold.reducers.numbers import Count, Ranges
 from refold.reducers.values import Value
 from refold.reducers.vocabulary import Role
 
+Part = Literal["text", "reasoning"]
+"""The parts of a message that a cap counts and a cut shortens."""
+
 
 class Usage(Value, frozen=True, kw_only=True):
     """Token counts of one request, the provider's own numbers.
@@ -52,12 +55,37 @@ class ReplyCall(Value, frozen=True, kw_only=True):
     provider_id: str = ""
 
 
+class TextCut(Value, frozen=True, kw_only=True):
+    """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
+
+    `removed` is the number that the text between them reports, if there is one.
+    """
+
+    part: Part = "text"
+    head: Count
+    tail: Count
+    removed: Count = 0
+
+
+class TokenCut(Value, frozen=True, kw_only=True):
+    """Where to cut a message that has more than `cap` tokens of the tokenizer `codec`.
+
+    Only the text tells where its tokens end, and decisions read no text. So this is measured once, when the event
+    that holds the message is made, for each cap in the policy that is then in force.
+    """
+
+    codec: str
+    cap: Count
+    cuts: tuple[TextCut, ...]
+
+
 class Size(Value, frozen=True, kw_only=True):
     """What is known of a message without reading it.
 
     `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of its calls.
     `tokens` is what the policy's estimator says of all of it. `digest` is hex SHA-256 of its words, behind a salt where
-    they are not the harness's own, and tells them from others when they are gone.
+    they are not the harness's own, and tells them from others when they are gone. `token_cuts` has an entry for each
+    cap of a pass `trim_messages` that counts by a tokenizer, where the message is above that cap.
     """
 
     chars: Count = 0
@@ -65,18 +93,7 @@ class Size(Value, frozen=True, kw_only=True):
     arguments: Count = 0
     tokens: Count = 0
     digest: str = ""
-
-
-class TextCut(Value, frozen=True, kw_only=True):
-    """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
-
-    `removed` is the number that the text between them reports, if there is one.
-    """
-
-    part: Literal["text", "reasoning"] = "text"
-    head: Count
-    tail: Count
-    removed: Count = 0
+    token_cuts: tuple[TokenCut, ...] = ()
 
 
 class Gap(Value, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from msgspec import Meta
 from refold.reducers.approvals import Approvals
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.history import Pass
+from refold.reducers.history.trim_messages import TrimMessages
 from refold.reducers.limits import Amount, Limit, Scope, StepLimit, Whole
 from refold.reducers.numbers import nano
 from refold.reducers.patterns import pattern_faults
@@ -233,6 +234,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def checked_with(self) -> list[Mapping[str, type[Any]]]:
         """The guards with which the parser found that it can work, so that it need not look again. No part of the value."""
         return []
+
+    @cached_property
+    def token_caps(self) -> tuple[tuple[str, int], ...]:
+        """The tokenizer and the cap of each pass `trim_messages` that counts by one. No part of the value."""
+        trims = [step for _, step in passes_of(self) if isinstance(step, TrimMessages) and step.tokenized]
+        return tuple(dict.fromkeys((step.codec, step.cap) for step in trims if step.cap is not None))
 
 
 def passes_of(policy: Policy) -> Iterator[tuple[str, Pass]]:

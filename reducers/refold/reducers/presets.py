@@ -50,7 +50,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
             "single_patterns": ["too long"],
             "do": [
                 {"do": "trim_messages", "single": True, "cap": 190_000, "last": None,
-                 "roles": ["user", "assistant", "tool"], "codec": "chars4"},
+                 "roles": ["user", "assistant", "tool"], "codec": "chars4", "marker": "beside"},
                 {"do": "drop_oldest", "fraction": 0.3},
             ],
         },

@@ -159,7 +159,7 @@ def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -
 
 
 def _size(policy: Policy, text: str, said: Content, recorded: Size | None, salt: bytes | None) -> Size:
-    return measured(policy.estimator, text, digest=_digest(said, recorded, salt))
+    return measured(policy, text, digest=_digest(said, recorded, salt))
 
 
 def _digest(
@@ -184,7 +184,7 @@ def _heads(
             role=message.role,
             unit=unit,
             call=message.call,
-            size=measured_message(policy.estimator, message, _digest(message, size, salt)),
+            size=measured_message(policy, message, _digest(message, size, salt)),
         )
         for message, unit, size in made
     )
@@ -196,7 +196,7 @@ def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | 
     text, digest = answer.text, _digest(answer, fact.size, salt, fact)
     return {
         "calls": tuple([_call(call, arguments) for call, arguments in made]),
-        "size": measured(policy.estimator, text, answer.reasoning, named, digest),
+        "size": measured(policy, text, answer.reasoning, named, digest),
         "blank": not text or text.isspace(),
         "hollow": hollow(text),
     }
@@ -223,7 +223,7 @@ def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None
         said = said if said.sha256 == sha256 else replace(said, sha256=sha256)
         whole = {"output_bytes": len(data), "content": said}
     digest = _digest(said, fact.size, salt, fact)
-    size = measured(policy.estimator, said.output, digest=digest)
+    size = measured(policy, said.output, digest=digest)
     preview = previewed(policy.history, said.output, size.tokens) if policy.history else 0
     return {"size": size, "preview": preview, **whole}
 

@@ -4,13 +4,14 @@ What a tokenizer says follows from its table, which never changes under its name
 tokenizer any more: a fold adds them up. Only who weighs a text anew, to decide or to audit a decision, has to have it.
 """
 
-from collections.abc import Callable
 from functools import cache
+from typing import Protocol
 
-from refold.reducers.errors import CannotJudge, PolicyError
+from refold.reducers.errors import CannotJudge
 
 WAY_OUT = "pip install 'refold[tokens]'"
-_KIND = "bpe:"
+KIND = "bpe:"
+"""What the name of an estimator or codec that is a tokenizer begins with."""
 
 
 class MissingTokenizer(CannotJudge):
@@ -26,28 +27,36 @@ class MissingTokenizer(CannotJudge):
         )
 
 
+class _Tokenizer(Protocol):
+    def encode_ordinary(self, text: str, /) -> list[int]: ...
+    def decode_bytes(self, tokens: list[int], /) -> bytes: ...
+
+
 def count(estimator: str, text: str) -> int:
     """Tokens of a text by an estimator `bpe:…`; what looks like a special token of the table's is text like any other.
 
     The time grows with the length of the text, whatever it says. Raises `MissingTokenizer`.
     """
-    return len(_encoder(estimator)(text)) if text else 0
+    return len(encode(estimator, text))
 
 
-def refuse_without_tokenizer(estimator: str) -> None:
-    """Raise `PolicyError` for an estimator whose tokenizer is not installed here: nothing could be decided by it."""
-    try:
-        if estimator.startswith(_KIND):
-            _encoder(estimator)
-    except MissingTokenizer as error:
-        problem = f"{estimator} needs a tokenizer, which is not installed here: {WAY_OUT}; or write 'chars4'"
-        raise PolicyError("estimator", problem) from error
+def encode(estimator: str, text: str) -> list[int]:
+    """The tokens of a text, in order. Joined, their bytes are those of the text. Raises `MissingTokenizer`."""
+    return _tokenizer(estimator).encode_ordinary(text) if text else []
+
+
+def characters(estimator: str, tokens: list[int]) -> int:
+    """The number of characters that lie whole within these tokens, which follow each other in a text.
+
+    A token may begin or end inside a character. Such a character does not count. Raises `MissingTokenizer`.
+    """
+    return len(_tokenizer(estimator).decode_bytes(tokens).decode(errors="ignore")) if tokens else 0
 
 
 @cache
-def _encoder(estimator: str) -> Callable[[str], list[int]]:
+def _tokenizer(estimator: str) -> _Tokenizer:
     try:
         from splintr import Tokenizer
     except ImportError as error:
         raise MissingTokenizer(estimator) from error
-    return Tokenizer.from_pretrained(estimator.removeprefix(_KIND)).encode_ordinary
+    return Tokenizer.from_pretrained(estimator.removeprefix(KIND))

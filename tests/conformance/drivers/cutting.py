@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from conformance.replayer import Replayer
 from refold.reducers import Message
 from refold.reducers.events import MessageTrimmed
-from refold.reducers.history.trim_messages import head_and_tail, shares
+from refold.reducers.history.trim_messages import halves, head_and_tail, shares
 from refold.reducers.vocabulary import Role
 
 Cut = dict[str, int] | None
@@ -16,9 +16,16 @@ class Knife:
     """A pass that cuts messages, and the length of its marker: so many characters and the number that it says."""
 
     def __init__(
-        self, preset: str, cap: int | None, marker: str, roles: Sequence[str], last: int | None = None
+        self,
+        preset: str,
+        cap: int | None,
+        marker: str,
+        roles: Sequence[str],
+        last: int | None = None,
+        place: str = "within",
     ) -> None:
         self._preset, self._cap, self._marker, self._roles, self._last = preset, cap, marker, roles, last
+        self._place = place
 
     def texts(self, messages: Sequence[tuple[str, int]]) -> list[Cut]:
         """How each of these messages, (role, tokens), is shown. They are no conversation."""
@@ -46,6 +53,9 @@ class Knife:
         counts = [size for kind, size in chunks if kind != "image"]
         if self._cap is None or role not in self._roles or sum(counts) <= self._cap:
             return [None] * len(chunks)
+        if self._place == "beside":
+            kept = iter(halves(counts, self._cap))
+            return [None if kind == "image" else _half(size, next(kept)) for kind, size in chunks]
         given = iter(shares(counts, self._cap))
         return [None if kind == "image" else self._to(size, next(given)) for kind, size in chunks]
 
@@ -64,9 +74,14 @@ class Knife:
             "last": self._last,
             "roles": list(self._roles),
             "codec": "char",
+            "marker": self._place,
         }
         policy = {"preset": self._preset, "history": [step], "texts": {"trimmed": self._marker}}
         return Replayer.begin(policy | {"overflow": None}, messages, apart=True)
+
+
+def _half(size: int, half: int | None) -> Cut:
+    return None if half is None else _cut(half, half, size - 2 * half)
 
 
 def _cut(head: int, tail: int, trimmed: int) -> Cut:

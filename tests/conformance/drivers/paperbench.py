@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from conformance.drivers.cutting import Knife
+from conformance.drivers.cutting import Cut, Knife
 from conformance.drivers.inspecting import TEXTS, late, run_answer, script, without_answer, without_the_end
 from conformance.replayer import Failed, Replayer, Reply, Script, numbered
 from conformance.suite import Case, Compared, Driver, LeftOut
@@ -13,6 +13,7 @@ from refold.reducers.numbers import NANO
 from refold.reducers.vocabulary import FailureClass
 
 PRESET = "paperbench"
+_HALF_OF_ONE = "cap 1 keeps the whole text after the marker"
 # The waits are the script's: what the provider asks for is a lower bound of ours.
 _RETRY = {"initial": 0, "max": 0, "jitter": {"add": 0}}
 
@@ -83,14 +84,19 @@ def prune(case: Case) -> Compared | LeftOut:
 
 
 def individual(case: Case) -> Compared | LeftOut:
-    """One message cut to a number of tokens. Where it is cut, ours counts the marker in."""
-    if "cut" in case.tags:
-        return LeftOut("cut")
+    """One message cut to a number of tokens."""
+    if _HALF_OF_ONE in case.tags:
+        return LeftOut(_HALF_OF_ONE)
     roles = ("user", "assistant", "tool")
-    knife = Knife(PRESET, case.given["cap"], "{removed}", roles)
+    knife = Knife(PRESET, case.given["cap"], "{removed}", roles, place="beside")
     if "chunks" in case.given:
-        return Compared(case.expect, {"cuts": knife.parts("assistant", case.given["chunks"])})
-    return Compared(case.expect, {"cut": knife.texts([("user", case.given["tokens"])])[0]})
+        return Compared(case.expect, {"cuts": [*map(_ends, knife.parts("assistant", case.given["chunks"]))]})
+    return Compared(case.expect, {"cut": _ends(knife.texts([("user", case.given["tokens"])])[0])})
+
+
+def _ends(cut: Cut) -> Cut:
+    """The tokens that stay at each end: the original's marker names no number."""
+    return {"head": cut["head"], "tail": cut["tail"]} if cut else None
 
 
 DRIVERS: Mapping[str, Driver] = MappingProxyType(

@@ -122,7 +122,7 @@ def said(state: RunState, role: Role, text: str, values: Values) -> tuple[Said, 
     """The policy's text, filled, as the words of a message, and the size of it."""
     rendered = render(text_of(state.policy, text), values)
     content = Said(texts=(rendered,))
-    return content, measured(state.policy.estimator, rendered, digest=digest_of(b"", content))
+    return content, measured(state.policy, rendered, digest=digest_of(b"", content))
 
 
 def may_inject(state: RunState) -> bool:

@@ -206,7 +206,8 @@ def _failure_otherwise(fact: ModelFailed, old: Overflow, new: Overflow) -> Parte
 
 def _weighed(fact: Fact, old: Policy, new: Policy) -> Fact | Parted:
     """The fact with what the other policy measures of it."""
-    if isinstance(fact, ToolReturned) and not _previews(new) and old.estimator == new.estimator:
+    measured_alike = (old.estimator, old.token_caps) == (new.estimator, new.token_caps)
+    if isinstance(fact, ToolReturned) and not _previews(new) and measured_alike:
         return replace(fact, preview=0) if _previews(old) else fact
     if not isinstance(fact, _Weighed) or _weighs_alike(fact, old, new):
         return fact
@@ -220,7 +221,7 @@ def _weighed(fact: Fact, old: Policy, new: Policy) -> Fact | Parted:
 
 
 def _weighs_alike(fact: _Weighed, old: Policy, new: Policy) -> bool:
-    if old.estimator != new.estimator:
+    if (old.estimator, old.token_caps) != (new.estimator, new.token_caps):
         return False
     match fact:
         case ModelFailed():
