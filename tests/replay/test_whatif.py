@@ -72,6 +72,8 @@ def reminded(seconds: int) -> Plain:
     }
 
 
+IN_TOKENS = {"do": "trim_messages", "cap": 99, "codec": "bpe:o200k_base", "marker": "beside"}
+
 AGREES = [
     pytest.param(
         {}, steps("ok"), {"limits": [{"type": "step", "value": 7}]}, id="a limit that is not reached"
@@ -85,6 +87,8 @@ AGREES = [
         {}, steps("ok", after=2), {"limits": [{"type": "time", "value": 9}]}, id="a deadline after the end"
     ),
     pytest.param(STEPS, steps("ok"), {**STEPS, "tool_output": {"max": 2}}, id="a cap that cuts nothing"),
+    pytest.param({}, steps("ok"), {"history": [IN_TOKENS]}, id="a cap in tokens that no message exceeds"),
+    pytest.param({"history": [IN_TOKENS]}, steps("ok"), {}, id="no cap, where a cap in tokens cut nothing"),
     pytest.param({}, steps("ok"), {"texts": {"continue": "On."}}, id="other words that were not said"),
     pytest.param(ASK, waited(4), IN_TIME, id="a deadline for a person who was in time"),
     pytest.param(

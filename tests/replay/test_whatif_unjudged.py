@@ -11,11 +11,18 @@ from support.following import looked_at, shown, unchained
 from support.scenario import Scenario
 from support.stories import Plain, erased, steps, told
 
+
+def in_tokens(cap: int) -> Plain:
+    """A pass that cuts every long message to so many tokens of a tokenizer."""
+    return {"do": "trim_messages", "cap": cap, "codec": "bpe:o200k_base", "marker": "beside"}
+
+
 UNJUDGED = [
     pytest.param(
         {}, {"guards": [{"guard": "keywords", "words": ["DONE"]}]}, "keywords", id="a guard that reads"
     ),
     pytest.param({}, {"estimator": "bytes4"}, "erased", id="an estimate of words"),
+    pytest.param({}, {"history": [in_tokens(1)]}, "erased", id="a cut in tokens that nobody measured"),
     pytest.param({}, {"redact": ["x"]}, "erased", id="a pattern to look for"),
 ]
 
