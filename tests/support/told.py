@@ -8,7 +8,7 @@ from refold.reducers.folds import fold
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.state import RunState
 from refold.reducers.views import view
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role, ToolError
 from refold.replay.audit import Audit
 from refold.replay.importers.derivation.derivation import Derivation
 from refold.replay.importers.derivation.log import Derived, Origin
@@ -50,10 +50,13 @@ def returned(
     name: str = "",
     at: int | None = None,
     error: ToolError | None = None,
+    by: Refuser | None = None,
 ) -> Returned:
-    """A result, of which the source says how the call ended."""
+    """A result, of which the source says how the call ended; `by`: who refused it."""
     position = f"result {output}"
-    return Returned(position=position, at=at, id=id, output=output, name=name, marked=True, error=error)
+    return Returned(
+        position=position, at=at, id=id, output=output, name=name, marked=True, error=error, refused_by=by
+    )
 
 
 def prompted(*messages: Message, why: str = "prompt") -> Prompted:

@@ -27,6 +27,7 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
         by=label(redactor.text(fact.by)),
     )
     _refuse_results(state, fact.results)
+    _refuse_refusals(state)
     if text and state.batch is not None:
         calls = ", ".join(call.id for call in state.batch.calls if call.result is None)
         raise WrongUse(
@@ -42,6 +43,18 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
     if not text:
         return fact
     return told(fact, Input(text=redactor.text(text)), salt, state.policy)
+
+
+def _refuse_refusals(state: RunState) -> None:
+    # What the model was told of it stands in the result, which the fork would never get.
+    refused = (
+        [call.id for call in state.batch.calls if call.refused and not call.result] if state.batch else []
+    )
+    if refused:
+        raise WrongUse(
+            f"run {state.setup.run}: the source's own harness refused {', '.join(refused)}, and its words come after event "
+            f"{state.seq}: fork behind them"
+        )
 
 
 def _refuse_results(state: RunState, results: tuple[str, ...]) -> None:

@@ -56,7 +56,7 @@ def awaited(state: RunState, fact: Result) -> bool:
     if isinstance(fact, ToolReturned):
         batch = state.batch
         call = batch.open_call(fact.call) if batch else None
-        return call is not None and call.dispatched > 0
+        return call is not None and (call.dispatched > 0 or call.refused)
     asked = None if isinstance(fact, SummaryReturned) else state.request
     summary = None if isinstance(fact, ModelResponded) else state.summary
     return fact.request in (asked and asked.seq, summary and summary.seq)

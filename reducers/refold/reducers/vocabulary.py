@@ -154,6 +154,21 @@ class Cause(StrEnum):
 
 
 @unique
+class Refuser(StrEnum):
+    """Who kept a call of an imported run from running, as its source records it.
+
+    `rule`: a permission rule or mode; `classifier`: another model that judges calls; `harness`: the source says no more
+    than that the call was refused.
+    """
+
+    USER = "user"
+    RULE = "rule"
+    HOOK = "hook"
+    CLASSIFIER = "classifier"
+    HARNESS = "harness"
+
+
+@unique
 class Refusal(StrEnum):
     """Why a call was not run: passed over by a rule, or judged and turned down."""
 

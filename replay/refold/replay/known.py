@@ -13,6 +13,8 @@ UNMARKED = "unmarked"
 """The word for a result of which nobody knows whether its call failed."""
 NOT_RECORDED = "not_recorded"
 """The word for a call of which the source has no result at all."""
+REFUSED = "refused"
+"""The word for a call that did not run, because somebody or something refused it."""
 UNSAID = "unsaid"
 """The word for why an answer ended of which the source says nothing."""
 
@@ -44,16 +46,20 @@ def recorded(result: ToolReturned) -> bool:
 
 
 def failed(result: ToolReturned) -> bool | None:
-    """Whether a call failed; None where its source does not say so, or has no result."""
+    """Whether a call failed; None where its source does not say so, or has no result. One that was refused did not run."""
     if result.error is not None:
         return True
+    if result.refused_by is not None:
+        return False
     return None if Unknown.ERRORS in result.unknown or not recorded(result) else False
 
 
 def outcome(result: ToolReturned) -> str:
-    """How a call ended, in a word: the class of its error, `ok`, `unmarked` or `not_recorded`."""
+    """How a call ended, in a word: the class of its error, `ok`, `refused`, `unmarked` or `not_recorded`."""
     if not recorded(result):
         return NOT_RECORDED
+    if result.refused_by is not None:
+        return REFUSED
     return str(result.error or (UNMARKED if failed(result) is None else "ok"))
 
 

@@ -20,7 +20,7 @@ from refold.reducers.events import (
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Doubt
+from refold.reducers.vocabulary import Doubt, Refuser
 from refold.replay import known
 from refold.replay.following import Follower, Step, Steps
 from refold.replay.kinds.arguments import elided, main_argument
@@ -131,6 +131,8 @@ class Teller(Follower[Sequence[TurnRow]]):
                 return
             case ModelResponded():
                 self._change(seq, at, answer=seq, **_answered(event))
+            case ToolReturned(refused_by=Refuser()):
+                self._call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
             case ToolReturned():
                 self._call(
                     seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
@@ -139,7 +141,7 @@ class Teller(Follower[Sequence[TurnRow]]):
             case RunResumed() | DoubtResolved():
                 self._doubt(seq, at, event)
             case CallRefused():
-                self._call(seq, at, event.call, result="refused")
+                self._call(seq, at, event.call, result=known.REFUSED)
             case RunForked():
                 # The request that it makes anew was never made here: what follows is no second attempt.
                 self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)

@@ -25,7 +25,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size, Usage
 from refold.reducers.numbers import Count, Ranges
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import Doubt, FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Refuser, StopReason, ToolError
 
 FORMAT = 1
 """The format of logs that this version writes, and the newest that it reads."""
@@ -157,6 +157,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it had failed.
     `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
     in `run_started`. An imported run whose source has no result has `unknown` `result`: no `error`, no output, and neither is said.
+    `refused_by`: the call did not run, because the harness of an imported run refused it; the output is its words for the model.
     """
 
     call: str
@@ -167,6 +168,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     preview: Count = 0
     duration: Count = 0
     unasked: bool = False
+    refused_by: Refuser | None = None
     content: Output | None = None
 
 

@@ -53,13 +53,15 @@ class Opening(Content, frozen=True, kw_only=True):
 class Call(Value, frozen=True, kw_only=True):
     """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
 
-    `complete`: the arguments parse as a JSON object (empty text counts as `{}`).
+    `complete`: the arguments parse as a JSON object (empty text counts as `{}`). `refused`: the harness of an imported run
+    kept it from running. It is never dispatched; its `tool_returned` has the words that the model was given, and who refused.
     """
 
     id: str
     name: str
     provider_id: str = ""
     complete: bool = True
+    refused: bool = False
 
 
 class Answer(Content, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import Event, ToolReturned, wordless
+from refold.reducers.events import CallRefused, Event, ToolReturned, wordless
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.premature_end import PrematureEnd
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
@@ -18,7 +18,7 @@ from refold.reducers.guards.registry import Registry
 from refold.reducers.machine import MOVES, TERMINAL
 from refold.reducers.policy import GuardConfig, Policy, has_text
 from refold.reducers.state import RunState, Watch
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.vocabulary import Cause, Refusal, Refuser, Unknown
 
 OWN: Registry = MappingProxyType({Approval.kind: Approval, PrematureEnd.kind: PrematureEnd})
 """Guards that no entry of `guards` names: the policy has keys of their own for them."""
@@ -83,11 +83,14 @@ def _watch(
 def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
     """The guards after they saw an event. The same object if nothing changed.
 
-    Nobody knows whether a call failed whose result is not recorded: it counts as no failure, and as no success.
+    Nobody knows whether a call failed whose result is not recorded: it counts as no failure, and as no success. A call that
+    an imported run's harness refused is a refused one.
     """
+    if isinstance(event, ToolReturned):
+        if Unknown.RESULT in event.unknown:
+            return guards
+        event = event if event.refused_by is None else _refusal(event, event.refused_by)
     kind = type(event)
-    if isinstance(event, ToolReturned) and Unknown.RESULT in event.unknown:
-        return guards
     after: list[Watch] | None = None
     for place, watch in enumerate(guards):
         if watch.guard is None or watch.blind or kind not in watch.guard.observes:
@@ -97,6 +100,11 @@ def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
             after = after or list(guards)
             after[place] = seen
     return guards if after is None else tuple(after)
+
+
+def _refusal(event: ToolReturned, by: Refuser) -> CallRefused:
+    cause = Cause.APPROVAL if by is Refuser.USER else Cause.GUARD
+    return CallRefused(call=event.call, why=Refusal.REJECTED, cause=cause, name=by, text="")
 
 
 def _shown(watch: Watch, event: Event) -> Watch:

@@ -38,7 +38,7 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
         """The calls of these tools in the latest answer, without those that were refused."""
         match event:
             case ModelResponded(calls=calls):
-                return tuple(call.id for call in calls if call.name in self.tools)
+                return tuple(call.id for call in calls if call.name in self.tools and not call.refused)
             case CallRefused(call=call) if call in own:
                 return tuple(other for other in own if other != call)
             case _:

@@ -47,6 +47,8 @@ def tools_dispatched(state: RunState, event: events.ToolsDispatched) -> RunState
     calls = list(batch.calls) if batch else []
     for name in event.calls:
         call = find(state, "tools_dispatched", name)
+        if call.refused:
+            raise UnexpectedEvent("tools_dispatched", f"call {name} was refused in its source")
         calls[call.position] = replace(call, dispatched=state.seq)
     if batch is None or not event.calls:
         raise UnexpectedEvent("tools_dispatched", "it names no call")

@@ -109,7 +109,11 @@ def model_failed(state: RunState, event: events.ModelFailed) -> RunState:
 def tool_returned(state: RunState, event: events.ToolReturned) -> RunState:
     """A call has its result."""
     call = find(state, "tool_returned", event.call)
-    if not call.dispatched:
+    if call.refused and event.refused_by is None:
+        raise UnexpectedEvent(
+            "tool_returned", f"call {event.call} was refused, and its result does not record who refused it"
+        )
+    if not (call.dispatched or call.refused):
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     if event.error is not None:
         call = replace(call, error=event.error)

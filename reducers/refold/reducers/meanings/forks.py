@@ -15,6 +15,8 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     """A run goes on from a prefix of another's: what it does not change stays as it was there."""
     if state.seq != event.parent_seq + 1:
         raise UnexpectedEvent("run_forked", f"it forks at event {event.parent_seq}, not at {state.seq - 1}")
+    if state.batch and any(call.refused and call.result is None for call in state.batch.calls):
+        raise UnexpectedEvent("run_forked", "a call that was refused has no result yet")
     state = _left_open(_later(state, event.downtime), event)
     if event.again:
         state = _withdrawn(state)

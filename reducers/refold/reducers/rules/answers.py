@@ -2,11 +2,12 @@
 
 from msgspec.structs import replace
 
+from refold.reducers.doubts import underway
 from refold.reducers.events import ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meters import call_deadline
 from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.flow import Flow, in_flight, switched_by
+from refold.reducers.rules.flow import Flow, switched_by
 from refold.reducers.rules.limits import SPENT, limit_move
 from refold.reducers.rules.requests import request_grace
 from refold.reducers.state import Batch, RunState
@@ -14,30 +15,40 @@ from refold.reducers.vocabulary import Cause, Refusal, StopReason
 
 
 def dispatch(flow: Flow) -> bool:
-    """R11: run what is left of the batch, if anything is: all of it at once, or `in_order` the first of it."""
+    """R11: run what is left of the batch, if anything is: all of it at once, or `in_order` the first of it.
+
+    A call that an imported run's harness refused is never run: only its result is waited for.
+    """
     batch = flow.state.batch
     if batch is None:
         return False
-    flow.say(_next_calls(flow.state, batch))
-    count = sum([call.result is None for call in batch.calls])
-    flow.say(move(flow.state, Trigger.CALL_TOOLS, "tool_use", f"{count} tool calls to run"))
+    calls = _to_run(batch)
+    if calls:
+        flow.say(_next_calls(flow.state, batch, calls))
+    refused = sum([call.result is None for call in batch.calls]) - len(calls)
+    more = f", {refused} refused in the source" if refused else ""
+    flow.say(move(flow.state, Trigger.CALL_TOOLS, "tool_use", f"{len(calls)} tool calls to run{more}"))
     return True
 
 
 def dispatch_next(flow: Flow) -> bool:
     """`in_order`: a call is only begun, and only said to be, when the one before it has its result."""
     state = flow.state
-    if state.batch is None or state.stopping is not None or in_flight(state):
+    if state.batch is None or state.stopping is not None or any(True for _ in underway(state)):
         return False
-    flow.say(_next_calls(state, state.batch))
-    return True
+    calls = _to_run(state.batch)
+    if calls:
+        flow.say(_next_calls(state, state.batch, calls))
+    return bool(calls)
 
 
-def _next_calls(state: RunState, batch: Batch) -> ToolsDispatched:
-    calls = tuple([call.id for call in batch.calls if call.result is None])
-    if state.policy.batch == "in_order":
-        calls = calls[:1]
+def _to_run(batch: Batch) -> tuple[str, ...]:
+    return tuple([call.id for call in batch.calls if call.result is None and not call.refused])
+
+
+def _next_calls(state: RunState, batch: Batch, calls: tuple[str, ...]) -> ToolsDispatched:
     begun = any(call.dispatched for call in batch.calls)
+    calls = calls[:1] if state.policy.batch == "in_order" else calls
     return ToolsDispatched(calls=calls, deadline=call_deadline(state, batch.until if begun else None))
 
 

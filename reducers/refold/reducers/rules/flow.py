@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from refold.reducers.events import Decision, Fact
 from refold.reducers.evolution import evolve
-from refold.reducers.machine import TERMINAL
+from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.pending import waits
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -132,9 +132,10 @@ def busy(state: RunState) -> bool:
 
 
 def in_flight(state: RunState) -> bool:
-    """Whether a call was dispatched and has no result yet."""
+    """Whether a result is still to come: of a call that was dispatched, or, with its batch, of one that was refused in its source."""
+    begun = state.agent_state is AgentState.WAITING_FOR_TOOL
     # A plain loop: this is asked after every check that decides.
-    for call in state.batch.calls if state.batch else ():  # noqa: SIM110
-        if call.dispatched and call.result is None:
+    for call in state.batch.calls if state.batch else ():
+        if (call.dispatched or (begun and call.refused)) and call.result is None:
             return True
     return False

@@ -205,6 +205,7 @@ class Ticket:
                     "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
                 )
                 went += f" ({unsaid})" if known.failed(event) is None else ""
+                went = f" was refused by its harness ({event.refused_by})" if event.refused_by else went
                 name = self._names.get(event.call, "")
                 yield f"\nCall {self.code(event.call)} {self.code(name) if name else ''}{went}:\n".replace(
                     "  ", " "

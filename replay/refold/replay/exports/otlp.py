@@ -210,6 +210,7 @@ class Spans:
         else:
             own |= {"refold.outcome": known.outcome(event)}
             own |= {"error.type": str(event.error)} if event.error else {}
+            own |= {"refold.refused": str(event.refused_by)} if event.refused_by else {}
             failed = known.failed(event) is True
         if self._content:
             own |= {"gen_ai.tool.call.arguments": arguments} if arguments else {}

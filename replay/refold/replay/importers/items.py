@@ -20,7 +20,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.fields import shared
 from refold.reducers.messages import Message, MessageCall, Usage
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
 from refold.replay.importers.content import calling
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of
@@ -152,8 +152,9 @@ class Returned(Item, frozen=True, kw_only=True):
     """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
 
     `output` is what the model was shown. `marked`: the source says whether the call failed, by more than words that it shows
-    the model; else nobody knows. `error` only where it says so. `began` is the key of the run that the call began, as the
-    file that has that run names it, "" for none.
+    the model; else nobody knows. `error` only where it says so. `refused_by`: the call did not run, because its own harness
+    refused it; then it has no `error`. `began` is the key of the run that the call began, as the file that has that run names
+    it, "" for none.
     """
 
     id: str
@@ -161,6 +162,7 @@ class Returned(Item, frozen=True, kw_only=True):
     name: str = ""
     marked: bool = False
     error: ToolError | None = None
+    refused_by: Refuser | None = None
     duration: int = 0
     began: str = ""
 
@@ -294,14 +296,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         output: str,
         *,
         name: str | None = "",
-        failed: ToolError | bool | None = None,
+        failed: ToolError | Refuser | bool | None = None,
         duration: int = 0,
         began: str = "",
         rest: str = "",
     ) -> Returned:
-        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None: it does not say."""
+        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None: it does not say.
+
+        A `Refuser` for a call that did not run, because its own harness refused it.
+        """
         named, called = name or "", call or ""
-        error = ToolError.RAISED if failed is True else failed or None
+        error = ToolError.RAISED if failed is True else failed if isinstance(failed, ToolError) else None
         return Returned(
             *self.common(rest),
             id=called,
@@ -309,6 +314,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             name=named,
             marked=failed is not None,
             error=error,
+            refused_by=failed if isinstance(failed, Refuser) else None,
             duration=duration,
             began=began,
         )

@@ -127,8 +127,8 @@ def _as_it_is(item: Item) -> Counted | None:
             return _PROMPT
         case Answered(calls=calls, usage=usage, quality=quality):
             return Counted(assistant=1, calls=len(calls), usage=usage if quality else None)
-        case Returned(error=error):
-            return Counted(tool=1, results=1, errors=error is not None)
+        case Returned(error=error, refused_by=refuser):
+            return Counted(tool=1, results=1, errors=error is not None or refuser is not None)
         case _:
             return None
 

@@ -64,11 +64,13 @@ def of_model(event: ModelResponded | ModelFailed | SummaryReturned, said: str = 
 
 def of_result(event: ToolReturned, tools: Tools) -> EventDetails:
     """How a call ended."""
+    refused = event.refused_by is not None
     return of_calls(
         (event.call,),
         tools,
-        error=known.failed(event),
-        reason=words("" if known.failed(event) is False else known.outcome(event)),
+        error=None if refused else known.failed(event),
+        verdict=words(known.REFUSED if refused else ""),
+        reason=words(event.refused_by or ("" if known.failed(event) is False else known.outcome(event))),
         tokens=event.size.tokens,
         duration=known.took(event.duration),
         size=event.output_bytes,

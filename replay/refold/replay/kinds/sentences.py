@@ -88,7 +88,8 @@ def calls(event: ModelResponded, most: int = SHOWN) -> Iterator[str]:
     """The calls of an answer: `c2 read_file  notes.md`."""
     texts = event.content.arguments if event.content else ()
     for place, call in enumerate(event.calls):
-        yield f"{call.id} {called(call.name, texts[place] if place < len(texts) else None, most)}"
+        said = f"{call.id} {called(call.name, texts[place] if place < len(texts) else None, most)}"
+        yield f"{said} ({known.REFUSED})" if call.refused else said
 
 
 def said(event: ModelResponded) -> Iterator[str]:
@@ -109,7 +110,18 @@ def returned(event: ToolReturned) -> str:
     if not known.recorded(event):
         return f"{event.call} {known.outcome(event)}"
     size = f"{figures.size(event.output_bytes)}{' (cut)' if event.cut else ''}"
+    if refused := refusal(event):
+        return f"{refused}, {size}"
     return f"{event.call} {known.outcome(event)}, {size}, {figures.seconds(known.took(event.duration))}"
+
+
+def refusal(event: ToolReturned) -> str:
+    """Who refused a call that did not run: `c2 refused by its harness (hook)`, "" for any other call."""
+    return (
+        ""
+        if event.refused_by is None
+        else f"{event.call} {known.REFUSED} by its harness ({event.refused_by})"
+    )
 
 
 def quoted_result(event: ToolReturned, most: int = SHOWN) -> str:

@@ -286,6 +286,9 @@ class Counter(Follower[Stats]):
         if not known.recorded(event):
             tool.not_recorded += 1
             return
+        if event.refused_by is not None:
+            tool.refused += 1
+            return
         tool.returned += 1
         tool.bytes += event.output_bytes
         if known.took(event.duration) is not None:

@@ -23,6 +23,7 @@ from refold.replay.importers.claude_code.rows import (
     leftover,
     output,
     preserved,
+    refuser_of,
     remark,
     results,
     spoken,
@@ -197,7 +198,13 @@ class Reading:
             counts = Counted(results=1, errors=int(error is not None)) if number else None
             place = row.place.counting(counts)
             self.queue.append(
-                place.returned(call, shown, failed=error or unfailed(result), began=began, rest=rest)
+                place.returned(
+                    call,
+                    shown,
+                    failed=refuser_of(row.value, result) or error or unfailed(result),
+                    began=began,
+                    rest=rest,
+                )
             )
             if error is ToolError.CANCELLED:
                 self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))

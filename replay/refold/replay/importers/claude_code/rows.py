@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from refold.reducers.failures import classify
-from refold.reducers.vocabulary import FailureClass, ToolError
+from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.session_rows import Row
 
@@ -64,6 +64,13 @@ _REJECTED = (
     "Interrupted by user",
     "Request was aborted",
 )
+_INSTEAD = "To tell you how to proceed, the user said:"
+_NO_PERMISSION = re.compile(r"Permission to use [^\n]{1,2000} has been denied")
+_DENIED = {
+    "permission-rule": Refuser.RULE,
+    "automode-blocked": Refuser.CLASSIFIER,
+    "automode-unavailable": Refuser.CLASSIFIER,
+}
 _ERRORS = (
     (ToolError.CANCELLED, _REJECTED),
     (ToolError.UNKNOWN_TOOL, ("No such tool available",)),
@@ -155,6 +162,21 @@ def error_of(result: JSON) -> ToolError | None:
         if any(fragment in head for fragment in fragments):
             return error
     return ToolError.RAISED
+
+
+def refuser_of(row: JSON, result: JSON) -> Refuser | None:
+    """Who refused a call, where the row shows that it never ran.
+
+    A rejection by the user alone does not show that: a call that they stop while it runs gets the same words, and the
+    same `user-rejected`. With what they said instead it was an answer to the permission prompt.
+    """
+    if at(result, "is_error") is not True:
+        return None
+    denied = _DENIED.get(text(row, "toolDenialKind")) if len(results(row)) == 1 else None
+    said = output(result)
+    if denied is None and said.startswith(_REJECTED[0]) and _INSTEAD in said[:600]:
+        return Refuser.USER
+    return denied or (Refuser.RULE if _NO_PERMISSION.match(said) else None)
 
 
 def unfailed(result: JSON) -> bool | None:

@@ -31,7 +31,7 @@ from refold.replay.importers.derivation.log import (
     Salts,
     Writer,
 )
-from refold.replay.importers.derivation.pairs import without_call
+from refold.replay.importers.derivation.pairs import refused_calls, without_call
 from refold.replay.importers.derivation.plan import Plan
 from refold.replay.importers.derivation.start import Opening, began_at, opened
 from refold.replay.importers.derivation.units import Unit, words_of
@@ -101,7 +101,8 @@ class Derivation:
         self._gap: list[Item] = []
         self._halves: set[str] = set()
         self._held: Answered | None = None
-        """An answer that waits for what follows: why it stopped is not said, and a person may have stopped it."""
+        """An answer that waits for what follows: results may show that calls of it were refused, or a person's stop why it
+        ended."""
 
     @property
     def state(self) -> RunState:
@@ -116,7 +117,7 @@ class Derivation:
     def take(self, item: Item) -> list[Derived]:
         """What can be written once this item is known."""
         full = len(self._gap) >= _WAITING
-        if full or not _goes_by(item):
+        if full or not self._waits_behind(item):
             self._settle(stopped=isinstance(item, Cancelled))
         match item:
             case Answered():
@@ -131,15 +132,22 @@ class Derivation:
                 beside(self._log, item)
             case _:
                 self._gap.append(item)
-        if self._held is not None and (self._held.stop is not None or self._held.calls):
+        if self._held is not None and self._held.stop is not None and not self._held.calls:
             self._settle()
         return self._log.taken()
+
+    def _waits_behind(self, item: Item) -> bool:
+        """Whether the answer that is held waits still: of one with calls a result may follow, of another a person's stop."""
+        if self._held is not None and self._held.calls:
+            return not isinstance(item, Answered | RequestFailed | RunEnded)
+        return _goes_by(item)
 
     def _settle(self, *, stopped: bool = False) -> None:
         """Tell the answer that waits; `stopped`: a person did it."""
         held, self._held = self._held, None
         if held is not None:
-            facts.answer(self._log, held, stopped=stopped)
+            refused = refused_calls(held.calls, self._gap)
+            facts.answer(self._log, held, stopped=stopped and not held.calls, refused=refused)
 
     def _reach(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
         """Come to the request that `asked` answers, or to the end of the source."""

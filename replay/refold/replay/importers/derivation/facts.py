@@ -1,6 +1,6 @@
 """Each item as the fact that it is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -38,8 +38,13 @@ ADAPTER = "import"
 _UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request took that failed
 
 
-def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
-    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it ended."""
+def answer(
+    log: Writer, item: Answered, *, stopped: bool = False, refused: Collection[int] = frozenset()
+) -> None:
+    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it ended.
+
+    `refused` are the places of the calls that its own harness refused.
+    """
     calls = [
         ReplyCall(provider_id=call.id, **shared(call, "name", "arguments"))
         for call in item.calls[:MOST_CALLS]
@@ -47,19 +52,22 @@ def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
     ended = StopReason.OTHER if stopped else StopReason.END_TURN
     stop = item.stop or (StopReason.TOOL_USE if calls else ended)
     seq = log.tell(
-        lambda state, at, salt: composition.responded(
-            state,
-            ModelResponded(
-                at=at,
-                request=_request(state),
-                stop=stop,
-                adapter=ADAPTER,
-                **shared(item, *_ALIKE),
-                unknown=_unsaid(item, stopped=stopped),
+        lambda state, at, salt: _with_refused(
+            composition.responded(
+                state,
+                ModelResponded(
+                    at=at,
+                    request=_request(state),
+                    stop=stop,
+                    adapter=ADAPTER,
+                    **shared(item, *_ALIKE),
+                    unknown=_unsaid(item, stopped=stopped),
+                ),
+                Answer(**shared(item, "text", "reasoning")),
+                calls,
+                salt,
             ),
-            Answer(**shared(item, "text", "reasoning")),
-            calls,
-            salt,
+            refused,
         ),
         item,
         message_of(item),
@@ -69,6 +77,13 @@ def answer(log: Writer, item: Answered, *, stopped: bool = False) -> None:
         problem = f"it has {len(item.calls)} calls, of which {MOST_CALLS} are read"
         text = json_text(msgspec.to_builtins(more))
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
+
+
+def _with_refused(fact: ModelResponded, refused: Collection[int]) -> ModelResponded:
+    if not refused:
+        return fact
+    calls = [msgspec.structs.replace(call, refused=place in refused) for place, call in enumerate(fact.calls)]
+    return msgspec.structs.replace(fact, calls=tuple(calls))
 
 
 def _unsaid(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
@@ -103,7 +118,11 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
         lambda state, at, salt: composition.returned(
             state,
             ToolReturned(
-                at=at, call=pair.call, unasked=unasked, unknown=unknown, **shared(item, "error", "duration")
+                at=at,
+                call=pair.call,
+                unasked=unasked,
+                unknown=unknown,
+                **shared(item, "error", "refused_by", "duration"),
             ),
             item.output,
             pair.name,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from refold.replay.importers.items import Returned
+from refold.reducers.messages import MessageCall
+from refold.replay.importers.items import Item, Returned
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +38,16 @@ def paired(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
         _next(free, result) if call is None else _pair(call, result)
         for call, result in zip(found, results, strict=True)
     ]
+
+
+def refused_calls(calls: Sequence[MessageCall], items: Sequence[Item]) -> frozenset[int]:
+    """The places of the calls that the results among these items say were refused."""
+    results = [item for item in items if isinstance(item, Returned)]
+    if not any(result.refused_by for result in results):
+        return frozenset()
+    waiting = [Open(f"{place}", call.name, call.id) for place, call in enumerate(calls)]
+    pairs = zip(paired(waiting, results), results, strict=True)
+    return frozenset(int(pair.call) for pair, result in pairs if pair.call and result.refused_by)
 
 
 class _Free:
