@@ -58,15 +58,20 @@ async def test_a_journal_that_lost_its_end(left: Path, kept: int) -> None:
         assert seq + 1 == (await append(store, "r", records(1))).seq
 
 
-@pytest.mark.parametrize(
-    "journal", [pytest.param(b"\xff" * 9000, id="rubbish"), pytest.param(b"7\x7f\x06\x82", id="a few bytes")]
-)
-async def test_a_journal_of_rubbish(left: Path, journal: bytes) -> None:
-    """It counts for nothing: what is in the file is all there is, and appends go on from there."""
+@pytest.mark.parametrize("journal", [b"7\x7f\x06\x82", bytes(9000)], ids=["a few bytes", "zeros"])
+async def test_a_journal_that_was_never_written(left: Path, journal: bytes) -> None:
+    """What a crash leaves of a journal that had only begun counts for nothing: the file is all there is, and appends go on."""
     left.with_name("runs.db-wal").write_bytes(journal)
     seq = await whole(left)
     async with await SqliteStore.open(left) as store:
         assert seq + 1 == (await append(store, "r", records(1))).seq
+
+
+async def test_a_journal_of_rubbish(left: Path) -> None:
+    """No crash leaves a journal whose header SQLite did not write: it is damage, and no append overwrites it."""
+    left.with_name("runs.db-wal").write_bytes(b"\xff" * 9000)
+    with pytest.raises(DamagedStore, match="the header of its -wal is not what SQLite wrote"):
+        await whole(left)
 
 
 @pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])

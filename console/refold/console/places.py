@@ -14,8 +14,8 @@ import msgspec
 from refold.console import damage
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
-from refold.store import SqliteStore
-from refold.store.protocol import NotAStore, Store, StoreUnavailable
+from refold.store import SqliteStore, wal
+from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,7 +139,8 @@ def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
 async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     """The store, to look at: nothing is made, migrated or written, and nothing waited for. See `at_once`.
 
-    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden: see `damage`.
+    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden, of a larger one its `-wal`:
+    see `damage`.
     """
     if not place.path.exists() and not place.chosen:
         raise WrongUse(
@@ -162,6 +163,8 @@ async def _look_through(place: StorePlace, store: Store) -> None:
     try:
         if place.path.stat().st_size <= LOOKED_THROUGH:
             await store.check()
+        elif lost := wal.problem(place.path):
+            raise DamagedStore(str(place.path), lost)
     except Damaged as error:
         damage.keep(error)
     except OSError as error:

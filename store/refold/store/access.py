@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
-from refold.store import schema, shape
+from refold.store import schema, shape, wal
 from refold.store.connection import PagedConnection, direct, one
 from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
@@ -34,6 +34,9 @@ def look(path: Path, *, readonly: bool) -> None:
         if path.exists() and (readonly or not empty):
             with translated(str(path)):
                 _probe(path, readonly=readonly)
+        # The first commit would overwrite what is behind the damage. Who only reads asks for `Store.check`.
+        if not readonly and (problem := wal.problem(path)):
+            raise DamagedStore(str(path), problem)
     except OSError as error:
         raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
 
@@ -99,7 +102,7 @@ def _check_place(path: Path, *, readonly: bool) -> None:
     # SQLite would open it all the same, and fail at the first append.
     if not readonly and path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(
-            str(path), "the file is read-only: make it writable, or open it with `readonly`"
+            str(path), "the file is read-only: make it writable, or copy it to where you may write"
         )
     if readonly and not path.exists():
         raise NotAStore(str(path), "there is no such file")
@@ -131,6 +134,8 @@ def _probe(path: Path, *, readonly: bool) -> None:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return
     if readonly and empty:
+        if problem := wal.problem(path):
+            raise DamagedStore(str(path), problem)
         raise NotAStore(str(path), "is an empty database, no store yet")
 
 

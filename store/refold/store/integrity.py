@@ -6,8 +6,9 @@ end that stands anywhere but in its last row, so what is hidden there shows only
 """
 
 import sqlite3
+from pathlib import Path
 
-from refold.store import schema
+from refold.store import schema, wal
 from refold.store.problems import RECOVER
 
 _STRAYS = (
@@ -17,8 +18,10 @@ _STRAYS = (
 )
 
 
-def problem(connection: sqlite3.Connection) -> str:
+def problem(connection: sqlite3.Connection, path: Path) -> str:
     """Why events may be hidden; "" if nothing shows that. Time is in proportion to the file: 0.3 s a GB in memory."""
+    if lost := wal.problem(path):
+        return lost
     found = _of_pages(connection) or _of_rows(connection)
     return found and f"events may be hidden: {found}; {RECOVER}"
 

@@ -277,7 +277,7 @@ class SqliteStore:
     async def check(self) -> None:
         """See `Store.check`. A file that is only read is looked through once."""
         if self._problem is None or self._file.writes:
-            self._problem = await self._read(integrity.problem)
+            self._problem = await self._read(integrity.problem, Path(self._path))
         if self._problem:
             raise DamagedStore(self._path, self._problem)
 
