@@ -105,6 +105,7 @@ PURE_MODULES = frozenset(
         "msgspec",
         "operator",
         "re",
+        "re2",
         "refold",
         "splintr",
         "string",

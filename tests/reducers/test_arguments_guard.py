@@ -23,6 +23,7 @@ from refold.reducers.events import (
 from refold.reducers.guards import Place
 from refold.reducers.guards.approvals import word_of
 from refold.reducers.guards.arguments import Arguments
+from refold.reducers.guards.protocol import Stop
 from refold.reducers.patterns import occurs
 from support.scenario import Scenario
 from support.watching import Watching
@@ -55,9 +56,9 @@ def test_what_is_searched(arguments: str, field: str | None, texts: list[str]) -
     [
         pytest.param(FORBIDDEN, "cd x && git push", True, id="found"),
         pytest.param(FORBIDDEN, "git pull", False, id="not found"),
-        pytest.param(r"\brm\b.*-r", "rm" + " " * 20_000, None, id="too long for its search"),
-        pytest.param(r"(a+)+$", "a" * 40, None, id="a search without end, in a forged policy"),
-        pytest.param("(", "(", None, id="no pattern at all"),
+        pytest.param(r"\brm\b.*-r", "rm" + " " * 200_000, False, id="not found in a text of any length"),
+        pytest.param(r"\brm\b.*-r", "rm" + " " * 200_000 + "-r", True, id="found in one"),
+        pytest.param("(", "(", None, id="no pattern, in a forged policy"),
     ],
 )
 def test_what_is_found(pattern: str, text: str, said: bool | None) -> None:
@@ -113,10 +114,56 @@ def test_a_call_that_is_refused_does_not_run() -> None:
 
 
 def test_a_call_that_ends_the_run() -> None:
-    """Nothing of the batch runs."""
-    scenario = called(rule(then="stop"), "ls", "rm -rf /")
-    assert "arguments" == scenario.outcome()[0]
+    """Nothing of the batch runs, and the reason names the call and the rule, and holds no text of the model's."""
+    scenario = called(rule(then="stop", unless="--dry-run"), "ls", "rm -rf /")
+    outcome = scenario.state.outcome
+    assert outcome is not None
+    reason = f"blocked: the arguments of call c2 match the rule `{FORBIDDEN}`, unless `--dry-run`"
+    assert ("arguments", reason) == (outcome.code, outcome.reason)
     assert not running(scenario)
+
+
+def test_the_model_is_told_which_rule_it_was() -> None:
+    """The result of a refused call names the rule that matched."""
+    (refused,) = called(rule(), "rm -rf /").events(CallRefused)
+    said = f"blocked: the arguments match the rule `{FORBIDDEN}`, so this call was not run."
+    assert (said,) == (refused.content and refused.content.texts)
+
+
+def test_what_excuses_a_call() -> None:
+    """A text that holds the pattern and what the rule excepts runs; another text of the call excuses nothing."""
+    scenario = called(rule(unless="--dry-run"), "git push --dry-run", "git push")
+    assert ["c1"] == running(scenario)
+
+
+def test_a_rule_that_nobody_could_have_written() -> None:
+    """Under an unfit pattern, as in an edited log, no call of its tool runs, and the sentence does not speak of a match."""
+    found = list(edited(Arguments(tool="act", matches="(", then="stop")).says(Place.ON_APPROVAL))
+    assert ["unsearchable", "unsearchable"] == [each.code for each in found]
+    assert ["refused:unsearchable"] * 2 == [getattr(each, "text", "") for each in found]
+    reason = "blocked: the arguments of call c1 cannot be searched for the rule `(`"
+    assert [reason] == [each.reason for each in found if isinstance(each, Stop)]
+
+
+def edited(guard: Arguments) -> Watching:
+    watching = Watching(guard)
+    watching.answer("", ("act", '{"command": "ls"}'))
+    return watching
+
+
+@pytest.mark.parametrize(
+    ("then", "otherwise", "said"),
+    [
+        ("approve", "reject", "reject"),
+        ("reject", "approve", "reject"),
+        ("approve", "escalate", "escalate"),
+        ("escalate", "terminate", "terminate"),
+    ],
+)
+def test_an_approver_that_cannot_search(then: Any, otherwise: Any, said: str) -> None:
+    """Where nobody knows whether a call matches, the stricter of the two words counts: a list of what may run stays one."""
+    link = Match(matches="(", then=then, otherwise=otherwise)
+    assert said == word_of(link, "bash", '{"command": "ls"}')
 
 
 @pytest.mark.parametrize(("answer", "runs"), [("approve", ["c1", "c2"]), ("reject", ["c1"])])
@@ -159,15 +206,17 @@ def test_what_a_person_puts_in_its_place_is_held_to_the_rule() -> None:
 
 def test_as_an_approver() -> None:
     """It says `then` of what it finds, `else` of the rest, and passes on by default."""
-    link = Match(matches=FORBIDDEN, field="command", then="reject")
+    link = Match(matches=FORBIDDEN, unless="--dry-run", field="command", then="reject")
     assert "reject" == word_of(link, "bash", '{"command": "git push"}')
+    assert "escalate" == word_of(link, "bash", '{"command": "git push --dry-run"}')
     assert "escalate" == word_of(link, "bash", '{"command": "ls", "why": "git push"}')
 
 
 @pytest.mark.parametrize(
     ("policy", "path"),
     [
-        pytest.param(rule(matches="(a+)+"), "guards[0].matches", id="a guard"),
+        pytest.param(rule(matches="a(?!b)"), "guards[0].matches", id="a guard"),
+        pytest.param(rule(unless="("), "guards[0].unless", id="what excuses a call"),
         pytest.param(
             {"approvals": {"chain": [{"approver": "arguments", "matches": "(", "then": "reject"}]}},
             "approvals.chain[0].matches",

@@ -164,7 +164,7 @@ def test_a_mark_is_never_hidden_again(pattern: str) -> None:
 
 def test_a_pattern_that_goes_on_for_ever_loses_its_line() -> None:
     """Where each find makes the next, the line goes as a whole: the text is not searched once for each."""
-    assert f"one\n{REDACTED}" == Redactor(patterns=(r"(?<!a)a",)).text("one\n" + "a" * 1000)
+    assert f"one\n{REDACTED}" == Redactor(patterns=(r"\ba",)).text("one\n" + "a" * 1000)
 
 
 ODDS = st.sampled_from(
@@ -287,8 +287,8 @@ def test_a_redactor_does_not_show_what_it_hides() -> None:
 @pytest.mark.parametrize(
     ("redact", "path", "problem"),
     [
-        pytest.param(["a", "("], "redact[1]", "regular expression", id="no expression"),
-        pytest.param(["a", "b", "(a+)+$"], "redact[2]", "repetition of what varies", id="without end"),
+        pytest.param(["a", "("], "redact[1]", "not a pattern of RE2", id="no expression"),
+        pytest.param(["a", "b", "a(?=b)"], "redact[2]", "look-around", id="look-around"),
         pytest.param(["x" * 1001], "redact[0]", "longer than 1000", id="too long"),
         pytest.param(["a*"], "redact[0]", "where there is nothing", id="matches nothing"),
         pytest.param([r"\b"], "redact[0]", "where there is nothing", id="matches a place"),

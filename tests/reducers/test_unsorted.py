@@ -91,8 +91,8 @@ REJECTS_RM = {"approver": "arguments", "matches": "rm -rf", "then": "reject"}
         pytest.param([{**GATE, "else": "terminate"}], "ends the run (approvals.chain[0])", id="the gate ends the run"),
         pytest.param([APPROVE_PAY, {"approver": "reject"}], "is refused (approvals.chain[1])", id="all but one are rejected"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}, {"tool": "*", "decision": "reject"}]}], "is refused (approvals.chain[0])", id="a rule for all others"),
-        pytest.param([REJECTS_RM, {"approver": "approve"}], "is refused if its arguments fit 'rm -rf' (approvals.chain[0]), else runs, and nobody is asked (approvals.chain[1])", id="by its arguments"),
-        pytest.param([REJECTS_RM], "is refused if its arguments fit 'rm -rf' (approvals.chain[0]), else is refused: no approver decides about it", id="refused in any case"),
+        pytest.param([REJECTS_RM, {"approver": "approve"}], "is refused if its arguments match `rm -rf` (approvals.chain[0]), else runs, and nobody is asked (approvals.chain[1])", id="by its arguments"),
+        pytest.param([REJECTS_RM], "is refused if its arguments match `rm -rf` (approvals.chain[0]), else is refused: no approver decides about it", id="refused in any case"),
     ],
 )  # fmt: skip
 def test_what_becomes_of_any_other_tool(chain: list[dict[str, Any]], said: str) -> None:

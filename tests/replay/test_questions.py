@@ -27,7 +27,6 @@ from refold.replay.queries.conditions import (
     written,
 )
 from refold.replay.queries.language import Vocabulary, parse
-from refold.replay.queries.patterns import found
 from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion
 from refold.replay.queries.rows import EVENTS, FIELDS, FlatEvent
 from refold.replay.queries.state_fields import STATES
@@ -107,7 +106,8 @@ def test_everything_is_in_the_table() -> None:
         pytest.param(EVENTS, "tool:bash", "did you mean name?", id="what others call a field"),
         pytest.param(EVENTS, "naem:bash", ", elapsed, error, ", id="all fields"),
         pytest.param(EVENTS, "x" * (MOST_CHARACTERS + 1), f"more than {MOST_CHARACTERS} characters", id="too long"),
-        pytest.param(EVENTS, "text~(a*)*", "could search a text without end", id="a pattern without an end"),
+        pytest.param(EVENTS, "text~a(?!b)", "as a condition of its own, -text~PATTERN", id="look-around"),
+        pytest.param(EVENTS, r"text~a\z", r"\z is an end of the whole text", id="an end of the text, of a line"),
         pytest.param(EVENTS, "rm -rf", 'write "-rf" for this text, or -text:rf', id="a minus before a text"),
         pytest.param(EVENTS, "tokens>x", "at character 8, 'x'", id="the place"),
         pytest.param(EVENTS, "turn:20..10", "turn is never in 20..10", id="a range the wrong way round"),
@@ -256,14 +256,21 @@ def test_a_filter_agrees_with_a_naive_one(
         assert (naive(terms, row) or naive(others, row)) is parse(f"{typed} or {other}", EVENTS).matches(row)
 
 
-@pytest.mark.parametrize("before", [0, 4000, 4090, 4096, 9000, 100_000])
-def test_a_long_line_is_searched_to_its_end(before: int) -> None:
-    """Where in a long line a pattern fits makes no difference, and a line begins once."""
-    line = "a" * before + "needle 42" + "b" * 5000
-    match = found(re.compile(r"needle [0-9]+"), line)
-    assert match is not None
-    assert "needle 42" == match[0]
-    assert (before == 0) is (found(re.compile("^needle"), line) is not None)
+@pytest.mark.parametrize("before", [0, 4000, 4096, 100_000])
+@pytest.mark.parametrize("pattern", ["needle [0-9]+$", "(a*)*needle", "^x*(a|aa)+needle|^needle"])
+def test_a_long_line_is_searched_to_its_end(pattern: str, before: int) -> None:
+    """A pattern is found wherever it stands in a long line, in linear time whatever it repeats."""
+    row = msgspec.structs.replace(EVENT_ROWS[0], text=f"one\n{'a' * before}needle 42\nthree")
+    typed = parse(f'text~"{pattern}"', EVENTS)
+    assert typed.matches(row)
+    assert not typed.matches(msgspec.structs.replace(row, text="nee\ndle 42"))
+
+
+def test_a_line_begins_and_ends_once() -> None:
+    """`^` and `$` are the ends of a line, and no match goes beyond one."""
+    row = msgspec.structs.replace(EVENT_ROWS[0], text="one two\nthree")
+    asked = {r"^three": True, r"two$": True, r"^two": False, r"two\sthree": False, r"two[^x]three": False}
+    assert asked == {each: parse(f'text~"{each}"', EVENTS).matches(row) for each in asked}
 
 
 def test_a_pattern_of_two_endless_repetitions_ends() -> None:

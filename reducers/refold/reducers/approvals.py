@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from refold.reducers.errors import PolicyError
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import pattern_faults
+from refold.reducers.patterns import UNLESS, pattern_faults, quote
 from refold.reducers.refusals import Fault
 from refold.reducers.values import Knob
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
+_STRICTEST_LAST: tuple[Word, ...] = ("approve", "escalate", "reject", "terminate")
 
 
 class _Approver(Knob, frozen=True, kw_only=True, tag_field="approver"):
@@ -48,20 +49,36 @@ class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise"
 
 
 class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"otherwise": "else"}):
-    """Says `then` of a call whose arguments hold `matches`, a regular expression; `else` of any other.
+    """Says `then` of a call if a text of its arguments matches `matches` and does not match `unless`; `else` of any other.
 
-    It is looked for in every text of the arguments, or in `field` alone. Of a text that is too long for the search `then` is
-    said, too: nobody knows what is in it.
+    `matches` and `unless` are patterns (`refold.reducers.patterns`). Every text of the arguments is searched, or the texts
+    in `field` alone; both patterns are held against the same text. If a pattern is unfit, as in a log that somebody
+    edited, the stricter of `then` and `else` is said.
     """
 
     matches: str
+    unless: str | None = None
     field: str | None = None
     then: Word
     otherwise: Word = "escalate"
 
     def problems(self) -> Iterator[Fault]:
-        """A pattern whose search would not come to an end."""
-        yield from pattern_faults("matches", self.matches)
+        """Yield what is wrong with the two patterns."""
+        yield from pattern_faults("matches", self.matches, UNLESS)
+        if self.unless is not None:
+            yield from pattern_faults("unless", self.unless)
+
+    @property
+    def rule(self) -> str:
+        """The rule as a sentence quotes it: `` `git push`, unless `--dry-run` ``."""
+        excused = "" if self.unless is None else f", unless {quote(self.unless)}"
+        return f"{quote(self.matches)}{excused}"
+
+    def word(self, held: bool | None) -> Word:  # noqa: FBT001
+        """What is said of a call that holds the pattern, or does not; None: nobody knows."""
+        if held is None:
+            return max(self.then, self.otherwise, key=_STRICTEST_LAST.index)
+        return self.then if held else self.otherwise
 
 
 class Rule(Knob, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 Pure: what a policy says by itself, and what it says of the messages with which a run begins.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -32,7 +31,7 @@ from refold.reducers.limits import (
     threshold,
 )
 from refold.reducers.named_tools import strangers, unfit
-from refold.reducers.patterns import problem_of
+from refold.reducers.patterns import matches_empty, problem_of
 from refold.reducers.policy import At, Policy, passes_of
 from refold.reducers.refusals import Complaint, Fault, complaints, faults_of, nearest, shown
 from refold.reducers.unsorted import unsorted
@@ -165,15 +164,11 @@ def _redact(policy: Policy) -> Iterator[Fault]:
         yield "redact", f"expected {_MOST_PATTERNS} patterns at most, got {len(policy.redact)}"
     for place, pattern in enumerate(policy.redact):
         problem = f"longer than {_LONGEST_PATTERN} characters" if len(pattern) > _LONGEST_PATTERN else ""
-        problem = problem or problem_of(pattern) or _matches_nothing(pattern)
+        problem = problem or problem_of(pattern)
+        if not problem and any(matches_empty(pattern, probe) for probe in _PROBES):
+            problem = "it matches where there is nothing; say what is to be hidden"
         if problem:
             yield f"redact[{place}]", f"{problem}; got {shown(pattern)}"
-
-
-def _matches_nothing(pattern: str) -> str:
-    found = (match for probe in _PROBES for match in re.finditer(pattern, probe))
-    empty = any(match.start() == match.end() for match in found)
-    return "it matches where there is nothing; say what is to be hidden" if empty else ""
 
 
 def _retry(policy: Policy) -> Iterator[Fault]:

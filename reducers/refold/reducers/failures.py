@@ -7,11 +7,10 @@ Two things it cannot say are read from the text: that the context was too long (
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.patterns import problem_of, reach
+from refold.reducers.patterns import matches, problem_of
 from refold.reducers.refusals import shown
 from refold.reducers.vocabulary import FailureClass
 
@@ -80,12 +79,13 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
-    """Whether a failure's text says, in its first 4,000 characters, that the request was longer than the context.
+    """Return whether a failure's text says, in its first 4,000 characters, that the request was longer than the context.
 
-    Of a pattern with repetitions side by side fewer count: see `reach`. Raises `PolicyError` for one whose search could
-    have no end: no policy was accepted with such a pattern, but a log may come from anywhere.
+    Raises `PolicyError` for a pattern that is not one of RE2: no policy is accepted with it, but a log may come from
+    anywhere.
     """
-    return any(_compiled(pattern).search(text, 0, reach(pattern, 4000)) for pattern in patterns)
+    begun = text[:4000]
+    return any(_fit(pattern) and matches(pattern, begun, any_case=True) for pattern in patterns)
 
 
 def _by_text(text: str) -> FailureClass:
@@ -104,9 +104,7 @@ def _expression(fragments: tuple[str, ...]) -> re.Pattern[str]:
 _TEXT_EXPRESSIONS = tuple((failure, _expression(fragments)) for failure, fragments in BY_TEXT)
 
 
-# A policy's patterns are few and the same for a whole run; `re` itself would forget them among others.
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    if problem := problem_of(pattern, side_by_side=None):
+def _fit(pattern: str) -> bool:
+    if problem := problem_of(pattern):
         raise PolicyError("overflow.patterns", f"{problem}; got {shown(pattern)}")
-    return re.compile(pattern, re.IGNORECASE)
+    return True

@@ -1,207 +1,198 @@
-"""Which regular expressions a policy may have: those whose search comes to an end on any text.
+r"""The pattern language of policies and filters: RE2's syntax, searched by RE2.
 
-Python's `re` tries again where it failed, and what can match one text in many ways is tried in all of them. So nothing
-that varies may be repeated, and not many repetitions without an end may stand side by side: with nothing between them, or
-with characters that those before would take as well. How much of a text is searched at once hangs on how many they are,
-and on nothing that could be another on another machine: a decision may follow from it.
+Python's `re` backtracks, so its search time can grow exponentially with a text that a model wrote. RE2 searches in
+time proportional to the text, whatever the pattern, so a text of any length is searched to its end. What RE2 cannot
+search that way is not part of the language: look-around and backreferences. `unless` stands for most look-arounds.
+
+`\w`, `\d`, `\s` and `\b` know ASCII only; `\pL` is a letter of any script. `^` and `$` are the ends of the text, or of
+each line with `(?m)`. Source: https://github.com/google/re2/wiki/Syntax.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from refold.reducers.refusals import Fault, shown
+from refold.reducers.refusals import Fault, brief, shown
+from refold.reducers.text import clean
 
-_TOKEN = re.compile(
-    r"""
-    (?P<escape>\\.)
-    | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*\])
-    | (?P<open>\((?:\?(?:P<\w+>|P=|<[=!]|[:=!>]|\#|[a-zA-Z-]+:?))?)
-    | (?P<close>\))
-    | (?P<repeat>(?:[*+?]|\{\d*,?\d*\})[?+]?)
-    | (?P<bar>\|)
-    | (?P<literal>.)
-    """,
-    re.VERBOSE | re.DOTALL,
+if TYPE_CHECKING:
+    from re2 import _Regexp as Pattern  # pyright: ignore[reportPrivateUsage]
+
+MOST_INSTRUCTIONS = 4_000
+"""Instructions a compiled pattern may have. Search time is at worst their number times the bytes of the text."""
+
+UNLESS = "name what must not match in 'unless', a second pattern"
+"""The alternative to look-around where a rule has the key `unless`."""
+
+# What RE2 reads otherwise than Python does, without an error: `{,3}` is literal text to it, and `\C` a single byte. The
+# other alternatives consume what may contain the same characters.
+_READ_OTHERWISE = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\C|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{,\d*\}", re.DOTALL
 )
-_BOUNDS = re.compile(r"\{(\d*)(,?)(\d*)\}")
-_SIDE_BY_SIDE = 2
-_ENDLESS = 9
-"""What a repetition without an end weighs; one with an end weighs the bits of the number of its lengths, 9 at most."""
-
-_SLACK = 6  # a few alternatives, and things that may be missing
-
-_MOST_STEPS = 2**27
+_LOOK_AROUND = "look-around is not part of the pattern language"
+_QUOTED = 200
+_WORK = 2**28
+"""Characters that all searches for the matches in one line may cover; then the rest of the line counts as one match."""
 
 
-class _Group:
-    """A group that is being read: whether what it matches varies, and what was repeated since something fixed."""
-
-    def __init__(self, before: frozenset[str] = frozenset()) -> None:
-        self.before = before  # what was repeated around it, and may take what it begins with
-        self.varies = False
-        self.weight = 0  # of the repetitions side by side
-        self.repeated: frozenset[str] = frozenset()  # what they repeat, and "" for what is not known
-        self.taken: frozenset[str] = frozenset()  # all that it may take
-        self.atom = ""  # the last thing, if it was one character or class
-        self.inside: _Group | None = None  # the group that was just closed, if that was the last thing
-        self.hidden: tuple[int, frozenset[str], bool] = (
-            0,
-            frozenset(),
-            False,
-        )  # what stands before that group
-        self.fixed = ""  # the last thing, if it was a character of its own
-        self.worst = 0  # weight of an alternative that was read before
-        self.others: frozenset[str] = frozenset()  # what such alternatives repeat
-        self.all_parted = True  # such alternatives
-        self.heaviest = 0  # of all repetitions side by side that were seen anywhere in it
-        self.bars = 0  # between alternatives
-        self.parted = False  # something fixed stands in this alternative
-
-    def closed_in(self, outer: "_Group") -> None:
-        """Parentheses part nothing: what is in them stands beside what is around them."""
-        outer.inside, outer.varies = self, outer.varies or self.varies
-        outer.taken |= self.taken
-        parted = self.parted and self.all_parted
-        outer.hidden = (
-            (outer.weight, outer.repeated, outer.parted) if parted else (0, frozenset(), outer.parted)
-        )
-        outer.weight = max(self.worst, self.weight) + (0 if parted else outer.weight)
-        outer.repeated = self.others | self.repeated | (frozenset() if parted else outer.repeated)
-        outer.parted = outer.parted or parted
-        if self.bars:  # which of them is a choice, too
-            outer.weight += self.bars.bit_length()
-            outer.repeated |= self.taken
-        outer.heaviest = max(outer.heaviest, self.heaviest, outer.weight)
-
-    def part(self) -> None:
-        """The last thing was a character of its own, and was not repeated: it parts, if nothing before it takes it."""
-        if not any(_takes(atom, self.fixed) for atom in self.repeated | self.before):
-            self.weight, self.repeated, self.parted = 0, frozenset(), True
-
-
-def problem_of(pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> str:
-    """Why a regular expression cannot be one of a policy's; "" if it can.
-
-    `side_by_side`: so many repetitions without an end may follow each other with nothing fixed between; None: any.
-    """
+def problem_of(pattern: str, instead: str = "") -> str:
+    """Return why a pattern is refused; "" if it is fit. `instead` names the alternative to look-around."""
     if "\b" in pattern:
         return (
             r"it holds a backspace; for the edge of a word write '\b' in single quotes, or \\b in double ones"
         )
-    problem, weight = _weighed(pattern)
-    if not problem and side_by_side is not None and weight > side_by_side * _ENDLESS + _SLACK:
-        problem = f"more than {side_by_side} repetitions without an end side by side: give some an end, like {{0,20}}"
-    return problem
+    problem = _problem(pattern)
+    return f"{problem}; {instead}" if instead and problem.startswith(_LOOK_AROUND) else problem
 
 
-def pattern_faults(path: str, pattern: str, *, side_by_side: int | None = _SIDE_BY_SIDE) -> Iterator[Fault]:
-    """`problem_of` a pattern that stands at this path, if there is one."""
-    problem = problem_of(pattern, side_by_side=side_by_side)
+def pattern_faults(path: str, pattern: str, instead: str = "") -> Iterator[Fault]:
+    """Yield `problem_of` a pattern that stands at this path, if there is one."""
+    problem = problem_of(pattern, instead)
     if problem:
         yield path, f"{problem}; got {shown(pattern)}"
 
 
-@lru_cache(maxsize=256)
-def reach(pattern: str, most: int, *, anywhere: bool = True) -> int:
-    """How many characters, `most` at most, may be searched at once, so that a search costs 2^27 steps at worst.
+def occurs(pattern: str, texts: Iterable[str], unless: str | None = None) -> bool | None:
+    """Return whether one of these texts matches `pattern` and does not itself match `unless`.
 
-    `anywhere`: from each place of them, not from the first alone.
-    """
-    _, weight = _weighed(pattern)
-    power = -(-max(0, weight - _SLACK) // _ENDLESS) + anywhere  # each length of each repetition
-    length = most
-    while length > 1 and length**power > _MOST_STEPS:
-        length -= max(1, length // 16)
-    return length
-
-
-def occurs(pattern: str, texts: Iterable[str]) -> bool | None:
-    """Whether a pattern of a policy is found in one of these texts; None: nobody can say, for one of them is too long for
-    its search to come to an end in time (see `reach`), or it is no pattern that a policy can have, as in a forged log.
+    None: unknown, because a pattern is unfit. No policy is accepted with one, but a log may come from anywhere.
     """
     known: bool | None = False
     for text in texts:
-        if _unfit(pattern) or len(text) > reach(pattern, _MOST_STEPS):
-            known = None
-        elif re.search(pattern, text) is not None:
+        data = _utf8(text)
+        held = _matches(pattern, data)
+        excused = held is not False and unless is not None and _matches(unless, data)
+        if held and excused is False:
             return True
+        if held is not False and not excused:
+            known = None
     return known
 
 
-@lru_cache(maxsize=256)
-def _unfit(pattern: str) -> bool:
-    return bool(problem_of(pattern, side_by_side=None))
+def quote(pattern: str) -> str:
+    """Return a pattern as a sentence quotes it, on one line and cut if it is long."""
+    line = " ".join(pattern.split())
+    return f"`{line if len(line) <= _QUOTED else f'{line[:_QUOTED]}…'}`"
 
 
-def _weighed(pattern: str) -> tuple[str, int]:
-    """What is wrong with it, and the heaviest repetitions side by side."""
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"no regular expression: {error}", 0
-    groups = [_Group()]
-    for token in _TOKEN.finditer(pattern):
-        problem = _read(groups, token)
-        if problem:
-            return problem, 0
-    return "", groups[0].heaviest
+def matches(pattern: str, text: str, *, any_case: bool = False) -> bool:
+    """Return whether a pattern is found in a text. The pattern must be fit: see `problem_of`."""
+    found = _matches(pattern, _utf8(text), any_case=any_case)
+    assert found is not None, f"nobody checked {pattern!r}"
+    return found
 
 
-def _read(groups: list[_Group], token: re.Match[str]) -> str:
-    group, kind, text = groups[-1], token.lastgroup, token[0]
-    if kind == "repeat":
-        return _repeated(group, text)
-    if group.fixed:
-        group.part()
-    group.inside, group.atom, group.fixed = None, "", ""
-    if kind in ("literal", "escape", "class"):
-        group.atom = text
-        group.taken |= {text}
-        if (kind == "literal" and text not in ".^$") or (kind == "escape" and not text[1].isalnum()):
-            group.fixed = text[-1]
-    elif kind == "open":
-        groups.append(_Group(group.before | group.repeated))
-    elif kind == "close" and len(groups) > 1:
-        groups.pop().closed_in(groups[-1])
-    elif kind == "bar":
-        group.varies, group.bars = True, group.bars + 1
-        group.others, group.repeated = group.others | group.repeated, frozenset()
-        group.worst, group.weight = max(group.worst, group.weight), 0
-        group.all_parted, group.parted = group.all_parted and group.parted, False
-    return ""
+def matches_empty(pattern: str, text: str) -> bool:
+    """Return whether one of the matches of a pattern in a text is empty. The pattern must be fit."""
+    found = _by_lines(pattern).finditer(text)
+    return any(start == end for start, end in (match.span() for match in found))
 
 
-def _repeated(group: _Group, text: str) -> str:
-    least, most = _bounds(text)
-    if group.inside is not None and group.inside.varies and (most is None or most > 1):
-        return "a repetition of what varies itself: it could search a text without end"
-    if group.inside is not None and least == 0:  # what may be missing parts nothing
-        weight, repeated, group.parted = group.hidden
-        group.weight, group.repeated = group.weight + weight, group.repeated | repeated
-    if least != most:
-        group.varies = True
-        group.weight += _ENDLESS if most is None else min(_ENDLESS, (most - least).bit_length())
-        group.repeated |= group.inside.taken if group.inside is not None else {group.atom}
-        group.heaviest = max(group.heaviest, group.weight)
-    group.inside, group.atom, group.fixed = None, "", ""
-    return ""
+def find_in_lines(pattern: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a pattern is found in the lines of a text, first to last. Empty matches are left out.
+
+    `^` and `$` are the ends of a line, and no match goes beyond one. The pattern must be fit. Each match is found in
+    linear time, but all of them in a line may take the square of its length: after `_WORK` the rest of it is one match.
+    """
+    found, text, place = _by_lines(pattern), clean(text), 0
+    while place < len(text):
+        line_end, work = 0, 0
+        for match in found.finditer(text, place):
+            start, end = match.span()
+            if start >= line_end:
+                line_end, work = _line_end(text, start), 0
+            work += line_end - start
+            if work > _WORK:
+                yield start, line_end
+                place = line_end
+                break
+            if start < end:
+                yield start, end
+        else:
+            return
+
+
+def find_first(pattern: str, text: str) -> tuple[int, int] | None:
+    """Return where a pattern is first found in the lines of a text, as `find_in_lines` does; the match may be empty."""
+    match = _by_lines(pattern).search(clean(text))
+    return None if match is None else match.span()
+
+
+def _by_lines(pattern: str) -> "Pattern":
+    found = compiled(pattern, lines=True)
+    assert found is not None, f"nobody checked {pattern!r}"
+    return found
 
 
 @lru_cache(maxsize=1024)
-def _takes(atom: str, character: str) -> bool:
-    """Whether what is repeated may match this character, in any case."""
+def compiled(pattern: str, *, any_case: bool = False, lines: bool = False) -> "Pattern | None":
+    """Return the compiled pattern; None if it is unfit. `lines`: it is searched line by line."""
+    if _problem(pattern):
+        return None
+    return _compile(f"(?m){pattern}" if lines else pattern, any_case=any_case, lines=lines)
+
+
+@lru_cache(maxsize=1024)
+def _problem(pattern: str) -> str:
+    from re2 import error
+
     try:
-        return not atom or re.fullmatch(atom, character, re.IGNORECASE | re.DOTALL) is not None
-    except re.error:  # what some other group matched
-        return True
+        program = _compile(pattern)
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair, which no text has"
+    except error as refused:
+        (said,) = refused.args
+        return _explained(said.decode(errors="replace") if isinstance(said, bytes) else str(said))
+    otherwise = {found[0] for found in _READ_OTHERWISE.finditer(pattern)}
+    if r"\C" in otherwise:
+        return r"\C is not part of the pattern language: it would match a part of a character"
+    if bound := next((each for each in otherwise if each[:2] == "{,"), ""):
+        return f"{bound} is no repetition here; write {{0{bound[1:]}"
+    if program.programsize > MOST_INSTRUCTIONS:
+        return (
+            f"it is too large to be searched: {program.programsize:,} instructions, at most {MOST_INSTRUCTIONS:,}; "
+            "give its repetitions smaller bounds, or none"
+        )
+    return ""
 
 
-def _bounds(text: str) -> tuple[int, int | None]:
-    bounds = _BOUNDS.match(text)
-    if bounds is None:
-        return (0, 1) if text[0] == "?" else (0 if text[0] == "*" else 1, None)
-    least = int(bounds[1] or 0)
-    if not bounds[2]:
-        return least, least
-    return least, int(bounds[3]) if bounds[3] else None
+def _explained(said: str) -> str:
+    """Return RE2's complaint in words that name a way out, where there is one."""
+    _, _, what = said.rpartition(": ")
+    if said.startswith("invalid perl operator") and what in ("(?=", "(?!", "(?<=", "(?<!", "(?<"):
+        return f"{_LOOK_AROUND}: {what}…)"
+    if said.startswith("invalid escape sequence"):
+        if what == r"\Z":
+            return r"\Z is not part of the pattern language; the end of a text is \z"
+        if what[1:].isdecimal():
+            return f"the backreference {what} is not part of the pattern language"
+        if what in (r"\u", r"\U", r"\N"):
+            return rf"{what} is not part of the pattern language; a character by its number is \x{{20ac}}"
+    return f"not a pattern of RE2: {brief(said)}"
+
+
+def _compile(pattern: str, *, any_case: bool = False, lines: bool = False) -> "Pattern":
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr
+    options.never_capture = True  # only the place of the whole match is asked for
+    options.case_sensitive = not any_case
+    options.never_nl = lines
+    return re2.compile(pattern, options)
+
+
+def _matches(pattern: str, data: bytes, *, any_case: bool = False) -> bool | None:
+    found = compiled(pattern, any_case=any_case)
+    return None if found is None else found.search(data) is not None
+
+
+def _utf8(text: str) -> bytes:
+    # What JSON of the model's may hold and UTF-8 cannot, half of a surrogate pair, is searched as U+FFFD.
+    return clean(text).encode()
+
+
+def _line_end(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end

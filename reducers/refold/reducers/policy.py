@@ -80,12 +80,12 @@ class Overflow(Knob, frozen=True, kw_only=True):
     hint: bool = False
 
     def problems(self) -> Iterator[Fault]:
-        """Reactions without end, and patterns whose search has none."""
+        """Yield reactions without end, and patterns that are not of the pattern language."""
         if self.do and self.max is None and not self.counts_step:
             yield "max", "null, with 'counts_step: false', would be for ever: give a number"
         for key in ("patterns", "single_patterns"):
             for place, pattern in enumerate(getattr(self, key) or ()):
-                yield from pattern_faults(f"{key}[{place}]", pattern, side_by_side=None)
+                yield from pattern_faults(f"{key}[{place}]", pattern)
 
 
 class ToolOutput(Knob, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ who look, and the log keeps them.
 
 import json
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
@@ -17,7 +16,7 @@ import msgspec
 from refold.reducers import assignments
 from refold.reducers.errors import PolicyError
 from refold.reducers.key_shapes import SIGNS
-from refold.reducers.patterns import problem_of, reach
+from refold.reducers.patterns import find_in_lines, problem_of
 from refold.reducers.redaction import REDACTED
 from refold.reducers.refusals import shown
 from refold.reducers.text import clean
@@ -27,9 +26,6 @@ Span = tuple[int, int]
 # What takes one secret away may give the next its boundary. With the shapes alone two rounds settle it; a pattern
 # that looks behind itself could go on for ever, and then loses its whole line.
 _ROUNDS = 4
-# A pattern costs at worst the square of what it is shown: a longer line is searched in overlapping pieces, so that a
-# match is found if its first characters, this many, are one.
-_PIECE = 256
 # No shape, and no assignment, is shorter, but for a password in a URL, which has a colon: a name or an id is mostly known
 # to be none at once.
 _SHORTEST = 12
@@ -53,7 +49,7 @@ class Redactor(msgspec.Struct, frozen=True):
     """What is looked for in one run: secret `values`, the shapes of `known` keys, the policy's `patterns`.
 
     A pattern is looked for in each line by itself. Every method is idempotent, costs time in proportion to the
-    text (a pattern apart: see `_PIECE`), and cleans the text of lone surrogates.
+    text (of patterns see `patterns.find_in_lines`), and cleans the text of lone surrogates.
     """
 
     values: tuple[str, ...] = ()
@@ -146,7 +142,7 @@ class Redactor(msgspec.Struct, frozen=True):
                     begin = behind.start(1)
                     spans += [(begin + start, begin + end) for start, end in _known(behind[1], whole=whole)]
         for pattern in self.patterns:
-            spans += _in_lines(own(pattern), text)
+            spans += find_in_lines(own(pattern), text)
         return spans
 
 
@@ -161,15 +157,11 @@ def shape(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-@lru_cache(maxsize=256)
-def own(pattern: str) -> re.Pattern[str]:
-    """A policy's pattern, compiled: case counts, as it is written. Raises `PolicyError` if its search could have no end.
-
-    No policy was accepted with such a pattern, but a log may come from anywhere.
-    """
-    if problem := problem_of(pattern, side_by_side=None):
+def own(pattern: str) -> str:
+    """Return a policy's pattern if it is fit, else raise `PolicyError`: a log may come from anywhere."""
+    if problem := problem_of(pattern):
         raise PolicyError("redact", f"{problem}; got {shown(pattern)}")
-    return re.compile(pattern)
+    return pattern
 
 
 def _known(text: str, *, whole: bool) -> list[Span]:
@@ -185,28 +177,6 @@ def _known(text: str, *, whole: bool) -> list[Span]:
     if "=" in text or ":" in text:
         spans += assignments.found(text)
     return spans
-
-
-def _in_lines(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    begin, piece = 0, reach(pattern.pattern, 2 * _PIECE) // 2 or 1
-    for line in text.split("\n"):
-        if len(line) > 2 * piece or pattern.search(line):
-            for start, end in _in_line(pattern, line, piece):
-                if start < end:
-                    yield begin + start, begin + end
-        begin += len(line) + 1
-
-
-def _in_line(pattern: re.Pattern[str], line: str, step: int) -> Iterator[Span]:
-    place, last, longest = 0, 0, reach(pattern.pattern, 2**26, anywhere=False)
-    while place < len(line):
-        piece = place + 2 * step
-        for found in pattern.finditer(line, place, piece):
-            begin = found.start()
-            whole = pattern.match(line, begin, begin + longest) if found.end() == piece else None
-            last = (whole or found).end()
-            yield begin, last
-        place = len(line) if piece >= len(line) else max(place + step, last if last > piece else 0)
 
 
 def _cover(text: str, spans: list[Span]) -> str:

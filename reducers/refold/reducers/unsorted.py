@@ -28,7 +28,7 @@ def of_any_other(chain: Sequence[Approver]) -> str:
             continue
         where = f"(approvals.chain[{place}])"
         if isinstance(link, Match) and link.then not in (link.otherwise, "escalate"):
-            said.append(f"{_BECOMES[link.then]} if its arguments fit {link.matches!r} {where}")
+            said.append(f"{_BECOMES[link.then]} if its arguments match {link.rule} {where}")
         word = _of_no_name(link)
         if word != "escalate":
             return ", else ".join([*said, f"{_BECOMES[word]}{_unanswered(link)} {where}"])

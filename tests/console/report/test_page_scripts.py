@@ -47,6 +47,19 @@ def test_the_table_of_questions_holds_in_the_page(about: str, fields: Any) -> No
     assert table["mistakes"] == places
 
 
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(.*)(.*)(.*)x"])
+def test_a_page_refuses_what_a_browser_could_search_without_end(pattern: str) -> None:
+    """A browser backtracks, so a pattern that `grep` searches in linear time may be refused in the page, never run."""
+    fields = {"text": {"kind": "text", "digits": 0, "values": []}}
+    said = evaluated(
+        """({question, fields}) => {
+            try { refold.parse(question, fields); return ""; } catch (error) { return error.message; }
+        }""",
+        {"question": f'text~"{pattern}"', "fields": fields},
+    )
+    assert "repetition" in said
+
+
 def test_a_page_knows_the_fields(ordinary: Path) -> None:
     """A page is given the fields that questions about events know."""
     assert json.loads(msgspec.json.encode(dict(FIELDS))) == read(ordinary).data["fields"]

@@ -160,7 +160,8 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
             return then if fits(OF_ITS_LOOP if marks is None else marks, name, arguments) else otherwise
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
-        case Match(matches=pattern, field=field, then=then, otherwise=otherwise):
-            return otherwise if occurs(pattern, searched(arguments, field)) is False else then
+        case Match():
+            texts = searched(arguments, approver.field)
+            return approver.word(occurs(approver.matches, texts, approver.unless))
         case Human():
             return _ASK

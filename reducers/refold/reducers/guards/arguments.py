@@ -1,7 +1,7 @@
-"""A rule over what the model wrote into its calls: a pattern, and what is said of a call that holds it.
+"""A rule over what the model wrote into its calls: a pattern, and what is done about a call that matches it.
 
 Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which look at the beginning of one command;
-here a pattern is looked for in the parsed arguments.
+here the parsed arguments are searched.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,17 +19,22 @@ from refold.reducers.refusals import Fault
 from refold.reducers.state import RunState
 
 _NOT_OURS: Said = ((-1, ""),)
+_MATCHED = "arguments"
+UNSEARCHABLE = "unsearchable"
+"""The code of a decision about a call that could not be searched."""
+_SENTENCES = {_MATCHED: "match", UNSEARCHABLE: "cannot be searched for"}
 
 
 class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
-    """Refuse a call whose arguments hold `matches`, ask a person about it, or end the run.
+    """Refuse a call if a text of its arguments matches `matches` and not `unless`; or ask a person, or end the run.
 
-    `tool` is a glob for its whole name. The pattern is looked for in every text of the arguments, or in `field` alone; a text
-    that is too long for it counts as one that holds it. `timeout`, in seconds, is the person's: who says nothing rejects.
+    `tool` is a glob for its whole name. Every text of the arguments is searched, or the texts in `field` alone; both
+    patterns are held against the same text. `timeout`, in seconds, is the person's: no answer rejects.
     """
 
     tool: str = "*"
     matches: str
+    unless: str | None = None
     field: str | None = None
     then: Literal["refuse", "ask", "stop"] = "refuse"
     timeout: Amount | None = None
@@ -41,11 +46,12 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
     guards_calls: ClassVar[bool] = True
     fresh: ClassVar[Asked] = Asked()
     texts: ClassVar[Mapping[str, str]] = {
-        "refused:arguments": "skipped: a call with such arguments is not allowed here, so it was not run."
+        "refused:arguments": "blocked: the arguments match the rule {rule}, so this call was not run.",
+        "refused:unsearchable": "blocked: the arguments cannot be searched for {rule}, so this call was not run.",
     }
 
     def problems(self) -> Iterator[Fault]:
-        """A pattern whose search would not come to an end."""
+        """Yield what is wrong with the two patterns."""
         return self._found.problems()
 
     def observe(self, own: Asked, event: Event) -> Asked:
@@ -60,23 +66,39 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:
         """Of the calls that are open and not begun: refuse those that hold it, ask, or end the run."""
+        call = ""
         for said in self._approval.judge(own, state, place):
             match said:
                 case Refuse(saw={"link": 0}):
-                    yield replace(said, code="arguments", text="refused:arguments", saw={})
+                    code, call = self._code, said.call
+                    rule = self._found.rule
+                    yield replace(said, code=code, text=f"refused:{code}", values={"rule": rule}, saw={})
                 case Stop() if self.then == "stop":
-                    reason = "a call's arguments hold a pattern that ends the run"
-                    yield replace(said, code="arguments", reason=reason, text="refused:arguments")
+                    code = self._code
+                    rule, found = self._found.rule, _SENTENCES[code]
+                    reason = f"blocked: the arguments of call {call} {found} the rule {rule}"
+                    values: dict[str, str | int] = {"rule": rule}
+                    yield replace(said, code=code, reason=reason, text=f"refused:{code}", values=values)
                 case Ask():
                     yield replace(said, approver=self.called)
                 case _:
                     yield said
 
     @property
+    def _code(self) -> str:
+        # A pattern is unfit in a log that somebody edited: no policy is accepted with it.
+        return UNSEARCHABLE if any(self.problems()) else _MATCHED
+
+    @property
     def _found(self) -> Match:
         word: Word = "reject" if self.then == "refuse" else "escalate" if self.then == "ask" else "terminate"
         return Match(
-            tools=(self.tool,), matches=self.matches, field=self.field, then=word, otherwise="approve"
+            tools=(self.tool,),
+            matches=self.matches,
+            unless=self.unless,
+            field=self.field,
+            then=word,
+            otherwise="approve",
         )
 
     @property

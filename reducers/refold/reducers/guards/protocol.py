@@ -40,19 +40,21 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(_Said, frozen=True, kw_only=True):
-    """End the run. Calls of the batch that were not started are refused. `reason` is one sentence."""
+    """End the run. Calls of the batch that were not started are refused: `text` with `values`. `reason` is one sentence."""
 
     reason: str
     trigger: Trigger = Trigger.FAIL
     text: str = "refused:guard"
+    values: dict[str, str | int] = {}
 
 
 class Refuse(_Said, frozen=True, kw_only=True):
-    """Do not run one call. `text` is the key of what the model is told."""
+    """Do not run one call. The model is told the policy's text `text`, filled with `values`."""
 
     call: str
     why: Refusal = Refusal.SKIPPED
     text: str = "refused:guard"
+    values: dict[str, str | int] = {}
     metadata: dict[str, str | int | bool] = {}
 
 

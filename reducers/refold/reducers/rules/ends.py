@@ -66,12 +66,14 @@ def stopped_by(flow: Flow, stopping: Stopping) -> None:
     flow.say(move(flow.state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 
 
-def refuse_open(flow: Flow, text: str, cause: Cause, name: str = "", version: int = 1) -> None:
+def refuse_open(
+    flow: Flow, text: str, cause: Cause, name: str = "", version: int = 1, values: Values | None = None
+) -> None:
     """Refuse every call that was not started: each call has one result, whatever happens."""
     batch = flow.state.batch
     for call in batch.calls if batch else ():
         if call.result is None and not call.dispatched:
-            flow.say(refused(flow.state, call.id, text, cause, name, version=version))
+            flow.say(refused(flow.state, call.id, text, cause, name, version=version, values=values))
 
 
 def refused(
@@ -83,9 +85,10 @@ def refused(
     *,
     version: int = 1,
     hidden: bool = False,
+    values: Values | None = None,
 ) -> CallRefused:
     """The decision to skip a call, with what the model is told instead of a result."""
-    said = _said(state, Role.TOOL, text, {})
+    said = _said(state, Role.TOOL, text, values or {})
     return CallRefused(
         call=call,
         why=Refusal.SKIPPED,

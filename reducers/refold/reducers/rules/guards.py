@@ -62,7 +62,7 @@ def _carry_out(flow: Flow, watch: Watch, judgement: Judgement) -> None:
     match judgement:
         case Stop():
             flow.say(_tripped(watch, judgement, Verdict.STOP))
-            refuse_open(flow, judgement.text, Cause.GUARD, watch.name, watch.version)
+            refuse_open(flow, judgement.text, Cause.GUARD, watch.name, watch.version, judgement.values)
             flow.say(move(flow.state, judgement.trigger, judgement.code, judgement.reason))
         case Warn():
             flow.say(_tripped(watch, judgement, Verdict.WARN))
@@ -87,8 +87,10 @@ def _carry_out(flow: Flow, watch: Watch, judgement: Judgement) -> None:
 
 
 def _refused(state: RunState, watch: Watch, judgement: Refuse) -> CallRefused:
-    decision = refused(state, judgement.call, judgement.text, Cause.GUARD, watch.name, version=watch.version)
     said = judgement
+    decision = refused(
+        state, said.call, said.text, Cause.GUARD, watch.name, version=watch.version, values=said.values
+    )
     return replace(decision, why=said.why, code=said.code, saw=said.saw, metadata=said.metadata)
 
 

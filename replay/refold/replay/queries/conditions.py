@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from refold.replay.queries.patterns import found
+from refold.reducers.patterns import find_first
 from refold.replay.queries.questions import Field, quoted
 
 Order = Literal["<", "<=", ">", ">=", "=="]
@@ -41,15 +41,10 @@ class Holds(msgspec.Struct, frozen=True):
 
 
 class Fits(msgspec.Struct, frozen=True):
-    """A regular expression finds something in one of the field's words, or in a line of the text."""
+    """A pattern is found in one of the field's words, or in a line of the text."""
 
     field: str
     pattern: str
-
-    @property
-    def compiled(self) -> re.Pattern[str]:
-        """The expression, ready to search."""
-        return re.compile(self.pattern)
 
 
 class Between(msgspec.Struct, frozen=True):
@@ -122,10 +117,10 @@ def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
             return any(like(word.lower(), value.lower()) for word in _words(read(field)))
         case Holds(value=value, field=field):
             return value.lower() in read(field).lower()
-        case Fits(field=field):
-            said, pattern = read(field), node.compiled
-            texts = said.split("\n") if fields[field].kind == "text" else _words(said)
-            return any(found(pattern, text) for text in texts)
+        case Fits(field=field, pattern=pattern):
+            said = read(field)
+            texts = [said] if fields[field].kind == "text" else _words(said)
+            return any(find_first(pattern, text) is not None for text in texts)
         case Between(field=field, low=low, high=high):
             number: int | None = read(field)
             return number is not None and (low is None or low <= number) and (high is None or number <= high)

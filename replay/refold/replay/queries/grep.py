@@ -8,12 +8,12 @@ import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import Event, ModelResponded
+from refold.reducers.patterns import find_first
 from refold.replay.following import Step, Steps
 from refold.replay.kinds.sentences import said
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
-from refold.replay.queries.patterns import found
 from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
 from refold.replay.reader import stored_events
 from refold.replay.shards import Shard
@@ -167,10 +167,5 @@ def _spot(test: object, text: str) -> tuple[int, int] | None:
         start = text.lower().find(test.value.lower())
         return None if start < 0 else (start, start + len(test.value))
     if isinstance(test, Fits) and test.field == "text":
-        begin = 0
-        for line in text.split("\n"):
-            match = found(test.compiled, line)
-            if match is not None:
-                return begin + match.start(), begin + match.end()
-            begin += len(line) + 1
+        return find_first(test.pattern, text)
     return None

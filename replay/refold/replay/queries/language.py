@@ -9,7 +9,7 @@ r"""The one language of questions: `type:tool name:bash error:true tokens>2000 o
 
 Parts side by side must all be so, with `and` between them or without; `or` binds less; `-` and `not` say the contrary. `:` and
 `==` compare words, ignoring case, and an unquoted `*` stands for anything; of numbers `:` takes a value or a range, `10..20`,
-`10..`, `..20`; of the text it looks for what stands there, ignoring case. `~` searches by a regular expression, line by line.
+`10..`, `..20`; of the text it looks for what stands there, ignoring case. `~` searches for a pattern (`refold.reducers.patterns`), line by line.
 A number is compared with a number or with another field, `window_tokens > 0.8*context`. About events, a value without a field is
 looked for in the text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. About a state, where nothing is
 said, a word alone is a flag. A field that is not there fits nothing; of a text that was erased nobody knows what it fits.
@@ -55,6 +55,7 @@ _SPACE = re.compile(r"\s*")
 _SIGN = re.compile(r"([A-Za-z_]+)(?:([:~])|\s*(==|!=|<=|>=|<|>)\s*)")
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"]*', re.DOTALL)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_TEXT_END = re.compile(r"(?:^|[^\\])(?:\\\\)*(\\[Az])")
 _OTHER = re.compile(r"(?:([0-9]+(?:\.[0-9]+)?)\s*\*\s*)?([A-Za-z_]+)(?=[\s)]|$)")
 _ORDER = frozenset({"<", "<=", ">", ">="})
 _DEEPEST = 40  # a person's question is not: deeper ones are an attempt at our stack
@@ -308,7 +309,9 @@ class _Parser:
 def _fits(name: str, field: Field, pattern: str) -> Fits:
     if field.kind not in ("words", "text"):
         raise ValueError(f"{name} is a {field.kind}: regular expressions are for words and the text")
-    problem = problem_of(pattern)
+    problem = problem_of(pattern, f"add what must not match as a condition of its own, -{name}~PATTERN")
+    if not problem and (end := _TEXT_END.search(pattern)):
+        problem = f"{end[1]} is an end of the whole text; here each line is searched: write ^ or $"
     if problem:
         raise ValueError(problem)
     return Fits(name, pattern)

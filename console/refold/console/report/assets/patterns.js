@@ -1,5 +1,5 @@
-// Regular expressions as refold's filters have them: only those whose search comes to an end on any text, by the rule of
-// `refold.reducers.patterns`; what Python writes differently is written as this browser reads it.
+// Patterns as refold's filters have them: RE2's language, searched by this browser's engine. What RE2 does not have is
+// refused, as `refold grep` refuses it. A browser backtracks, so what it could search without end is refused, too.
 (R => {
   "use strict";
 
@@ -55,10 +55,14 @@
     return "";
   }
 
+  // What RE2 lacks, or reads otherwise: look-around, backreferences, an end of the whole text, a repetition without a least.
+  const NOT_OURS = { escape: /[AzZC1-9]/, open: /^\(\?(?:<?[=!]|P=)/, repeat: /^\{,/ };
+
   function problemOf(pattern) {
     const groups = [group()];
     for (const token of pattern.matchAll(TOKEN)) {
       const kind = Object.keys(token.groups).find(name => token.groups[name] !== undefined);
+      if (NOT_OURS[kind]?.test(token[0])) return `${token[0]} is not part of the pattern language`;
       const problem = read(groups, kind, token[0]);
       if (problem) return problem;
     }
@@ -74,10 +78,7 @@
     const flags = /^\(\?([imsau]+)\)/.exec(text);
     const plain = text
       .slice(flags ? flags[0].length : 0)
-      .replace(/\\A/g, "^")
-      .replace(/\\Z/g, "$")
-      .replace(/\(\?P</g, "(?<")
-      .replace(/\(\?P=(\w+)\)/g, "\\k<$1>");
+      .replace(/\(\?P</g, "(?<");
     const kept = `g${(flags ? flags[1] : "").replace(/[^ims]/g, "")}`;
     let made;
     try {
