@@ -66,7 +66,7 @@ def test_the_build_ships_every_root() -> None:
     tool = PROJECT["tool"]
     shipped = [f"{root}/refold" for root in ROOTS]
     assert shipped == tool["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert {*ROOTS, "tests"} == set(tool["mypy"]["mypy_path"])
+    assert {*ROOTS, "tests", "scripts/typings"} == set(tool["mypy"]["mypy_path"])
     assert set(ROOTS) == set(tool["pyright"]["extraPaths"])
     assert set(ROOTS) <= set(tool["mypy"]["files"]) & set(tool["pyright"]["include"]) & set(
         tool["ruff"]["src"]

@@ -126,7 +126,7 @@ def test_a_call_that_ends_the_run() -> None:
 def test_the_model_is_told_which_rule_it_was() -> None:
     """The result of a refused call names the rule that matched."""
     (refused,) = called(rule(), "rm -rf /").events(CallRefused)
-    said = f"blocked: the arguments match the rule `{FORBIDDEN}`, so this call was not run."
+    said = f"skipped: the arguments match the rule `{FORBIDDEN}`, so this call was not run."
     assert (said,) == (refused.content and refused.content.texts)
 
 

@@ -17,7 +17,7 @@ from refold.reducers.values import Knob
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
-_STRICTEST_LAST: tuple[Word, ...] = ("approve", "escalate", "reject", "terminate")
+_STRICTEST: tuple[Word, ...] = ("terminate", "reject", "escalate", "approve")
 
 
 class _Approver(Knob, frozen=True, kw_only=True, tag_field="approver"):
@@ -77,7 +77,7 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
     def word(self, held: bool | None) -> Word:  # noqa: FBT001
         """What is said of a call that holds the pattern, or does not; None: nobody knows."""
         if held is None:
-            return max(self.then, self.otherwise, key=_STRICTEST_LAST.index)
+            return next(word for word in _STRICTEST if word in (self.then, self.otherwise))
         return self.then if held else self.otherwise
 
 

@@ -46,8 +46,8 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
     guards_calls: ClassVar[bool] = True
     fresh: ClassVar[Asked] = Asked()
     texts: ClassVar[Mapping[str, str]] = {
-        "refused:arguments": "blocked: the arguments match the rule {rule}, so this call was not run.",
-        "refused:unsearchable": "blocked: the arguments cannot be searched for {rule}, so this call was not run.",
+        "refused:arguments": "skipped: the arguments match the rule {rule}, so this call was not run.",
+        "refused:unsearchable": "skipped: the arguments cannot be searched for {rule}, so this call was not run.",
     }
 
     def problems(self) -> Iterator[Fault]:
