@@ -1,6 +1,5 @@
 """A write-ahead log that a killed process left, with a bit flipped in it, or cut off: damage is reported, a torn end is not."""
 
-
 import os
 import random
 import shutil

@@ -25,11 +25,12 @@ MOST_INSTRUCTIONS = 4_000
 UNLESS = "name what must not match in 'unless', a second pattern"
 """The alternative to look-around where a rule has the key `unless`."""
 
-# What RE2 reads otherwise than Python does, without an error: `{,3}` is literal text to it, and `\C` a single byte. The
-# other alternatives consume what may contain the same characters.
+# What RE2 may read otherwise than Python does, without an error: to it `{,3}`, `{03}` and `{99999999999}` are literal text,
+# and `\C` is a single byte. The other alternatives consume what may contain the same characters.
 _READ_OTHERWISE = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\C|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{,\d*\}", re.DOTALL
+    r"\\Q.*?(?:\\E|\Z)|\\C|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{(?:\d+|\d*,\d*)\}", re.DOTALL
 )
+_REPETITION = re.compile(r"\{(?:0|[1-9]\d{0,7})(?:,(?:[1-9]\d{0,7}|0)?)?\}", re.ASCII)
 _LOOK_AROUND = "look-around is not part of the pattern language"
 _QUOTED = 200
 _WORK = 2**28
@@ -147,8 +148,8 @@ def _problem(pattern: str) -> str:
     otherwise = {found[0] for found in _READ_OTHERWISE.finditer(pattern)}
     if r"\C" in otherwise:
         return r"\C is not part of the pattern language: it would match a part of a character"
-    if bound := next((each for each in otherwise if each[:2] == "{,"), ""):
-        return f"{bound} is no repetition here; write {{0{bound[1:]}"
+    if bound := next((each for each in otherwise if each[0] == "{" and not _REPETITION.fullmatch(each)), ""):
+        return f"{bound} is no repetition here; write {{0,3}}, {{3}} or {{3,}}"
     if program.programsize > MOST_INSTRUCTIONS:
         return (
             f"it is too large to be searched: {program.programsize:,} instructions, at most {MOST_INSTRUCTIONS:,}; "
