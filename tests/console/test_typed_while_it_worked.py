@@ -168,6 +168,28 @@ def test_a_local_command_is_no_message(shown: Shown) -> None:
          "Check the backup", "harness"),
         (attached("q", "todo_reminder", content=[]), "[todo_reminder]", "harness"),
         (attached("q", "hook_additional_context", content=["It is Friday.", "Freeze."]), "It is Friday.", "hook"),
+        (attached("q", "hook_additional_context", content="It is Friday."), "It is Friday.", "hook"),
+        (attached("q", "hook_success", hookName="SessionStart:startup", hookEvent="SessionStart", content="Be brief."),
+         "[hook_success: SessionStart:startup]\n  Be brief.", "hook"),
+        (attached("q", "hook_blocking_error", hookName="Stop", blockingError={"blockingError": "Tests fail."}),
+         "[hook_blocking_error: Stop]\n  Tests fail.", "hook"),
+        (attached("q", "file", filename="/a.md", content={"type": "text", "file": {"content": "1 words"}}),
+         "[file: /a.md]\n  1 words", "harness"),
+        (attached("q", "edited_text_file", filename="/a.md", snippet="7 words"),
+         "[edited_text_file: /a.md]\n  7 words", "harness"),
+        (attached("q", "nested_memory", path="/CLAUDE.md", content={"type": "Project", "content": "Be brief."}),
+         "[nested_memory: /CLAUDE.md]\n  Be brief.", "harness"),
+        (attached("q", "invoked_skills", skills=[{"name": "s", "path": "/s.md", "content": "Do so."}]),
+         "[invoked_skills: /s.md]\n  Do so.", "harness"),
+        (attached("q", "agent_listing_delta", addedTypes=["x"], addedLines=["- x: looks"]), "- x: looks", "harness"),
+        (attached("q", "deferred_tools_delta", addedNames=["db_query"], addedLines=[]), "db_query", "harness"),
+        (attached("q", "task_reminder", content=[{"id": "1", "subject": "Check it", "status": "pending"}]),
+         "[pending] Check it", "harness"),
+        (attached("q", "selected_lines_in_ide", filename="/a.py", content="x = 1", lineStart=1, lineEnd=1),
+         "[selected_lines_in_ide: /a.py]\n  x = 1", "harness"),
+        (attached("q", "compact_file_reference", filename="/a.py", displayPath="a.py"),
+         "[compact_file_reference: /a.py]", "harness"),
+        (attached("q", "date_change", newDate="2026-01-02"), "2026-01-02", "harness"),
         (attached("q", "queued_command", prompt=[said(STOP)], commandMode="prompt"), STOP, "user"),
         (attached("q", "queued_command", prompt="<task-notification>done", commandMode="task-notification"),
          "<task-notification>done", "harness"),
@@ -182,9 +204,11 @@ def test_attachments_that_reach_the_model_are_in_the_view(
     assert f"({by})" in show or f"message from {by}" in show
 
 
-@pytest.mark.parametrize("kind", ["date_change", "file", "hook_success", "nobody_knows"])
+@pytest.mark.parametrize(
+    "kind", ["command_permissions", "hook_success", "hook_non_blocking_error", "nobody_knows"]
+)
 def test_other_attachments_stay_beside_the_log(shown: Shown, kind: str) -> None:
-    """An attachment of another type is in no view."""
+    """An attachment of another type, or of a hook that says nothing to the model, is in no view."""
     view, _ = shown(*WORKED, attached("q", kind, content="some words", newDate="some words"), *WENT_ON)
     assert "some words" not in view
 
@@ -194,7 +218,7 @@ def test_messages_out_of_the_queue_are_counted_apart(refold: Refold) -> None:
     ran = refold("import", path_of("claude_code/every-row-type-redacted.jsonl"), "--dry-run", "-o", "json")
     told = json.loads(ran.out)
     assert told["messages"] == told["user_messages"] + told["assistant_messages"] + told["tool_messages"]
-    assert 8 == told["beside"]
+    assert 26 == told["beside"]
 
 
 def test_a_real_session_tells_a_command_that_waited(refold: Refold, store: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from refold.replay.importers.claude_code.rows import Kind, command_name, queued, spoken
+from refold.replay.importers.claude_code.attachments import queued
+from refold.replay.importers.claude_code.rows import Kind, command_name, spoken
 from refold.replay.importers.fields import JSON, text
 
 What = Literal["said", "typed:taken_back", "typed:never_sent", "typed:unknown"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.claude_code.agents import reports
 from refold.replay.importers.claude_code.answers import Response
+from refold.replay.importers.claude_code.attachments import attached
 from refold.replay.importers.claude_code.branches import Branch
 from refold.replay.importers.claude_code.ending import Ending
 from refold.replay.importers.claude_code.outline import Outline, is_side
@@ -14,7 +15,6 @@ from refold.replay.importers.claude_code.queue import by as by_whom
 from refold.replay.importers.claude_code.rows import (
     PARTS,
     Kind,
-    attached,
     blocks,
     error_of,
     failure,

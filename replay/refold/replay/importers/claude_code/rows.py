@@ -8,6 +8,7 @@ from typing import Literal
 
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
+from refold.replay.importers.claude_code.attachments import attached
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.session_rows import Row
 
@@ -230,47 +231,6 @@ def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
     words = f"{text(row, 'error')} {text(inner, 'type')} {text(error, 'connection', 'message')} {message}"
     found = classify(status, words.replace("rate_limit", "rate limit").replace("overloaded", "unavailable"))
     return found, message or words.strip(), status
-
-
-def queued(row: JSON) -> str:
-    """What a person typed while the agent worked, where a row says that it was handed to the model."""
-    attached = at(row, "attachment")
-    return _joined(attached, "prompt") if text(attached, "type") == "queued_command" else ""
-
-
-def attached(row: JSON) -> tuple[str, str]:
-    """What an attachment says to the model, and who says it; "" where it is not known to reach the model.
-
-    The words are those that are recorded: what the harness puts around them is in no row.
-    """
-    attachment = at(row, "attachment")
-    match text(attachment, "type"):
-        case "queued_command":
-            typed = text(attachment, "commandMode") == "prompt"
-            return queued(row), "user" if typed else "harness"
-        case "mcp_instructions_delta":
-            return _joined(attachment, "addedBlocks"), "harness"
-        case "skill_listing":
-            return _joined(attachment, "content"), "harness"
-        case "todo_reminder" as what:
-            return _joined(attachment, "content") or f"[{what}]", "harness"
-        case "hook_additional_context":
-            return _joined(attachment, "content"), "hook"
-        case _:
-            return "", ""
-
-
-def _joined(value: JSON, name: str) -> str:
-    """The text there, or the texts, blocks and to-dos of a list, one a line."""
-    found = at(value, name)
-    return found if isinstance(found, str) else "\n".join(filter(None, map(_listed, rows(found))))
-
-
-def _listed(each: JSON) -> str:
-    if isinstance(each, str):
-        return each
-    todo = text(each, "content")
-    return f"[{text(each, 'status')}] {todo}" if todo else _said(each)
 
 
 def remark(row: JSON) -> str:
