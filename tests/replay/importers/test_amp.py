@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.vocabulary import ToolError
+from refold.reducers.vocabulary import Refuser, ToolError
 from refold.replay.importers.amp import AMP
 from refold.replay.importers.formats import detected
 from refold.replay.importers.items import (
@@ -69,7 +69,7 @@ CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"cmd": "ls"}}
         ({"status": "done"}, "", None, True),
         ({"status": "error", "error": {"message": "no such file"}}, "no such file", ToolError.RAISED, True),
         ({"status": "cancelled"}, "", ToolError.CANCELLED, True),
-        ({"status": "rejected-by-user", "reason": "no"}, "no", ToolError.CANCELLED, True),
+        ({"status": "rejected-by-user", "reason": "no"}, "no", None, True),
         ({"result": "of a status to come"}, "of a status to come", None, False),
     ],
 )
@@ -135,10 +135,11 @@ def test_an_answer_that_was_stopped_or_failed() -> None:
 
 
 def test_a_rejected_call_is_an_approval_that_was_not_given() -> None:
-    """That a person rejected a call stands beside its result."""
+    """A call that a user rejected was refused, and that stands beside its result."""
     block = {"type": "tool_result", "toolUseID": "t", "run": {"status": "rejected-by-user"}}
     items = told(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block)))
     assert "approval:rejected" in [each.what for each in only(items, Remarked)]
+    assert [Refuser.USER] == [each.refused_by for each in only(items, Returned)]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Mark(NamedTuple):
 ERROR: Json = {"type": "unknown", "message": "no"}
 MARKS: dict[str, tuple[Mark, ...]] = {
     **dict.fromkeys(("atif", "grok_cli", "openai_messages", "swe_agent", "tau_bench", "who_when"), ()),
+    "amp": (Mark("status"),),
     "claude_code": (Mark("is_error", True, ("type", "tool_result")),),
     "codex": (Mark("exit_code"), Mark("success")),
     "copilot_cli": (Mark("success"),),

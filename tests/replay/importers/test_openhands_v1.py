@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.vocabulary import ToolError
+from refold.reducers.vocabulary import Refuser, ToolError
 from refold.replay.importers.items import Answered, Prompted, Remarked, RequestFailed, Returned, Unread
 from refold.replay.importers.openhands.ending import v1_end
 from refold.replay.importers.openhands.importer import OPENHANDS
@@ -34,14 +34,18 @@ def test_v1_calls_of_one_response_are_one_answer(document: Any) -> None:
 
 
 def test_v1_errors_and_refusals_are_results() -> None:
-    """An agent's error and a person's refusal answer their calls."""
+    """An agent's error and a refusal answer their calls; a refused call never ran, by a user or by a hook."""
     events = [act(1, "c1"), event(2, "AgentErrorEvent", tool_call_id="c1", error="no such tool")]
     events += [act(3, "c2", "S"), event(4, "UserRejectObservation", tool_call_id="c2", rejection_reason="no")]
+    hooked = {"rejection_reason": "not here", "rejection_source": "hook"}
+    events += [act(5, "c3", "T"), event(6, "UserRejectObservation", tool_call_id="c3", **hooked)]
     items = told(OPENHANDS, lines(*events))
-    assert [("no such tool", ToolError.RAISED), ("no", ToolError.CANCELLED)] == [
-        (each.output, each.error) for each in only(items, Returned)
-    ]
-    assert ["approval"] == [each.what for each in only(items, Remarked)]
+    assert [
+        ("no such tool", ToolError.RAISED, None),
+        ("no", None, Refuser.USER),
+        ("not here", None, Refuser.HOOK),
+    ] == [(each.output, each.error, each.refused_by) for each in only(items, Returned)]
+    assert ["approval", "approval"] == [each.what for each in only(items, Remarked)]
 
 
 def test_v1_condensation_makes_the_next_prompt() -> None:

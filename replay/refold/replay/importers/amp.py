@@ -11,7 +11,7 @@ cached.
 from collections.abc import Iterator
 
 from refold.reducers.messages import Message
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role, ToolError
 from refold.replay.importers.content import plain
 from refold.replay.importers.documents import ANY, beginning, document
 from refold.replay.importers.fields import JSON, as_written, at, instant, rows, table, text
@@ -200,13 +200,15 @@ _VERSION = ("env", "initial", "platform", "clientVersion")
 _MOMENTS = (("usage", "timestamp"), ("meta", "sentAt"))
 
 
-def _failure(status: str, result: JSON) -> ToolError | bool | None:
-    """Whether a call failed, or how: by its status, and where that is `done` by its exit code and its own word for it."""
+def _failure(status: str, result: JSON) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it: by its status, and where that is `done` by its exit code and its own word for it."""
     match status:
         case "error":
             return True
-        case "cancelled" | "rejected-by-user":
+        case "cancelled":
             return ToolError.CANCELLED
+        case "rejected-by-user":
+            return Refuser.USER
         case "done":
             return at(result, "exitCode") not in (None, 0) or at(result, "success") is False
         case _:

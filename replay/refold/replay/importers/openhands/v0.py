@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role
 from refold.replay.importers.content import calls_of, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, Returned
@@ -194,7 +194,7 @@ def _observed(event: JSON, around: _Around, place: Place) -> Item:
     if not call:
         return _said(event, output, place, around)
     name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
-    went = ToolError.CANCELLED if rejected else failed
+    went = Refuser.USER if rejected else failed
     return place.returned(call, output, name=name, failed=went, rest=_left_of(event, around))
 
 

@@ -10,7 +10,7 @@ is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all o
 from collections.abc import Sequence
 
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from refold.reducers.vocabulary import FailureClass, Refuser, Role
 from refold.replay.importers.content import arguments, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
 from refold.replay.importers.items import Counted, Item, Place
@@ -114,7 +114,8 @@ def _answer(event: JSON, place: Place) -> Item:
 
 def _result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
-    failed = ToolError.CANCELLED if rejected else failed_of(event)
+    by = Refuser.HOOK if text(event, "rejection_source") == "hook" else Refuser.USER
+    failed = by if rejected else failed_of(event)
     counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
     call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
     output = _take_output(event)
