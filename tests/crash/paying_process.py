@@ -1,9 +1,10 @@
-"""An agent that pays, in a process of its own, to be suspended in the middle: `paying_process.py FOLDER FENCED`.
+"""An agent that pays, in a process of its own, to be suspended or killed in the middle: `paying_process.py FOLDER KIND`.
 
-Its tool says `begun`, and pays once it is told `go` on its standard input. The bank is a folder: a line a payment, and
-for each call the epoch below which it takes nothing any more.
+Its tool says `begun`, and pays once it is told `go` on its standard input; with KIND `program` a program that it runs does
+that. The bank is a folder: a line a payment, and, with KIND `fenced`, for each call the epoch below which it takes nothing.
 """
 
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -69,6 +70,26 @@ def pays(
     return pay
 
 
+PROGRAM = """
+import sys
+print("begun", flush=True)
+sys.stdin.readline()
+with open(sys.argv[1], "a") as ledger:
+    print(sys.argv[2], file=ledger)
+"""
+
+
+def pays_by_program(bank: Bank, folder: Path) -> Tool:
+    """The tool, of which a program of its own does the work."""
+
+    @tool(replay="reconcilable", reconcile=bank.look_up)
+    def pay(context: CallContext) -> str:
+        subprocess.run([sys.executable, "-c", PROGRAM, folder / "ledger", context.key], check=True)
+        return "paid"
+
+    return pay
+
+
 def payer(folder: Path, tool: Tool, *script: Reply) -> Agent:
     return Agent(model=ScriptedModel(script), tools=[tool], store=folder / "runs.db", lease=LEASE)
 
@@ -78,14 +99,15 @@ def wait() -> None:
     sys.stdin.readline()
 
 
-def main(folder: Path, *, fenced: bool) -> None:
+def main(folder: Path, kind: str) -> None:
     done = threading.Event()
-    agent = payer(folder, pays(Bank(folder, fenced=fenced), wait, done.set), call("pay"))
+    bank = Bank(folder, fenced=kind == "fenced")
+    pay = pays_by_program(bank, folder) if kind == "program" else pays(bank, wait, done.set)
     try:
-        anyio.run(agent.start("Pay.", run_id="payment").result)
+        anyio.run(payer(folder, pay, call("pay")).start("Pay.", run_id="payment").result)
     except LeaseLost:
         done.wait()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), fenced=sys.argv[2] == "fenced")
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -69,14 +69,23 @@ def test_a_payment_of_which_nobody_knows_whether_it_is_still_to_come_is_in_doubt
     assert "COMPLETED" == state
 
 
-def test_a_payment_that_nobody_will_make_any_more_is_made_again(tmp_path: Path) -> None:
-    """Once the process of the first engine is dead, the bank's word is believed, and the second pays."""
+def test_a_payment_of_a_dead_process_is_in_doubt_too(tmp_path: Path) -> None:
+    """After a SIGKILL the program that the tool had started pays; the next engine has not paid a second time."""
     bank = Bank(tmp_path, fenced=False)
-    with suspended(tmp_path, "plain") as process:
+    with suspended(tmp_path, "program") as process:
         process.kill()
         process.wait(PATIENCE)
-        assert ["paid", "COMPLETED"] == taken_over(tmp_path, bank)
+        told, state = taken_over(tmp_path, bank)
+        assert [] == bank.payments()
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        # The program holds the other end of this pipe: it has paid when that is closed.
+        assert process.stdout is not None
+        assert "" == process.stdout.read()
     assert 1 == len(bank.payments())
+    assert told.startswith("in_doubt: the call was started")
+    assert "COMPLETED" == state
 
 
 def test_a_bank_that_refuses_older_epochs_is_believed_at_once(tmp_path: Path) -> None:

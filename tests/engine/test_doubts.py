@@ -37,9 +37,15 @@ HAPPENED_TEXT = "in_doubt: the call was looked into, and it did have its effect;
 
 
 async def looks(bank: "Bank", key: str) -> Reconciled:
-    """The ledger tells."""
+    """The ledger is read; an engine that dies before it has paid leaves nothing that could still pay."""
     await anyio.lowlevel.checkpoint()
-    return Happened(f"paid {bank.paid[key]}", note=f"entry {key[:4]}") if key in bank.paid else DidNot()
+    if key in bank.paid:
+        return Happened(f"paid {bank.paid[key]}", note=f"entry {key[:4]}")
+    return DidNot(final=True)
+
+
+async def sees_nothing(bank: "Bank", key: str) -> Reconciled:
+    return DidNot(note="no entry")
 
 
 async def lost(bank: "Bank", key: str) -> Reconciled:
@@ -167,6 +173,11 @@ async def test_a_tool_that_knows(
     ("reconcile", "note"),
     [
         pytest.param(shrugs, "the ledger is closed", id="it says so"),
+        pytest.param(
+            sees_nothing,
+            "the tool found no effect (no entry), but an earlier attempt may still act: only DidNot(final=True) rules that out",
+            id="it sees no effect yet",
+        ),
         pytest.param(breaks, "OSError: the line is dead", id="it raises"),
         pytest.param(hangs, "the tool gave no answer in time", id="it takes too long"),
     ],

@@ -221,11 +221,13 @@ async def _act(
     process.world.began((context.run, context.call), execution)
     process.world.say(lambda: f"p{process.number} runs {execution.tool} {context.run}/{context.call}")
     await process.through(Point.BEGIN, trio.lowlevel.checkpoint, _raised)
-    if takes:  # else it acts in the very moment in which its process wakes
-        await trio.sleep(takes / 2)
-    if process.dead or not process.world.takes((context.run, context.call), context.epoch):
+    if process.dead:
         raise _raised(Kind.KILL)
-    execution.acted = True
+    # One that takes no time acts in the very moment in which its process wakes.
+    over = process.world.send((context.run, context.call), execution, context.epoch, takes / 2)
+    await process.through(Point.SEND, over.wait, _raised)
+    if not execution.acted:
+        raise _raised(Kind.KILL)
     await process.through(Point.ACT, trio.lowlevel.checkpoint, _raised)
     await trio.sleep(takes / 2)
     if fails:

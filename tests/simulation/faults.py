@@ -45,6 +45,7 @@ class Point(StrEnum):
     ASK = "ask"  # a request reaches a model
     SAY = "say"  # a model streams
     BEGIN = "begin"  # a call reaches a tool, which has done nothing yet
+    SEND = "send"  # what the tool does is on its way, and happens whatever becomes of its process
     ACT = "act"  # the tool has done what it does, and has not returned
     RECONCILE = "reconcile"
 
@@ -116,7 +117,7 @@ class Faults:
         self._over = True
 
 
-_LIKELY = (Point.APPEND,) * 5 + (Point.ACT, Point.BEGIN, Point.ASK, Point.SAY) * 2
+_LIKELY = (Point.APPEND,) * 5 + (Point.ACT, Point.BEGIN, Point.SEND, Point.ASK, Point.SAY) * 2
 _DEADLY = (Kind.KILL, Kind.LATE)
 _LASTING = (Kind.FAIL, Kind.LOSE, Kind.TEAR, Kind.HANG, Kind.SLOW, Kind.KILL, Kind.LATE, Kind.STOP)
 

@@ -15,7 +15,6 @@ import msgspec
 import trio
 
 import refold.engine.agent
-import refold.engine.reconciliation
 import refold.engine.run
 import refold.engine.tenure
 from refold.engine import Run
@@ -115,15 +114,16 @@ class _Schedule:
         self.end = ""
 
     async def play(self) -> None:
-        """One life after the other, until nothing is left to do; then the logs are judged."""
-        while self.lives < LIVES:
-            if self.lives >= ILL:
-                self.world.faults.stop()
-            target = await self._target()
-            if target is None:
-                break
-            await self._life(target)
-            await trio.sleep(self.chance.choice((0.0, 0.0, 5.0, 40.0, 4000.0)) if self.wild else 0.0)
+        """One life after the other, until nothing is left to do and no effect is on its way; then the logs are judged."""
+        async with self.world.going_on():
+            while self.lives < LIVES:
+                if self.lives >= ILL:
+                    self.world.faults.stop()
+                target = await self._target()
+                if target is None:
+                    break
+                await self._life(target)
+                await trio.sleep(self.chance.choice((0.0, 0.0, 5.0, 40.0, 4000.0)) if self.wild else 0.0)
         await self.judge.judge()
         top = self.world.states.get(RUN)
         self.end = str(top.agent_state) if top else "nothing"
@@ -236,15 +236,11 @@ class _Schedule:
         def name() -> str:
             return f"p{current.get().number}"
 
-        def lingers(process: str, run: str) -> bool:
-            return process != name() and not gone(process)
-
         with (
             virtual.instead(refold.engine.tenure, "new_holder", holder),
             virtual.instead(refold.engine.tenure, "is_gone", gone),
             virtual.instead(refold.engine.agent, "this_process", name),
             virtual.instead(refold.engine.run, "this_process", name),
-            virtual.instead(refold.engine.reconciliation, "lingers", lingers),
         ):
             yield
 

@@ -106,9 +106,9 @@ def change_keys(patch: Patch) -> None:
     patch.setattr(refold.engine.world, "CallContext", context)
 
 
-def trust_the_lease(patch: Patch) -> None:
-    """An engine believes that a call did not happen, whoever may wake up in the middle of it."""
-    patch.setattr(refold.engine.service, "credible", lambda found, other: found)
+def take_for_final(patch: Patch) -> None:
+    """An engine believes that a call did not happen, whatever an earlier attempt set going."""
+    patch.setattr(refold.engine.service, "credible", lambda state, effect, found: found)
 
 
 def forget_epochs(patch: Patch) -> None:
@@ -139,7 +139,14 @@ def forget_epochs(patch: Patch) -> None:
         ),
         pytest.param(never_finish, "tools", [], "began, and [] finished", id="a stream that never ends"),
         pytest.param(
-            trust_the_lease, "woken", ["pause:begin:1"], "book acted 2", id="the sleeper is forgotten"
+            take_for_final, "woken", ["pause:begin:1"], "book acted 2", id="the sleeper is forgotten"
+        ),
+        pytest.param(
+            take_for_final,
+            "tools",
+            ["kill:send:5"],
+            "book acted 2",
+            id="what outlives its process is forgotten",
         ),
         pytest.param(forget_epochs, "woken", ["pause:begin:2"], "pay acted 2", id="no epoch to refuse by"),
         pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),

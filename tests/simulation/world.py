@@ -1,8 +1,10 @@
-"""What outlives every process: the log, the clock on the wall, what tools did, and what anybody was told of it."""
+"""What outlives every process: the log, the clock on the wall, what tools did or set going, and what anybody was told."""
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from contextvars import Context
 
 import msgspec
 import trio
@@ -55,6 +57,7 @@ class World:
         self.kills = 0
         self.rivals = 0
         self._trace = trace
+        self._effects: trio.Nursery | None = None
         self._dispatched: set[Call] = set()
         self._fences: dict[Call, int] = {}
         self._given: dict[str, int] = {}  # by run: the newest token
@@ -129,6 +132,40 @@ class World:
         if call not in self._dispatched:
             self.wrong(f"run {call[0]} call {call[1]}: run before its dispatch was recorded")
         self.executions.setdefault(call, []).append(execution)
+
+    @asynccontextmanager
+    async def going_on(self) -> AsyncGenerator[None]:
+        """While the block runs effects may be set going; those that are on their way when it ends are waited for."""
+        async with trio.open_nursery() as self._effects:
+            yield
+
+    def send(self, call: Call, execution: Execution, epoch: int, takes: float) -> trio.Event:
+        """Set an effect going, as a request or a program of its own: it acts after a time, whether or not its process lives.
+
+        Returns what is set once it has acted, or was refused.
+        """
+        over = trio.Event()
+
+        def act() -> None:
+            execution.acted = self.takes(call, epoch)
+            self.say(
+                lambda: (
+                    f"{execution.tool} {call[0]}/{call[1]} of p{execution.process} acts: {execution.acted}"
+                )
+            )
+            over.set()
+
+        async def later() -> None:
+            await trio.sleep(takes)
+            act()
+
+        if takes:
+            assert self._effects is not None
+            # Out of the context of its process, which may stand still or be gone by then.
+            Context().run(self._effects.start_soon, later)
+        else:
+            act()
+        return over
 
     def fence(self, call: Call, epoch: int) -> None:
         """From now on whoever comes for this call under an older epoch is refused."""

@@ -97,7 +97,7 @@ def tools(effects: Path) -> list[Tool]:
 
     def look_up(context: CallContext) -> Reconciled:
         done = f"book {context.run} {context.call} {context.key}"
-        return Happened() if done in effects.read_text().splitlines() else DidNot()
+        return Happened() if done in effects.read_text().splitlines() else DidNot(note="not in the file")
 
     @tool(replay="reconcilable", reconcile=look_up)
     def book(step: int, context: CallContext) -> str:

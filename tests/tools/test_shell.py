@@ -1,5 +1,6 @@
 """Commands, run for real."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -96,6 +97,41 @@ async def test_no_process_of_the_group_outlives_the_call(tmp_path: Path, way: st
         assert not await alive(reader)
     finally:
         os.close(reader)
+
+
+ENGINE = """
+import json, sys
+import anyio
+from refold.engine import CallContext, shell
+(tool,) = shell(sys.argv[1])
+anyio.run(tool.run, json.dumps({"command": sys.argv[2]}), CallContext(run="r", call="c1", key="k1"), backend=sys.argv[3])
+"""
+
+
+async def test_no_process_of_the_group_outlives_the_engine(tmp_path: Path, anyio_backend_name: str) -> None:
+    """After a SIGKILL of the engine the command and the child of its child are dead soon after."""
+    os.mkfifo(tmp_path / "alive")
+    reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    command = "sh -c 'trap \"\" TERM HUP; sleep 60 & echo begun; wait' > alive & exec sleep 60 > alive"
+    args = [sys.executable, "-c", ENGINE, str(tmp_path), command, anyio_backend_name]
+    async with await anyio.open_process(args, stdout=None, stderr=None) as engine:
+        try:
+            assert await begun(reader)
+            engine.kill()
+            await engine.wait()
+            assert not await alive(reader)
+        finally:
+            os.close(reader)
+
+
+async def begun(reader: int) -> bool:
+    """Whether somebody has written to the pipe, within some seconds."""
+    for _ in range(4000):
+        with contextlib.suppress(BlockingIOError):
+            if os.read(reader, 100):
+                return True
+        await anyio.sleep(0.005)
+    return False
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")

@@ -26,13 +26,8 @@ def new_holder() -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """Whether the process of this holder surely runs no more. False where that cannot be known."""
-    return is_over(holder.rpartition(":")[0])
-
-
-def is_over(process: str) -> bool:
-    """Whether this process surely runs no more. False where that cannot be known, as of a name without a birth."""
-    host, pid, birth = (*process.rsplit(":", 2), "", "")[:3]
+    """Whether the process of this holder surely runs no more. False where that cannot be known, as of a name without a birth."""
+    host, pid, birth = (*holder.rpartition(":")[0].rsplit(":", 2), "", "")[:3]
     if host != _host() or not birth or not pid.isdecimal() or birth.split(".")[0] != _era():
         return False
     now = _birth(int(pid))

@@ -9,7 +9,7 @@ from refold.engine.conversation import Conversation
 from refold.engine.tenure import Tenure
 from refold.reducers import codec, snapshots
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
-from refold.reducers.events import Annotation, Event, Fact, RunForked, RunResumed, RunStarted
+from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.evolution import evolve
 from refold.reducers.foundation import FOUNDING
 from refold.reducers.guards import Registry
@@ -19,10 +19,6 @@ from refold.store.protocol import Conflict, Held, Record, Snapshot, Store, Store
 
 SNAPSHOT_EVERY = 256
 """Events between two snapshots: fewer are folded again in a few milliseconds."""
-
-
-_ARRIVALS = ("run_started", "run_forked", "run_resumed")
-"""Kinds of the facts with which an engine comes to a run: each says which process it is in."""
 
 
 class RunExists(WrongUse):
@@ -81,18 +77,6 @@ class Journal:
         if self.base is None or (await self.store.head(self._run)).seq:
             return self._run, None
         return self.base
-
-    async def processes(self, since: int) -> list[str]:
-        """The processes whose engines may have begun something of the run since event `since`, "" for one without a name."""
-        found = list[str]()
-        for stored in await self.store.read_kinds(self._run, _ARRIVALS):
-            event = event_of(stored)
-            assert isinstance(event, RunStarted | RunForked | RunResumed)
-            if stored.seq <= since:
-                found.clear()  # who had it before did not have it by then
-            if not (isinstance(event, RunResumed) and event.unattended):
-                found.append(event.worker)
-        return found
 
     async def append(self, before: RunState, after: RunState, events: Sequence[Event], salt: bytes) -> None:
         """Write one fact and what followed from it: on disk when this returns, or nothing of it is.

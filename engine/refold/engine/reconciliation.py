@@ -1,18 +1,15 @@
-"""Asking a tool what became of a call whose end is unknown, and whether that may be believed.
+"""Ask a tool what became of a call whose outcome is unknown, and decide whether its answer may be followed.
 
-That a call did not happen is no answer while an engine that was replaced may be in the middle of it: its process may
-only be suspended, and wake up. So it is believed when every process that has had the run since the call was begun is
-surely gone, or when the world outside refuses whatever comes under an older epoch. Else the call stays in doubt.
+`DidNot` alone is never enough to run a call again. An earlier attempt may outlive its engine: as a thread, a shielded
+task, a child process, a request on the network, or a process that was suspended. No engine can prove that nothing of it is
+left, not even after a `kill -9`. So only `DidNot(final=True)` counts: there the tool promises that earlier attempts can
+have no effect any more. Without that promise the call stays in doubt.
 """
 
 from collections.abc import Awaitable
 
-import msgspec
-
 from refold.engine.faults import somebody_elses, worded
-from refold.engine.journal import Journal
 from refold.engine.makers import Maker, maker
-from refold.engine.presence import lingers
 from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
 from refold.reducers import composition
 from refold.reducers.doubts import underway
@@ -35,34 +32,24 @@ async def ask(answer: Awaitable[object]) -> Reconciled:
     return CannotTell(note=f"its reconcile gave a {type(found).__name__}, not Happened, DidNot or CannotTell")
 
 
-class Doer(msgspec.Struct, frozen=True):
-    """Who may still be about to do a call. `fenced`: a newer epoch keeps it from that, where that is looked at."""
+def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
+    """Return the answer, or `CannotTell` in place of a `DidNot` that an earlier attempt may still prove wrong.
 
-    name: str
-    fenced: bool = True
-
-
-async def doer(journal: Journal, state: RunState, effect: Reconcile) -> Doer | None:
-    """Who may still be about to do this call, beside the engine that asks; None: surely no one else."""
+    In a fork that holds of a final one, too: its parent may go on with the call, and epochs are counted by run.
+    """
+    if not isinstance(found, DidNot):
+        return found
     call = next((each for each in underway(state) if each.id == effect.call), None)
-    if call is None:  # a person has said meanwhile how it ended
-        return None
-    if call.begun_in:  # epochs are counted by run: a fork's says nothing of its parent's
-        return Doer(f"run {call.begun_in}, which began it,", fenced=False)
-    for process in await journal.processes(call.dispatched):
-        if lingers(process, state.setup.run):
-            return Doer(process or "an engine that the log does not name")
-    return None
-
-
-def credible(found: Reconciled, other: Doer | None) -> Reconciled:
-    """What may be believed of it, when this is who may still do the call."""
-    if not isinstance(found, DidNot) or other is None or (found.final and other.fenced):
+    parent = call.begun_in if call else ""
+    if found.final and not parent:
         return found
     said = f" ({found.note})" if found.note else ""
-    return CannotTell(
-        note=f"the tool says that it did not{said}, but {other.name} may still be about to do it"
+    why = (
+        f"run {parent}, which began the call, may still do it"
+        if parent
+        else "an earlier attempt may still act: only DidNot(final=True) rules that out"
     )
+    return CannotTell(note=f"the tool found no effect{said}, but {why}")
 
 
 def doubt_resolved(effect: Reconcile, found: Reconciled, note: str) -> Maker:

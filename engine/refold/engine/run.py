@@ -16,7 +16,6 @@ from refold.engine.journal import Journal
 from refold.engine.loop import Driver
 from refold.engine.makers import LateMaker, Maker, recorded
 from refold.engine.pace import pace
-from refold.engine.presence import acting
 from refold.engine.result import RunResult, result_of
 from refold.engine.runtime import Runtime, versions
 from refold.engine.schedule import wake_parent
@@ -293,7 +292,6 @@ class Run:
             force, self._take_over = self._take_over, False
             async with (
                 Tenure(store, self.id, lease, take_over=force) as tenure,
-                acting(self.id),
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(tenure.keep)

@@ -25,8 +25,7 @@ from refold.engine.outcomes import (
     tool_recorded,
     tool_succeeded,
 )
-from refold.engine.presence import RUN
-from refold.engine.reconciliation import ask, credible, doer, doubt_resolved
+from refold.engine.reconciliation import ask, credible, doubt_resolved
 from refold.engine.secrets import RedactedStream, redacted_reply
 from refold.engine.tools.protocol import (
     BadArguments,
@@ -149,7 +148,6 @@ async def _called(work: Work) -> Maker:
     if not is_object(arguments):
         problem = "the arguments are not one complete JSON object"
         return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=problem)
-    RUN.set(work.state.setup.run)
     LISTENER.set(_listener(work, tool))
     try:
         with work.scope, work.bound(tool.manifest.timeout):
@@ -197,8 +195,6 @@ def _listener(work: Work, tool: Tool) -> Late:
 
 async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
     """What a tool says became of a call in doubt and, if it happened, the call's result."""
-    # Before the tool looks: who is gone only afterwards may have done it in between.
-    other = await doer(work.journal, work.state, effect)
     tool = work.world.tools.get(effect.name)
     found: Reconciled = CannotTell(note="the tool gave no answer in time")
     if tool is None or tool.reconcile is None:
@@ -208,7 +204,9 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
     else:
         try:
             with work.scope, work.bound(tool.manifest.timeout):
-                found = credible(await ask(tool.reconcile(work.arguments or "{}", work.context)), other)
+                found = credible(
+                    work.state, effect, await ask(tool.reconcile(work.arguments or "{}", work.context))
+                )
         except RuntimeError as error:
             await leave(work.scope, error)
             found = CannotTell(note=LEFT_OPEN)

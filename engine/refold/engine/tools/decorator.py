@@ -60,7 +60,8 @@ def tool(
     `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is applied
     to what the tool returns or raises before anything is recorded. `reconcile`, for `replay="reconcilable"`, is a
     function that says what became of such a call: `Happened`, `DidNot` or `CannotTell`. It takes those of the tool's
-    arguments that it needs, by their names, and a `CallContext`.
+    arguments that it needs, by their names, and a `CallContext`. Only `DidNot(final=True)` runs the call again: it promises
+    that nothing of an earlier attempt can still act.
 
     A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for, and
     may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function that cannot

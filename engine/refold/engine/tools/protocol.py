@@ -31,10 +31,12 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class DidNot(msgspec.Struct, frozen=True):
-    """The call had no effect, and will have none: it may be run.
+    """The call had no effect so far.
 
-    That is believed once the engine that began it is surely gone, or where it is `final`: the system that the call acts on
-    refuses it from now on under any `epoch` older than that with which it was asked.
+    It is run again only where this is `final`. With that you promise that no earlier attempt can have an effect from now
+    on, whatever of it is left: an engine that was suspended, a thread, a child process, a request on the network. The usual
+    way to keep the promise is a system that remembers the newest `epoch` of a call and refuses older ones. Without it the
+    call stays in doubt, and `note` is recorded for whoever resolves it.
     """
 
     note: str = ""

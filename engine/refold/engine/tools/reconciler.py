@@ -31,7 +31,7 @@ def reconciler(
         try:
             values = takes.bind(arguments, call)
         except BadArguments as error:
-            return DidNot(note=f"its arguments are refused: {error}")
+            return DidNot(note=f"its arguments are refused: {error}", final=True)
         found = await called({name: call if name == context else values[name] for name in names})
         if isinstance(found, Happened) and found.output is not None:
             return replace(found, output=as_text(found.output))

@@ -1,7 +1,8 @@
 """Commands of a shell, for those who ask for it. No sandbox: a command can do what the user can.
 
-A call is a process group of its own. When the command ends, runs out of time or is cancelled, the whole group is
-killed, so what it started in the background ends with it; only what left the group on purpose (`setsid`) gets away.
+A call is a process group of its own. When the command ends, runs out of time or is cancelled, or when the engine dies by
+whatever signal, the whole group is killed, so what it started in the background ends with it; only what left the group on
+purpose (`setsid`) gets away.
 """
 
 import contextlib
@@ -25,6 +26,13 @@ _DRAIN = (
     1.0  # seconds to read what is left in the pipe, should a process outside the group still hold it open
 )
 _GRACE = 10.0  # seconds beyond our own timeout before the engine's strikes, which would lose the output
+
+_SUPERVISED = (
+    'exec 3<&0 </dev/null; { read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$1"'
+)
+"""Beside the command a shell reads from a pipe whose other end only the engine holds. When the engine dies, the kernel
+closes that end, and the shell kills the group. Linux's parent-death signal would do so for one process, not for its
+children, and on the end of a thread, not of the process."""
 
 
 class ShellError(Exception):
@@ -118,8 +126,8 @@ async def _start(command: str, place: Path) -> Process:
     }
     try:
         return await anyio.open_process(
-            ["/bin/sh", "-c", command],
-            stdin=subprocess.DEVNULL,
+            ["/bin/sh", "-c", _SUPERVISED, "sh", command],
+            stdin=subprocess.PIPE,  # never written to: see `_SUPERVISED`
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=place,

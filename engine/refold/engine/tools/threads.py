@@ -12,7 +12,6 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from refold.engine import presence
 from refold.engine.faults import Exited, worded
 
 T = TypeVar("T")
@@ -26,11 +25,11 @@ LISTENER: ContextVar[Late | None] = ContextVar("refold_late_listener", default=N
 class _Work:
     """One function in one thread: its end is told to the caller, or else to the listener; never to both.
 
-    As long as it may act, it counts among those who act for the run. Abandoned before it has begun, it never does.
+    Abandoned before it has begun, it never does.
     """
 
-    def __init__(self, function: Callable[[], object], late: Late | None, run: str) -> None:
-        self._function, self._late, self._run = function, late, run
+    def __init__(self, function: Callable[[], object], late: Late | None) -> None:
+        self._function, self._late = function, late
         self._lock = Lock()
         self._ended = self._abandoned = False
         self._result: object = None
@@ -41,7 +40,6 @@ class _Work:
         with self._lock:
             if self._abandoned:
                 return (None,)
-            presence.begin(self._run)
         try:
             self._result = self._function()
         except (SystemExit, KeyboardInterrupt) as error:
@@ -68,7 +66,6 @@ class _Work:
         with self._lock:
             self._ended, self._error = True, error
             abandoned = self._abandoned
-        presence.end(self._run)
         if abandoned:
             self._tell()
 
@@ -79,7 +76,7 @@ class _Work:
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Run the function in a thread of its own. Cancelled, it is abandoned, and its end told to `LISTENER`."""
-    work = _Work(function, LISTENER.get(), presence.RUN.get())
+    work = _Work(function, LISTENER.get())
     try:
         # A limiter of its own: on trio an abandoned thread keeps its place in a shared one, and a few tools
         # that hang would then hold up every other for good.
