@@ -98,6 +98,21 @@ def test_exit_codes(
     assert (code, code, state) == (ran.code, last["exit_code"], last["state"])
 
 
+def test_the_providers_reason_is_on_the_last_lines(refold: Refold, scripted: Scripted, store: Path) -> None:
+    """A request that the provider refused says why on the line that ends `run`, in its JSON, and in `show`."""
+    said = "model_not_found: The model `x` does not exist"
+    scripted([fail(FailureClass.BAD_REQUEST, said)])
+    ran = refold("run", "Go", "--store", store)
+    (ending,) = [line for line in ran.out.splitlines() if line.startswith("ERROR: ")]
+    assert ending.endswith(f"(provider:bad_request): {said}")
+    scripted([fail(FailureClass.BAD_REQUEST, said)])
+    last = json.loads(refold("run", "Go", "--store", store, "-o", "json").out.splitlines()[-1])
+    assert said == last["provider_error"]
+    assert [f"provider  {said}"] == [
+        line for line in refold("show", "@last", "--store", store).out.splitlines() if said in line
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -9,7 +9,7 @@ from refold.reducers.vocabulary import FailureClass
 
 RATE, TIMEOUT, NETWORK = FailureClass.RATE_LIMIT, FailureClass.TIMEOUT, FailureClass.NETWORK
 OVERLOADED, AUTH, BAD = FailureClass.OVERLOADED, FailureClass.AUTH, FailureClass.BAD_REQUEST
-OVERFLOW, OTHER = FailureClass.CONTEXT_OVERFLOW, FailureClass.OTHER
+OVERFLOW, OTHER, QUOTA = FailureClass.CONTEXT_OVERFLOW, FailureClass.OTHER, FailureClass.QUOTA
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ OVERFLOW, OTHER = FailureClass.CONTEXT_OVERFLOW, FailureClass.OTHER
     [
         (400, BAD),
         (401, AUTH),
-        (402, BAD),
+        (402, QUOTA),
         (403, AUTH),
         (404, BAD),
         (408, TIMEOUT),

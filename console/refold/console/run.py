@@ -45,6 +45,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     state: str
     code: str
     reason: str
+    provider_error: str
     text: str
     limit: LimitHit | None
     spent: Spent
@@ -252,6 +253,7 @@ async def _told(
         calls = [call for call in await doubts(store, result.run) if is_unresolved(call)]
     line = ResultLine(
         **standing_of(result),
+        provider_error=result.outcome.provider_error,
         text=result.outcome.text,
         limit=result.limit,
         spent=result.usage,
@@ -272,7 +274,8 @@ def _tell(
     calls: Sequence[DoubtfulCall],
 ) -> None:
     screen.say()
-    screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code})")
+    error = f": {result.outcome.provider_error}" if result.outcome.provider_error else ""
+    screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code}){error}")
     if result.outcome.source == "fallback":
         screen.say(f"says    {result.outcome.text}")
     if result.limit is not None:

@@ -174,6 +174,7 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
     screen.heading(hostile.line(told.source_says, _SAID) or ending)
     pairs = [("derived", ending)] if told.source_says else []
+    pairs += [("provider", told.provider_error)] if told.provider_error else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
     pairs += [("spent", spent)]
     pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []

@@ -9,6 +9,7 @@ from refold.reducers.children import open_children
 from refold.reducers.doubts import unknown
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelFailed, ModelResponded
+from refold.reducers.failures import provider_error
 from refold.reducers.fields import shared
 from refold.reducers.limits import LimitHit, LimitUnit, amount, is_reached
 from refold.reducers.machine import AgentState
@@ -23,7 +24,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, or that it waits for a person.
 
     `code` is stable, `reason` a sentence, `text` the last thing the model said, "" if it said nothing.
-    `source` says what the text is: `answer`, `grace` (the last word that a limit granted), `partial`, `fallback` (the
+    `provider_error` is what the provider said of the request that ended the run, its code in front, redacted, on one line;
+    "" where no failed request ended it. `source` says what the text is: `answer`, `grace` (the last word that a limit granted), `partial`, `fallback` (the
     policy's own) or `none`. `where` says what was going on at a cancellation or a time-out. `seq` is the event that ended it.
     """
 
@@ -34,6 +36,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     seq: int
     where: str | None = None
+    provider_error: str = ""
 
 
 class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +163,11 @@ def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
     else:
         text = _words(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
     if ended is not None:
-        return RunOutcome(text=text, where=ended.event.where, **shared(ended, *_ENDED))
+        failed = [
+            seq for seq, event in contents.items() if isinstance(event, ModelFailed) and seq < ended.seq
+        ]
+        error = provider_error(ended.code, _message(contents[max(failed)]) if failed else "")
+        return RunOutcome(text=text, where=ended.event.where, provider_error=error, **shared(ended, *_ENDED))
     return RunOutcome(
         code="waiting",
         reason=_waits(state),
@@ -169,6 +176,10 @@ def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
         step=state.spent.steps,
         seq=state.seq,
     )
+
+
+def _message(failed: Event) -> str:
+    return failed.content.message if isinstance(failed, ModelFailed) and failed.content else ""
 
 
 def _words(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:

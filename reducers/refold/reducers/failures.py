@@ -33,15 +33,30 @@ OVERFLOW_PATTERNS: tuple[str, ...] = (
     r"reduce the length of the messages",
 )
 
+# How vendors say that nothing is left to spend: waiting does not help, so it is no rate limit, though most answer 429
+# for both. OpenAI, DeepSeek, Anthropic, OpenRouter, Moonshot, xAI. Gemini words a limit per minute like an
+# exhausted quota, and tells them apart by when to retry.
+QUOTA_PATTERNS: tuple[str, ...] = (
+    r"insufficient.?(?:quota|balance|credits?|funds)",
+    r"credit balance is too low",
+    r"billing.?(?:hard.?limit|not.?active|error)",
+    r"exceeded.?(?:your.)?current.?quota",
+    r"(?:used all|run out of|out of) (?:available |your )?credits",
+)
+_RETRY_SOON = re.compile(r"retry (?:in|after) \d", re.IGNORECASE)
+
 BY_STATUS: Mapping[int, FailureClass] = MappingProxyType(
     {
         401: FailureClass.AUTH,
+        402: FailureClass.QUOTA,
         403: FailureClass.AUTH,
         408: FailureClass.TIMEOUT,
         413: FailureClass.CONTEXT_OVERFLOW,
         429: FailureClass.RATE_LIMIT,
     }
 )
+
+_LONGEST_REASON = 500  # characters: every reason seen fits, and a page of HTML does not flood a terminal
 
 # What a text without a status says: the first row with a fragment in it holds. A number counts as a
 # whole word only, so `port 5000` is no server error; words count inside words too (`interconnection`).
@@ -66,9 +81,11 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
 
     `status` is the HTTP status, None or anything outside 400 to 599 when there was none. `patterns` are
     regular expressions, any case, that mean a context overflow. They do not overrule a status that
-    names another cause (401, 403, 408, 429): Bedrock words a throttled request `Too many tokens`, and
+    names another cause (401, 402, 403, 408, 429): Bedrock words a throttled request `Too many tokens`, and
     pruning would not help it.
     """
+    if status in (None, 400, 403, 429) and _is_spent(text):
+        return FailureClass.QUOTA
     if status is not None and status in BY_STATUS:
         return BY_STATUS[status]
     if overflows(text, patterns):
@@ -76,6 +93,17 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
     if status is not None and 400 <= status < 600:
         return FailureClass.BAD_REQUEST if status < 500 else FailureClass.OVERLOADED
     return _by_text(text)
+
+
+def provider_error(code: str, message: str) -> str:
+    """The provider's own reason for the end of a run with this code: on one line, 500 characters at most.
+
+    "" for a run that no failed request ended.
+    """
+    if not (code.startswith("provider:") or code == "context_overflow"):
+        return ""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
@@ -86,6 +114,11 @@ def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
     """
     begun = text[:4000]
     return any(_fit(pattern) and matches(pattern, begun, any_case=True) for pattern in patterns)
+
+
+def _is_spent(text: str) -> bool:
+    shown = text[:4000]
+    return _QUOTA.search(shown) is not None and _RETRY_SOON.search(shown) is None
 
 
 def _by_text(text: str) -> FailureClass:
@@ -101,6 +134,7 @@ def _expression(fragments: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(words))
 
 
+_QUOTA = re.compile("|".join(QUOTA_PATTERNS), re.IGNORECASE)
 _TEXT_EXPRESSIONS = tuple((failure, _expression(fragments)) for failure, fragments in BY_TEXT)
 
 

@@ -64,6 +64,7 @@ class FailureClass(StrEnum):
     BAD_REQUEST = "bad_request"
     CANCELLED = "cancelled"
     OTHER = "other"
+    QUOTA = "quota"
 
 
 @unique

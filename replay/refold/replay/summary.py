@@ -5,7 +5,16 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import Parent, RunForked, RunStarted, SourceRecorded, ToolReturned, kind_of
+from refold.reducers.events import (
+    ModelFailed,
+    Parent,
+    RunForked,
+    RunStarted,
+    SourceRecorded,
+    ToolReturned,
+    kind_of,
+)
+from refold.reducers.failures import provider_error
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
@@ -33,7 +42,7 @@ EXCERPT = 400
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run without its turns: what was asked, and how it stands.
 
-    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on; `limit` is set if one ended it. `task` is the first
+    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on; `provider_error` is what the provider said of the request that ended it; `limit` is set if one ended it. `task` is the first
     characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
     nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
     that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
@@ -54,6 +63,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     agent_state: str = ""
     code: str | None = None
     reason: str | None = None
+    provider_error: str = ""
     limit: LimitHit | None = None
     steps: int = 0
     usage: Usage = Usage()
@@ -109,6 +119,7 @@ class Summing(Follower[Summary]):
         }
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
+        self._failed = ""
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.after`."""
@@ -123,6 +134,8 @@ class Summing(Follower[Summary]):
             told |= {"forked_from": event.parent, "forked_at": event.parent_seq}
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
+        if isinstance(event, ModelFailed):
+            self._failed = event.content.message if event.content else ""
         told["uncounted"] += lacks_tokens(event)
         told["lost"] += is_lost(event)
         told["unmarked"] += isinstance(event, ToolReturned) and known.outcome(event) == known.UNMARKED
@@ -142,6 +155,7 @@ class Summing(Follower[Summary]):
             agent_state=str(state.agent_state),
             code=outcome.code if outcome else None,
             reason=outcome.reason if outcome else None,
+            provider_error=provider_error(outcome.code, self._failed) if outcome else "",
             limit=state.limit if state.ended else None,
             steps=spent.steps,
             usage=spent.usage,

@@ -73,8 +73,9 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     status = _status(error)
     text = _without(around.secret, _said(error))
     failure = _class(error, status, text, opened=around.opened)
-    if failure is FailureClass.AUTH:
-        text = f"{text}; check the key in {around.key}"
+    if failure in (FailureClass.AUTH, FailureClass.QUOTA):
+        check = "the key in" if failure is FailureClass.AUTH else "the account of the key in"
+        text = f"{text}; check {check} {around.key}"
     if failure is FailureClass.TIMEOUT and status is None and around.idle:
         text = f"{text.rstrip('.')}: silent for {around.idle:g} s (--timeout, or timeout= of the model)"
     if (
