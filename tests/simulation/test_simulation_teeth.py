@@ -12,7 +12,9 @@ from refold.engine import CallContext, Finished, Update
 from refold.engine.journal import Journal
 from refold.engine.loop import Driver
 from refold.engine.tenure import Tenure
+from refold.engine.tools.protocol import Reconciled
 from refold.engine.updates import Subscription
+from refold.reducers.effects import Reconcile
 from refold.reducers.events import Event
 from refold.reducers.state import RunState
 from refold.store import MemoryStore
@@ -108,7 +110,11 @@ def change_keys(patch: Patch) -> None:
 
 def take_for_final(patch: Patch) -> None:
     """An engine believes that a call did not happen, whatever an earlier attempt set going."""
-    patch.setattr(refold.engine.service, "credible", lambda state, effect, found: found)
+
+    def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
+        return found
+
+    patch.setattr(refold.engine.service, "credible", credible)
 
 
 def forget_epochs(patch: Patch) -> None:
