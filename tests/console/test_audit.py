@@ -182,3 +182,92 @@ def test_imported_runs_are_said_to_be(refold: Refold, store: Path, tmp_path: Pat
     ran = refold("audit", "--all", "--store", store, "--certificate", path)
     assert (0, True) == (ran.code, "1 of the runs: their decisions were derived at import" in ran.out)
     assert 1 == json.loads(path.read_bytes())["certificate"]["totals"]["imported"]
+
+
+def by_hand(store: Path, *statements: str) -> None:
+    """Change a store without its triggers."""
+    with sqlite3.connect(store) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            assert connection.execute(statement).rowcount
+    connection.close()
+
+
+RUN_05 = "(SELECT number FROM run WHERE id = 'run-05')"
+LAST = f"(SELECT max(key) FROM event WHERE key >> 32 = {RUN_05})"
+CHANGES = [
+    pytest.param([f"UPDATE event SET body = replace(body, 'Go', 'No') WHERE key = ({RUN_05} << 32) + 1"], id="a body"),
+    pytest.param([f"UPDATE event SET content = replace(content, 'Done', 'Gone') WHERE key >> 32 = {RUN_05} "
+                  "AND kind = 'model_responded'"], id="a content"),
+    pytest.param([f"DELETE FROM event WHERE key = {LAST}"], id="the last event is gone"),
+    pytest.param([f"DELETE FROM event WHERE key = ({RUN_05} << 32) + 2"], id="an event is gone"),
+    pytest.param([f"DELETE FROM event WHERE key >> 32 = {RUN_05}", "DELETE FROM run WHERE id = 'run-05'"], id="it is gone"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_a_certificate_beside_a_changed_store(
+    changes: list[str], refold: Refold, many: Path, tmp_path: Path
+) -> None:
+    """Whatever was changed in a run since it was audited, `verify` names that run and no other, and ends with exit code 3."""
+    key, path = tmp_path / "key", tmp_path / "audit.json"
+    refold("keygen", key)
+    certified(refold, many, path, "--key", key)
+    by_hand(many, *changes)
+    ran = refold("verify", path, "--key", f"{key}.pub", "--store", many)
+    assert (3, True) == (ran.code, "clean, and THE STORE DIFFERS" in ran.out)
+    assert ["run-05"] == [
+        line.split()[1][:-1] for line in ran.out.splitlines() if line.startswith("  DIFFERS")
+    ]
+    found = json.loads(refold("verify", path, "--store", many, "-o", "json").out)["store"]
+    assert (22, ["run-05"]) == (found["same"], [each["name"] for each in found["differing"]])
+
+
+def test_a_certificate_beside_a_store_of_the_same_names(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """A run with the same id and another whole log is not the one that was audited."""
+    record(store, [say("Done.")], run_id="one")
+    certified(refold, store, tmp_path / "audit.json")
+    other = tmp_path / "other.db"
+    record(other, [say("Gone.")], run_id="one")
+    ran = refold("verify", tmp_path / "audit.json", "--store", other)
+    assert (3, True) == (ran.code, "was audited with the hash" in ran.out)
+
+
+def test_a_certificate_beside_its_own_store(refold: Refold, many: Path, tmp_path: Path) -> None:
+    """Beside the store that was audited it agrees, and says which runs grew and how many are new; without one it says so."""
+    path = tmp_path / "audit.json"
+    certified(refold, many, path)
+    alone = refold("verify", path)
+    assert (0, True) == (alone.code, "unproved  that these are the logs in front of you" in alone.out)
+    ran = refold("verify", path, "--store", many)
+    assert (0, True) == (ran.code, f"{many}: 23 same as audited" in ran.out)
+    assert "that these are the logs" not in ran.out
+    assert "unproved  who wrote it: it is not signed" in ran.out
+    why = ("--why", "asked to", "--by", "ann", "--yes")
+    assert 0 == refold("erase", "run-05@e1", *why, "--store", many).code
+    record(many, [say("Done.")], run_id="new")
+    ran = refold("verify", path, "--store", many)
+    assert (0, True) == (ran.code, "22 same as audited, 1 grown, 1 not in the certificate" in ran.out)
+    assert "grown     run-05: 1 event since, not audited" in ran.out
+    assert "unproved  that what was not audited is intact" in ran.out
+
+
+def test_a_certificate_names_its_runs(refold: Refold, many: Path, tmp_path: Path) -> None:
+    """Each run that was followed to its end stands in the document with its number of events and its head."""
+    said = certified(refold, many, tmp_path / "audit.json")["certificate"]
+    verified = [
+        json.loads(line) for line in refold("verify", "--all", "--store", many, "-o", "json").out.splitlines()
+    ]
+    assert {(each["run"], each["events"], each["hash"]) for each in verified} == {
+        (each["run"], each["events"], each["head"]) for each in said["runs"]
+    }
+
+
+def test_a_head_that_is_not_under_the_root(refold: Refold, many: Path, tmp_path: Path) -> None:
+    """A certificate whose runs are not those of its root was changed, also where nobody signed it."""
+    path = tmp_path / "audit.json"
+    said = certified(refold, many, path)["certificate"]
+    path.write_text(path.read_text().replace(said["runs"][3]["head"], "00" * 32))
+    ran = refold("verify", path)
+    assert (3, True) == (ran.code, "its root is not that of the runs that it names" in ran.out)

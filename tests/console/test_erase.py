@@ -105,7 +105,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert said not in raw
     assert ("content_erased", "ann", "asked to", [3]) == _notice(raw)
     assert said.encode() not in store.read_bytes() + _journal(store)
-    loose = "that contents were erased by whom, and why, the log says: 1, with their notices under no seal"
+    loose = "who erased contents, and why: the records of it are under no seal (1)"
     ran = refold("verify", "aa11", "--key", public(key), "--store", store)
     assert (0, True, True) == (ran.code, "1 of them erased" in ran.out, loose in ran.out)
     ran = refold("audit", "aa11", "--store", store)

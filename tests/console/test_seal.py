@@ -219,3 +219,21 @@ def test_wrong_use(
 def _files(folder: Path) -> list[str]:
     """All but SQLite's own journal, which comes and goes."""
     return sorted(each.name for each in folder.iterdir() if not each.name.endswith(("-shm", "-wal")))
+
+
+def test_under_seals_the_verdicts_are_counted_too(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """With a key, as without one, `verify --all` says of how many runs each verdict was, before it tells of the seals."""
+    for number in range(3):
+        record(store, [say("Done.")], run_id=f"run-{number}")
+    key = tmp_path / "key"
+    refold("keygen", key)
+    assert 0 == refold("seal", "--key", key, "--store", store).code
+    with sqlite3.connect(store) as connection:
+        connection.execute("DROP TRIGGER event_is_final")
+        connection.execute("UPDATE event SET at = at + 1 WHERE key = (SELECT max(key) FROM event)")
+    connection.close()
+    alone = refold("verify", "--all", "--store", store)
+    sealed = refold("verify", "--all", "--key", f"{key}.pub", "--store", store)
+    assert (3, 3) == (alone.code, sealed.code)
+    assert alone.out.splitlines()[-1] in sealed.out.splitlines()
+    assert "3 runs: 2 in order, 1 DAMAGED" == alone.out.splitlines()[-1]

@@ -63,8 +63,8 @@ async def test_it_runs_alone(bundle: Path, tmp_path: Path) -> None:
 
 CHANGES: list[tuple[str, Callable[[bytes], bytes], list[str], int, str]] = [
     ("no seal's key", lambda data: data, [], 0, "whose key"),
-    ("a byte changed", lambda data: data.replace(b"PK\1\2", b"PK\1\3", 1), [], 3, "b.zip: CHANGED"),
-    ("cut off", lambda data: data[:-40], [], 3, "b.zip: CHANGED"),
+    ("a byte changed", lambda data: data.replace(b"PK\1\2", b"PK\1\3", 1), [], 3, "b.zip: DAMAGED"),
+    ("cut off", lambda data: data[:-40], [], 3, "b.zip: DAMAGED"),
     ("another key", lambda data: data, ["--key", "other.pub"], 3, "signed by another key"),
     ("no key", lambda data: data, ["--key", "b.zip"], 2, "no public Ed25519 key"),
     ("no file", lambda data: data, ["--key", "none.pub"], 4, "none.pub"),

@@ -203,17 +203,18 @@ def _versions(totals: Totals) -> str:
 def _certify(screen: Screen, path: Path, totals: Totals, heads: Heads, key: SigningKey | None) -> None:
     from importlib.metadata import version
 
-    logs, root = heads.root()
+    runs, root = heads.certified()
     certificate = Certificate(
         refold=version("refold"),
         guards={kind: guard.version for kind, guard in sorted(installed_guards().items())},
         at=time.time_ns(),
-        logs=logs,
+        logs=len(runs),
         heads=root,
+        runs=runs,
         totals=totals,
     )
     with written_beside(path) as beside:
         beside.write_bytes(written(certificate, key))
     if not screen.json:
         how = "signed" if key else "not signed"
-        screen.say(f"  certificate: {path}, {how}; `refold verify {path}` checks it")
+        screen.say(f"  certificate: {path}, {how}; `refold verify {path} --store STORE` checks it")

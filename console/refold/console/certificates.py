@@ -6,21 +6,39 @@ from pathlib import Path
 
 import msgspec
 
+from refold.console import places
 from refold.console.audit import code_of, imported_row, named_rows
+from refold.console.codes import worst
+from refold.console.places import StorePlace
 from refold.console.screen import Screen
+from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay import figures
-from refold.replay.certificate import BadCertificate, Certificate, Unsigned, is_certificate, read
+from refold.replay.bulk import Named
+from refold.replay.certificate import (
+    NO_OTHERS,
+    THESE_LOGS,
+    BadCertificate,
+    Certificate,
+    ComparedStore,
+    Unsigned,
+    compare,
+    is_certificate,
+    read,
+)
+from refold.replay.evidence import NOT_TRUE
 from refold.store.verify_bundle import key_id
 
-_MOST = 1 << 26
-"""Bytes of a certificate that is read."""
+_MOST = 1 << 28
+"""Bytes of a certificate that is read: about 150 a run."""
+_TOLD = 20
+"""Runs of each kind that are named as text."""
 
 
 class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not signed.
 
-    `compared`: a key was named, and this is it.
+    `compared`: a key was named, and this is it. `store` is what its runs are in the store that was given.
     """
 
     certificate: str
@@ -29,6 +47,8 @@ class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     compared: bool = False
     found: Certificate | None = None
+    store: ComparedStore | None = None
+    cannot_prove: tuple[str, ...] = ()
 
 
 def named(path: Path) -> bool:
@@ -40,8 +60,13 @@ def named(path: Path) -> bool:
         return False
 
 
-def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes]) -> int:
-    """Say whether it is what was signed, and by whom, and what it says. The exit code: that of the audit, if it is whole."""
+async def verify_certificate(
+    screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace | None
+) -> int:
+    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if one is given.
+
+    The exit code: the worst of the audit's own and of what the store is found to be.
+    """
     try:
         with path.open("rb") as file:
             certificate, key = read(str(path), file.read(_MOST), keys)
@@ -51,35 +76,86 @@ def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes]) -> int
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
+    store = None
+    if place is not None:
+        async with places.reading(place) as opened:
+            store = await compare(certificate, opened, str(place.path), installed_guards())
     signer = key_id(bytes.fromhex(key)) if key else ""
     checked = CheckedCertificate(
-        certificate=str(path), whole=True, key=signer, found=certificate, compared=bool(keys)
+        certificate=str(path),
+        whole=True,
+        key=signer,
+        found=certificate,
+        compared=bool(keys),
+        store=store,
+        cannot_prove=_unproved(signer, store, compared=bool(keys)),
     )
     screen.result(checked, lambda: _tell(screen, checked))
-    return code_of(certificate.totals)
+    return worst([code_of(certificate.totals), _code(store)])
+
+
+def _code(store: ComparedStore | None) -> int:
+    if store is None:
+        return 0
+    return Damaged.exit_code if store.differing else CannotJudge.exit_code if store.unjudged else 0
+
+
+def _unproved(signer: str, store: ComparedStore | None, *, compared: bool) -> tuple[str, ...]:
+    """What the certificate does not show."""
+    found = [] if store else [THESE_LOGS]
+    if not signer:
+        found.append("who wrote it: it is not signed")
+    elif not compared:
+        found.append(f"whose key {signer} is: give the right one by --key")
+    if store and (store.others or store.grown):
+        found.append("that what was not audited is intact: the runs and events that it does not name")
+    return (*found, NO_OTHERS, NOT_TRUE)
 
 
 def _tell(screen: Screen, checked: CheckedCertificate) -> None:
-    found = checked.found
+    found, store = checked.found, checked.store
     if found is None:
-        screen.heading(f"certificate {checked.certificate}: NOT TO BE BELIEVED")
+        screen.heading(f"certificate {checked.certificate}: INVALID")
         screen.say(f"  {checked.problem}")
         return
     totals = found.totals
-    screen.heading(f"certificate {checked.certificate}: {'clean' if found.clean else 'NOT CLEAN'}")
+    verdict = "clean" if found.clean else "NOT CLEAN"
+    if store and _code(store):
+        verdict += ", and THE STORE DIFFERS" if store.differing else ", and the store cannot be judged"
+    screen.heading(f"certificate {checked.certificate}: {verdict}")
     rows = [
         ("  signed", _signer(checked)),
         ("  made", f"{_day(found.at)} by refold {found.refold}, decision rules up to {found.rules}"),
         ("  runs", f"{figures.count(totals.runs)}, {figures.count(totals.clean)} of them clean"),
         ("  heads", f"{figures.count(found.logs)} logs, sha256 {found.heads}"),
     ]
-    screen.pairs([*rows, *imported_row(totals.imported), *named_rows(totals)])
+    rows += [*imported_row(totals.imported), *named_rows(totals), *(_store_rows(store) if store else [])]
+    screen.pairs([*rows, *(("  unproved", each) for each in checked.cannot_prove)])
+
+
+def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
+    """What the runs are in the store: a row each for those that are not what was audited."""
+    kinds = [
+        ("same as audited", store.same),
+        ("grown", len(store.grown)),
+        ("different", len(store.differing)),
+    ]
+    kinds += [("not judged", len(store.unjudged)), ("not in the certificate", store.others)]
+    told = ", ".join(f"{figures.count(count)} {word}" for word, count in kinds if count) or "no runs"
+    lists = {"grown": store.grown, "DIFFERS": store.differing, "not judged": store.unjudged}
+    named = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
+    return [("  store", f"{store.store}: {told}"), *named]
+
+
+def _first(runs: Sequence[Named]) -> list[str]:
+    more = [f"and {figures.count(len(runs) - _TOLD)} more"] if len(runs) > _TOLD else []
+    return [*(f"{each.name}: {each.why}" for each in runs[:_TOLD]), *more]
 
 
 def _signer(checked: CheckedCertificate) -> str:
     if not checked.key:
-        return "no, so that it proves nothing about who wrote it"
-    return f"by key {checked.key}{'' if checked.compared else ', which was held against none: name yours by --key'}"
+        return "no"
+    return f"by key {checked.key}{', as given' if checked.compared else ''}"
 
 
 def _day(at: int) -> str:

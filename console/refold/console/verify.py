@@ -86,7 +86,7 @@ async def verify_command(
     seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
     all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
 ) -> int:
-    """Check that logs, or bundles, are whole and unedited. With -o json: one line a run or bundle, then one of the seals."""
+    """Check that logs, or bundles, are whole and unedited; with --store compare a certificate with the runs it names. With -o json: one line a run or bundle, then one of the seals."""
     if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
@@ -96,7 +96,8 @@ async def verify_command(
     papers = {each: at for each, at in paths.items() if certificates.named(at)}
     named = [each for each in runs if each not in files and each not in papers]
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
-    codes += [certificates.verify_certificate(screen, path, keys) for path in papers.values()]
+    beside = place if place.chosen == "--store" else None
+    codes += [await certificates.verify_certificate(screen, path, keys, beside) for path in papers.values()]
     if (files or papers) and not named and not everything:
         return worst(codes)
     if not keys and not lines:
@@ -131,6 +132,8 @@ async def _verify_sealed(
             raise lost[each]
         judge = _Judge(sealed)
         codes = [await verdicts.judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+    if len(runs) > 1 and not screen.json:
+        verdicts.tell_codes(screen, codes)
     found = judge.result(evidence, sorted(sealed.keys() - set(runs)))
     screen.result(found, lambda: _tell_seals(screen, found, whole=all_sealed))
     if damage is not None:

@@ -3,20 +3,25 @@ docs/reference/certificates.md.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import RULES
-from refold.replay.bulk import Judged, Totals
+from refold.replay import figures
+from refold.replay.bulk import Judged, Named, Totals
+from refold.replay.verification import verify
 from refold.store.keys import SigningKey
 from refold.store.merkle import MerkleTree
-from refold.store.protocol import Head
-from refold.store.seals import leaves_of
+from refold.store.protocol import Head, Store, UnknownRun
+from refold.store.seals import breakage, leaves_of
 from refold.store.verify_bundle import framed, signed
 
 FORMAT = "refold audit certificate v1"
+THESE_LOGS = "that these are the logs in front of you: compare it with their store by --store"
+NO_OTHERS = "that there were no other runs, and no events after those that were audited"
 _BEGINS = re.compile(rb'\s*\{\s*"certificate"')
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -43,11 +48,20 @@ class Unsigned(CannotJudge):
         return f"{self.path}: is not signed: anybody could have written it"
 
 
+class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run whose log was followed to its end: its last event, and the hash of that event, hex."""
+
+    run: str
+    events: int
+    head: str
+
+
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """An audit of many runs. `refold` is the version that made it, `rules` the newest decision rules it has.
 
-    `heads` is the root of a tree over the heads of all runs whose log was followed to its end, hex, as the last entry of a seal
-    has it; `logs` counts them. `guards` are what was installed, by kind and version; `at` is nanoseconds since 1970.
+    `runs` are those whose log was followed to its end, in the order of their ids; `heads` is the root of a tree over their
+    heads, hex, as the last entry of a seal has it, and `logs` counts them. `guards` are what was installed, by kind and
+    version; `at` is nanoseconds since 1970.
     """
 
     format: str = FORMAT
@@ -57,6 +71,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     logs: int
     heads: str
+    runs: tuple[CertifiedRun, ...]
     totals: Totals
 
     @property
@@ -87,8 +102,8 @@ class Heads:
                 if self._heads.setdefault(each.run, head) != head:
                     self._twice.add(each.run)
 
-    def root(self) -> tuple[int, str]:
-        """How many heads there are, and the root of the tree over them, in the order of the runs' ids, hex.
+    def certified(self) -> tuple[tuple[CertifiedRun, ...], str]:
+        """The runs in the order of their ids, and the root of the tree over their heads, hex.
 
         Raises `WrongUse` for a run that was there with different heads.
         """
@@ -96,10 +111,18 @@ class Heads:
             raise WrongUse(
                 f"run {min(self._twice)} stands in two files, with different logs: certify them one by one"
             )
-        tree = MerkleTree()
-        for leaf in leaves_of(self._heads):
-            tree.add(leaf)
-        return len(self._heads), tree.root().hex()
+        runs = tuple(
+            CertifiedRun(run=run, events=head.seq, head=head.hash.hex())
+            for run, head in sorted(self._heads.items())
+        )
+        return runs, _root(self._heads)
+
+
+def _root(heads: Mapping[str, Head]) -> str:
+    tree = MerkleTree()
+    for leaf in leaves_of(heads):
+        tree.add(leaf)
+    return tree.root().hex()
 
 
 def written(certificate: Certificate, key: SigningKey | None) -> bytes:
@@ -127,11 +150,14 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
         document = msgspec.json.decode(data, type=_Document)
         text = bytes(document.certificate)
         certificate = msgspec.json.decode(text, type=Certificate)
+        heads = {each.run: Head(seq=each.events, hash=bytes.fromhex(each.head)) for each in certificate.runs}
         key, signature = bytes.fromhex(document.key), bytes.fromhex(document.signature)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WrongUse(f"{path}: is no certificate of an audit: {error}") from error
     if certificate.format != FORMAT:
         raise WrongUse(f"{path}: is a certificate of format {certificate.format!r:.60}, expected {FORMAT!r}")
+    if (certificate.logs, certificate.heads) != (len(heads), _root(heads)):
+        raise BadCertificate(path, "its root is not that of the runs that it names: it was changed")
     wanted = list(keys)
     if signature and not (len(key) == 32 and signed(key, _message(text), signature)):
         raise BadCertificate(path, "its signature is not that of what stands in it: it was changed")
@@ -144,6 +170,62 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
     if wanted and key not in wanted:
         raise BadCertificate(path, "is signed by another key than those that were named")
     return certificate, document.key
+
+
+class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
+    """A store beside a certificate of its runs. `same` runs have the log that was audited, `grown` ones have it and more.
+
+    `differing` runs have another log, a damaged one or none; of `unjudged` ones nothing is known. `others` are runs of the
+    store that the certificate does not name.
+    """
+
+    store: str
+    same: int
+    grown: tuple[Named, ...] = ()
+    differing: tuple[Named, ...] = ()
+    unjudged: tuple[Named, ...] = ()
+    others: int = 0
+
+
+async def compare(
+    certificate: Certificate, store: Store, path: str, registry: Registry = BUILTIN
+) -> ComparedStore:
+    """Verify each run that the certificate names in `store`, from its first event to its last, and compare its head."""
+    found: dict[str, list[Named]] = {"same": [], "grown": [], "differing": [], "unjudged": []}
+    for each in certificate.runs:
+        how, why = await _compare(each, store, registry)
+        found[how].append(Named(each.run, why))
+    named = {each.run for each in certificate.runs}
+    others = 0
+    async for chunk in store.runs():
+        others += sum(head.seq > 0 and run not in named for run, head in chunk)
+    lists = {how: tuple(runs) for how, runs in found.items() if how != "same"}
+    return ComparedStore(store=path, same=len(found["same"]), others=others, **lists)
+
+
+async def _compare(audited: CertifiedRun, store: Store, registry: Registry) -> tuple[str, str]:
+    try:
+        log = await verify(store, audited.run, registry)
+        head = Head(seq=log.events, hash=bytes.fromhex(log.hash))
+        wanted = Head(seq=audited.events, hash=bytes.fromhex(audited.head))
+        broken = await breakage(store, audited.run, head, wanted)
+    except UnknownRun:
+        return "differing", "the store has no such run"
+    except Damaged as error:
+        return "differing", str(error)
+    except CannotJudge as error:
+        return "unjudged", str(error)
+    if log.problem is not None and not log.unjudged:
+        return "differing", f"event {log.problem.seq}: {log.problem.problem}"
+    if not log.whole:
+        return "unjudged", log.problem.problem if log.problem else log.unweighable
+    if broken is not None:
+        return (
+            "differing",
+            f"event {audited.events} was audited with the hash {audited.head}; {broken.problem}",
+        )
+    more = log.events - audited.events
+    return ("grown", f"{figures.counted(more, 'event')} since, not audited") if more else ("same", "")
 
 
 def _message(text: bytes) -> bytes:

@@ -556,9 +556,7 @@ UNNAMED = "its content is gone, and no notice of an erasure names it"
 
 def loose_erasures(count: int) -> str:
     """What cannot be proved of so many erasures."""
-    return (
-        f"that contents were erased by whom, and why, the log says: {count}, with their notices under no seal"
-    )
+    return f"who erased contents, and why: the records of it are under no seal ({count})"
 
 
 def _named(body: bytes) -> list[int]:
@@ -841,7 +839,7 @@ def unproved(bundle: Bundle) -> list[str]:
             said.append(f"whose key {key_id(bundle.seal.key)} is: give the right one by --key")
         if len(bundle.proofs) < len(bundle.runs):
             said.append(
-                f"that the runs for which there is no proof of a seal are whole: {len(bundle.runs) - len(bundle.proofs)}"
+                f"that the runs which no seal covers are whole ({len(bundle.runs) - len(bundle.proofs)})"
             )
         if bundle.sealed_events < bundle.events:
             after = bundle.events - bundle.sealed_events
@@ -895,7 +893,7 @@ def _judged(path: str, files: Sequence[str]) -> tuple[int, list[str]]:
             bundle.check_rest()
             return 0, [f"{path}: whole", *(f"  {name:<8}  {value}" for name, value in told(bundle))]
     except BundleChanged as error:
-        return 3, [f"{path}: CHANGED", f"  {error}"]
+        return 3, [f"{path}: DAMAGED", f"  {error}"]
     except NoBundle as error:
         return 2, [f"{path}: {error}"]
     except ValueError as error:

@@ -34,7 +34,7 @@ async def test_a_bundle_checks(bundle: Path) -> None:
     assert {"a": 4, "ß/..": 4} == {run: proof.seq for run, proof in found.proofs.items()}
     assert [
         "that what came after the seal was neither changed nor cut off: 2 events",
-        "that contents were erased by whom, and why, the log says: 1, with their notices under no seal",
+        "who erased contents, and why: the records of it are under no seal (1)",
         "that the store has no later seal, and no other runs",
         "that what was recorded is what happened",
     ] == unproved(found)
