@@ -87,9 +87,10 @@ def test_sole_argument(arguments: str, sole: str) -> None:
     [
         pytest.param("git add .", "git add .", id="short"),
         pytest.param("git   add\n\t.", "git add .", id="white space is made single"),
-        pytest.param("git add src/one.py src/two.py src/three.py && git push", "git add src/one.py … git push", id="head and tail"),
+        pytest.param("git add src/one.py src/two.py src/three.py && git push", "git add src/o…e.py && git push", id="something of each command"),
         pytest.param("x" * 10_000, "x" * 18 + " … " + "x" * 9, id="no space in it"),
-        pytest.param("a" + " " * 10_000 + "b", "a … b", id="nothing but space between"),
+        pytest.param("a" + " " * 10_000 + "b", "a b", id="nothing but space between"),
+        pytest.param("a " * 20_000, "a a a a a a a a a … a a a a a", id="one too long to be split"),
     ],
 )  # fmt: skip
 def test_elided(text: str, shown: str) -> None:

@@ -23,7 +23,7 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Refuser
 from refold.replay import known
 from refold.replay.following import Follower, Step, Steps
-from refold.replay.kinds.arguments import elided, main_argument
+from refold.replay.kinds.arguments import shown_argument
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import stored_events
 from refold.replay.source_words import cuts
@@ -219,4 +219,4 @@ def _answered(event: ModelResponded) -> dict[str, object]:
 
 
 def _argument(arguments: str) -> str:
-    return elided(main_argument(arguments), EXCERPT)
+    return shown_argument(arguments, EXCERPT)

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
+from refold.replay.kinds import commands
+
 _RUN = ("command", "cmd", "commands", "script")
 _SOUGHT = ("pattern", "query", "queries", "sql", "search", "url", "uri", "urls")
 _PATHS = (
@@ -36,6 +38,7 @@ _BEGUN = (
     4000  # characters of arguments that are still written are looked at: again and again, while they grow
 )
 _HALF_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
+_LOOKED_AT = 20_000  # characters of a text that are looked at whole
 _LONG = 4  # times as much as is shown is looked at on either side: white space is made single
 
 ERASED = "(erased)"
@@ -44,7 +47,13 @@ ERASED = "(erased)"
 
 def main_argument(arguments: str) -> str:
     """The main argument of a call, whole; `arguments` is the JSON text that the model wrote. Pure; never raises."""
-    return _main(arguments, nested=True)
+    return _main(arguments, nested=True)[0]
+
+
+def command_argument(arguments: str) -> str | None:
+    """The command that a call runs, whole; None where none of its arguments is called so. Pure; never raises."""
+    said, is_command = _main(arguments, nested=True)
+    return said if is_command else None
 
 
 def begun_argument(arguments: str) -> str:
@@ -53,7 +62,7 @@ def begun_argument(arguments: str) -> str:
     closed, comma = _closed(begun)
     for text in (closed, _closed(begun[:comma])[0]):
         if text and _given(text):
-            said = _main(text, nested=True)
+            said, _ = _main(text, nested=True)
             return said if said != text or text == begun else ""  # what was closed here, nobody wrote
     return ""
 
@@ -87,17 +96,32 @@ def sole_argument(arguments: str) -> str:
 
 
 def elided(text: str, most: int) -> str:
-    """A text as one line of at most `most` characters, white space made single. Of a longer one the middle is missing."""
-    if len(text) <= 2 * _LONG * most:
+    """A text as one line of at most `most` characters, white space made single.
+
+    Of a longer one the middle is missing; of a longer command line something of each command, never its verb.
+    """
+    if len(text) <= _LOOKED_AT:
         line = " ".join(text.split())
         if len(line) <= most:
             return line
+        parts = commands.split_text(line)
+        if len(parts) > 1:
+            return commands.shorten(parts, most)
         head = tail = line
     else:
         head, tail = (" ".join(part.split()) for part in (text[: _LONG * most], text[-_LONG * most :]))
     room = max(most - 3, 2)
     last = room // 3
     return f"{head[: room - last].rstrip()} … {tail[len(tail) - last :].lstrip()}"
+
+
+def shown_argument(arguments: str, most: int) -> str:
+    """The main argument of a call as one line of at most `most` characters; a command of several lines as one with `; `."""
+    said, is_command = _main(arguments, nested=True)
+    if is_command and "\n" in said and (parts := commands.split(said)):
+        line = "".join(joint + text for joint, text in parts)
+        return line if len(line) <= most else commands.shorten(parts, most)
+    return elided(said, most)
 
 
 def brief(text: str | None, most: int) -> str:
@@ -111,7 +135,7 @@ def brief(text: str | None, most: int) -> str:
 
 def called(name: str, arguments: str | None, most: int) -> str:
     """A call in a line: the tool and its main argument. `arguments` None: they were erased."""
-    said = ERASED if arguments is None else elided(main_argument(arguments), most)
+    said = ERASED if arguments is None else shown_argument(arguments, most)
     return f"{elided(name, 64)}  {said}".rstrip()
 
 
@@ -124,7 +148,7 @@ def called_with(name: str, arguments: str | None, most: int) -> str:
     others = [
         f"{each}={elided(_written(value), most)}" for each, value in given.items() if _said(value) != main
     ]
-    return f"{elided(name, 64)}  {', '.join([elided(main, most), *others])}"
+    return f"{elided(name, 64)}  {', '.join([shown_argument(arguments, most), *others])}"
 
 
 def _written(value: object) -> str:
@@ -136,18 +160,19 @@ def calling(name: str, begun: str, most: int) -> str:
     return f"{elided(name, 64)}  {elided(begun_argument(begun), most)}".rstrip()
 
 
-def _main(arguments: str, *, nested: bool) -> str:
+def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
+    """The main argument, and whether it is a command that is run."""
     given = _given(arguments)
     if given is None:
-        return arguments
+        return arguments, False
     found = {name: said for name in _NAMES if name in given and (said := _said(given[name]))}
     if (first := next(iter(found), None)) is not None:
-        return _with_path(first, found)
+        return _with_path(first, found), first in _RUN
     said = next((said for each in given.values() if (said := _said(each))), "")
     if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
         return _main(said, nested=False)
     said = said or next((said for each in given.values() if (said := _things(each))), "")
-    return said or (arguments.strip() if given else "")
+    return said or (arguments.strip() if given else ""), False
 
 
 def _given(arguments: str) -> dict[str, Any] | None:

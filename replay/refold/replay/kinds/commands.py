@@ -1,0 +1,264 @@
+"""Shell commands as text: their parts, the verb of each, whether it changes anything, and a short form that keeps every verb.
+
+Nothing here runs or expands anything. Quotes, escapes and here-documents are respected as far as a shell's grammar needs it to find
+where a command ends; `$(...)` is not looked into.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from types import MappingProxyType
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<joint>[ \t]*(?:&&|\|\|?&?|;;?|(?<![>&<])&(?![&>\d]))[ \t]*|\s*\n\s*)|[^'"\\&|;\s]+|.""",
+    re.DOTALL,
+)
+_HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\]|['"\\])+""")
+_BEFORE_A_COMMAND = frozenset(
+    {"sudo", "time", "nice", "nohup", "env", "command", "exec", "do", "then", "else", "if", "while", "until", "!", "{", "(", "xargs", "timeout"}
+)  # fmt: skip
+_WITH_SUBCOMMANDS = frozenset(
+    {"git", "gh", "glab", "npm", "pnpm", "yarn", "npx", "uv", "pip", "pip3", "poetry", "cargo", "go", "docker", "podman", "kubectl", "helm",
+     "terraform", "aws", "gcloud", "az", "brew", "apt", "apt-get", "systemctl", "service", "make", "mise", "bun", "deno", "dotnet", "conda"}
+)  # fmt: skip
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
+_SINGLE_QUOTED = re.compile(r"'[^']*'")
+_SUBSTITUTED = re.compile(r"`|[$<>]\(")
+_WRITES_FILE = re.compile(r"(?<![-=<>])(?:\d|&)?>{1,2}\s*([^\s;|&>]+)")
+_READS = frozenset(
+    {"[", "[[", "basename", "cat", "cd", "cmp", "column", "comm", "cut", "date", "df", "diff", "dirname", "done", "du", "echo",
+     "egrep", "env", "exit", "export", "false", "fgrep", "fi", "file", "for", "grep", "head", "hostname", "id", "jq", "less", "ls",
+     "md5sum", "more", "nl", "od", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readlink", "realpath", "return", "rg",
+     "seq", "set", "sha256sum", "shasum", "sleep", "stat", "tac", "tail", "test", "tr", "tree", "true", "type", "uname", "uniq", "wait",
+     "wc", "which", "whoami", "xxd", "yq", "}", ")", ":",
+     "git status", "git log", "git diff", "git show", "git rev-parse", "git ls-files", "git blame", "git grep", "git describe",
+     "git rev-list", "git merge-base", "git cat-file", "git ls-remote", "git shortlog", "git ls-tree", "git show-ref", "git reflog",
+     "gh auth", "docker ps", "docker logs", "docker images", "docker inspect", "kubectl get", "kubectl describe", "kubectl logs",
+     "npm ls", "npm view", "pip list", "pip show", "pip freeze", "go version", "go doc", "go env", "go list", "brew list",
+     "systemctl status"}
+)  # fmt: skip
+_CHANGES = frozenset(
+    {"apply_patch", "chmod", "chown", "chgrp", "cp", "dd", "install", "kill", "killall", "ln", "mkdir", "mkfs", "mv", "patch", "pkill",
+     "reboot", "rm", "rmdir", "rsync", "scp", "shred", "shutdown", "tee", "touch", "truncate", "unlink", "unzip", "wget",
+     "git add", "git am", "git apply", "git checkout", "git cherry-pick", "git clean", "git clone", "git commit", "git fetch",
+     "git filter-branch", "git gc", "git init", "git merge", "git mv", "git pull", "git push", "git rebase", "git reset", "git restore",
+     "git revert", "git rm", "git stash", "git submodule", "git switch", "git tag", "git update-ref", "git worktree",
+     "npm install", "npm i", "npm ci", "npm publish", "npm uninstall", "pnpm install", "pnpm add", "yarn install", "yarn add",
+     "pip install", "pip uninstall", "pip3 install", "uv add", "uv sync", "poetry add", "poetry install", "cargo add",
+     "cargo install", "cargo publish", "go install", "go get", "go mod", "brew install", "brew uninstall", "apt install",
+     "apt-get install", "apt remove", "apt-get remove", "docker rm", "docker rmi", "docker stop", "docker kill", "docker push",
+     "kubectl apply", "kubectl create", "kubectl delete", "kubectl patch", "kubectl scale", "kubectl rollout", "helm install",
+     "helm upgrade", "helm uninstall", "terraform apply", "terraform destroy", "systemctl start", "systemctl stop",
+     "systemctl restart", "systemctl enable", "systemctl disable"}
+)  # fmt: skip
+_CHANGES_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "sed": ("-i", "--in-place"),
+        "find": ("-delete", "-exec", "-ok", "-fprint", "-fls"),
+        "sort": ("-o", "--output"),
+        "git branch": (
+            "-d",
+            "-D",
+            "-m",
+            "-M",
+            "-c",
+            "-C",
+            "-f",
+            "--delete",
+            "--move",
+            "--set-upstream",
+            "--force",
+        ),
+        "git remote": ("add", "remove", "rm", "rename", "set-url", "prune"),
+    }
+)
+"""Commands that only read, but with one of these options."""
+_READS_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "git stash": ("list", "show"),
+        "git tag": ("-l", "--list", "--points-at", "--contains"),
+        "git worktree": ("list",),
+        "git submodule": ("status",),
+        "git push": ("-n", "--dry-run"),
+        "rsync": ("-n", "--dry-run"),
+    }
+)
+"""Commands that change something, but with one of these words."""
+_LEAST = 8  # characters of a part: less of it tells nothing
+_MOST_OF_A_HEAD = 32  # characters
+_SCANNED = 20_000  # characters of a command that are looked at
+
+
+class Part(NamedTuple):
+    """A command of a command line: what joins it to the one before ("" for the first), and its text."""
+
+    joint: str
+    text: str
+
+
+def split(line: str) -> list[Part]:
+    """The commands of a command line, split at `&&`, `||`, `|`, `;`, `&` and newlines outside of quotes. Pure; never raises.
+
+    A newline joins as `; `. Comments and the text of a here-document belong to no part.
+    """
+    return [part for part in _parts(line[:_SCANNED]) if part.text and not part.text.startswith("#")]
+
+
+def split_text(line: str) -> list[Part]:
+    """As `split`, for a text of one line that may be no command: a sign joins where a command line has space around it."""
+    parts = split(line)
+    spaced = all(part.joint in ("&&", "||") or part.joint.endswith(" ") for part in parts[1:])
+    return parts if spaced else [Part("", line)]
+
+
+def _parts(line: str) -> Iterator[Part]:
+    joint, begin, place = "", 0, 0
+    while (found := _TOKEN.match(line, place)) is not None:
+        place = found.end()
+        if (sign := found["joint"]) is None:
+            continue
+        yield Part(joint, " ".join(line[begin : found.start()].split()))
+        bare = sign.strip()
+        joint = "; " if bare in ("", ";") else bare if bare == sign else f" {bare} "
+        begin = place = _behind_document(line, found)
+    yield Part(joint, " ".join(line[begin:].split()))
+
+
+def _behind_document(line: str, joint: re.Match[str]) -> int:
+    """Where the next command begins: behind the here-document that the line before a newline opens, if it opens one."""
+    here = "\n" in joint[0] and _HERE.search(line, line.rfind("\n", 0, joint.start()) + 1, joint.start())
+    if not here:
+        return joint.end()
+    end = re.compile(rf"^[ \t]*{here[2]}[ \t]*$", re.MULTILINE).search(line, joint.end())
+    return end.end() if end else len(line)
+
+
+def words(part: str) -> list[str]:
+    """The words of one command, quotes and all."""
+    return _WORD.findall(part)
+
+
+def command_of(part: str) -> list[str]:
+    """The words of one command from its program on: without assignments and programs that only start another."""
+    told = words(part)
+    while told and (told[0] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(told[0])):
+        starter, told = told[0], told[1:]
+        while (
+            starter in ("timeout", "nice", "xargs", "env", "sudo")
+            and told
+            and (told[0][0] == "-" or told[0][0].isdigit())
+        ):
+            told = told[1:]
+    return told
+
+
+def verb(part: str) -> str:
+    """What one command does, in a word or two: `rm`, `git reset`; "" where nothing is called."""
+    told = command_of(part)
+    if not told:
+        return ""
+    program = told[0].rpartition("/")[2]
+    if program not in _WITH_SUBCOMMANDS:
+        return program
+    rest = iter(told[1:])
+    for word in rest:
+        if word in ("-C", "-c", "--prefix", "-n", "--namespace"):  # these have a value of their own
+            next(rest, None)
+        elif not word.startswith("-"):
+            return f"{program} {word}"
+    return program
+
+
+def changed_by(part: str) -> str | None:
+    """What one command changes outside of itself: its verb, `git push`, or `> FILE`; None: nothing; "": unknown.
+
+    Known are common programs only. One that starts another program, as an interpreter or a build tool, is unknown.
+    """
+    told = command_of(part)
+    if (file := _WRITES_FILE.search(_QUOTED.sub('""', part))) and not file[1].startswith(("/dev/", "&")):
+        return f"> {file[1]}"
+    said, rest = verb(part), told[1:]
+    program = said.partition(" ")[0]
+    if any(word in _READS_WITH.get(said, ()) for word in rest):
+        return None
+    if said in _CHANGES or program in _CHANGES:
+        return said
+    if (flags := _CHANGES_WITH.get(said)) is not None:
+        return said if any(word.startswith(flags) for word in rest) else None
+    starts_another = _SUBSTITUTED.search(_SINGLE_QUOTED.sub("", part))
+    return None if not starts_another and (not said or said in _READS or program in _READS) else ""
+
+
+def shorten(parts: Sequence[Part], most: int) -> str:
+    """A command line of at most `most` characters in which each command keeps its verb; what does not fit is `…`.
+
+    Where not even the verbs fit, commands that only read are left out first, then those of the middle.
+    """
+    kept = list(parts)
+    dropped = False
+    while len(kept) > 1 and _needed(kept, dropped=dropped) > most:
+        reading = [place for place, part in enumerate(kept) if changed_by(part.text) is None]
+        del kept[reading[-1] if reading else len(kept) // 2]
+        dropped = True
+    widths = _widths(kept, most - _joints(kept, dropped=dropped))
+    told = [_shorten_part(part.text, width) for part, width in zip(kept, widths, strict=True)]
+    middle = len(kept) // 2 if dropped and len(kept) > 1 else -1
+    line = ""
+    for place, (part, text) in enumerate(zip(kept, told, strict=True)):
+        joint = part.joint if place else ""
+        line += f"{joint}…{joint}{text}" if place == middle else joint + text
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _joints(kept: Sequence[Part], *, dropped: bool) -> int:
+    joints = sum(len(part.joint) for part in kept[1:])
+    return joints + (1 + len(kept[len(kept) // 2].joint) if dropped and len(kept) > 1 else 0)
+
+
+def _needed(kept: Sequence[Part], *, dropped: bool) -> int:
+    return _joints(kept, dropped=dropped) + sum(min(len(part.text), _least(part.text)) for part in kept)
+
+
+def _head(text: str) -> str:
+    """What a short form keeps of one command: its verb, and the options right behind it, as in `git reset --hard`."""
+    said, told = verb(text), command_of(text)
+    last = said.rpartition(" ")[2]
+    place = next((n for n, word in enumerate(told) if word.rpartition("/")[2] == last), len(told))
+    options = list(takewhile(lambda word: word.startswith("-"), told[place + 1 :]))
+    return " ".join([said, *options[:2]])
+
+
+def _least(text: str) -> int:
+    return min(max(_LEAST, len(_head(text)) + 2), _MOST_OF_A_HEAD)
+
+
+def _widths(parts: Sequence[Part], room: int) -> list[int]:
+    """How many characters each part gets: its verb at least, and the rest is shared out evenly."""
+    widths = [min(len(part.text), _least(part.text), max(room, 1)) for part in parts]
+    rest = room - sum(widths)
+    while rest > 0 and (
+        wanting := [place for place, part in enumerate(parts) if widths[place] < len(part.text)]
+    ):
+        share = max(1, rest // len(wanting))
+        for place in wanting[:rest]:
+            more = min(share, len(parts[place].text) - widths[place])
+            widths[place] += more
+            rest -= more
+    return widths
+
+
+def _shorten_part(text: str, width: int) -> str:
+    """One command, its verb kept; of the rest the end is kept, too, where a path has its file."""
+    if len(text) <= width:
+        return text
+    said = _head(text)
+    if (
+        not text.startswith(said) and len(said) + 2 <= width
+    ):  # assignments stand before it, or options within it
+        tail = width - len(said) - 2
+        return f"{said} …{text[len(text) - tail :]}"
+    tail = max(0, (width - len(said) - 2) // 2)
+    return f"{text[: max(width - 1 - tail, 0)].rstrip()}…{text[len(text) - tail :]}"
