@@ -250,3 +250,11 @@ async def left_overdue(store: Path) -> None:
         async for update in run.updates():
             if isinstance(update, Recorded) and isinstance(update.event, ApprovalRequested):
                 return
+
+
+def test_show_says_what_to_type(refold: Refold, store: Path, asking: str) -> None:
+    """`show` of a run that waits for approval ends with the command that lists what it waits for; the rows of the calls say so."""
+    ran = refold("show", asking, "--store", store)
+    assert f"next    refold approvals {asking} --store {store}   waits for approval of c1, c2" in ran.err
+    assert 2 == ran.out.count("waits for approval")
+    assert " open" not in ran.out

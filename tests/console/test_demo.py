@@ -13,7 +13,7 @@ import pytest
 
 from refold.console.demo import minute
 from refold.console.demo.__main__ import main
-from refold.console.demo.terminal import WIDTH, NotShown, Terminal
+from refold.console.demo.terminal import NotShown, Terminal
 from refold.engine.models import weights
 
 TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts"
@@ -75,8 +75,7 @@ def test_it_fits_a_terminal(played: Played) -> None:
     assert (0, "") == (played.done.returncode, played.done.stderr), played.done.stdout
     assert "Nothing is fetched" in played.lines[1]
     assert len(played.lines) <= 45
-    assert max(map(len, played.lines)) <= WIDTH
-    assert not [line for line in played.lines if line.startswith("$") and line.endswith("…")]
+    assert not [line for line in played.lines if line[:1] in "$12345" and line.endswith("…")]
 
 
 @real

@@ -19,7 +19,7 @@ def test_ls(refold: Refold, store: Path, waiting: str) -> None:
     """The newest run comes first, each with its state."""
     ran = refold("ls", "--store", store)
     head, *rows = ran.out.splitlines()
-    assert ["run", "started", "state", "turns", "tokens", "cost", "model", "task"] == head.split()
+    assert ["run", "started", "(UTC)", "state", "turns", "tokens", "cost", "model", "task"] == head.split()
     assert [("bb33", "WAITING_FOR_INPUT"), ("aa22", "MAX_STEPS"), ("aa11", "COMPLETED")] == [
         (row.split()[0], row.split()[3]) for row in rows
     ]
@@ -53,7 +53,7 @@ def test_show_has_a_row_a_turn(refold: Refold, store: Path, finished: str) -> No
 def test_show_tells_the_limit(refold: Refold, store: Path, limited: str) -> None:
     """A limit that ended the run is named, with what was used and what was allowed."""
     out = refold("show", limited, "--store", store).out
-    assert "limit   step: 2 of 2 steps" in out
+    assert "limit    step: 2 of 2 steps" in out
     assert "limit:step: stop (step_limit)" in out
 
 

@@ -18,7 +18,8 @@ CALL = "Bash  git add src/one.py src/two.py && git push"
     ("column", "room", "shown"),
     [
         pytest.param(Column("call", elastic=True, middle=True), 60, CALL, id="enough room"),
-        pytest.param(Column("call", elastic=True, middle=True), 30, "Bash  git add src/o…& git push", id="the middle"),
+        pytest.param(Column("call", elastic=True, middle=True), 30, "Bash  git add sr…y && git push", id="something of each command"),
+        pytest.param(Column("call", elastic=True, middle=True), 12, "Bash  g…push", id="too narrow for that"),
         pytest.param(Column("call", elastic=True), 30, "Bash  git add src/one.py src/…", id="the end"),
     ],
 )  # fmt: skip

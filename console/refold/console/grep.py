@@ -94,12 +94,15 @@ def _tell_count(screen: Screen, run: str, count: int) -> None:
 def _tell(screen: Screen, hit: Hit, *, alone: bool) -> None:
     row, excerpt = hit.row, hit.excerpt
     if screen.json:
-        screen.document({**msgspec.to_builtins(row), **({} if excerpt is None else {"excerpt": excerpt})})
+        instants = {"at": figures.instant(hit.at), "at_ns": hit.at or None}
+        screen.document(
+            {**msgspec.to_builtins(row), **instants, **({} if excerpt is None else {"excerpt": excerpt})}
+        )
         return
     address = f"e{row.seq}" if alone else f"{row.run}@e{row.seq}"
     said = _said(excerpt) if excerpt is not None and excerpt.end else hit.said
     names = ",".join(row.name)
-    head = f"{address:<8} {f't{row.turn}':<5}{hostile.line(row.kind, 40):<19}{hostile.line(names, 40):<14}"
+    head = f"{address:<8} {figures.clock(hit.at):<23}  {f't{row.turn}':<5}{hostile.line(row.kind, 40):<19}{hostile.line(names, 40):<14}"
     screen.say(f"{head} {said}".rstrip())
 
 

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum, unique
 from typing import Annotated
 
@@ -62,7 +62,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ]
     label: Annotated[list[str], option("--label", "name=value: only runs with this label.")]
     since: Annotated[
-        str, option("--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date as 2026-01-31.")
+        str,
+        option(
+            "--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date in UTC, as 2026-01-31."
+        ),
     ] = ""
     sort: Annotated[
         Order | None,
@@ -167,11 +170,12 @@ async def _run_line(store: Store, run: str, since: int, trouble: Trouble) -> Run
 
 
 def _instant(text: str, now: float) -> int:
-    """What `--since` says, in nanoseconds since the epoch; a date is one of this place. Raises `WrongUse`."""
+    """The instant that `--since` means, in nanoseconds since 1970 UTC; a date without a time zone is UTC. Raises `WrongUse`."""
     if (ago := _AGO.fullmatch(text)) is not None:
         return round((now - int(ago[1]) * _UNITS[ago[2]]) * NANO)
     try:
-        return round(datetime.fromisoformat(text).timestamp() * NANO)
+        told = datetime.fromisoformat(text)
+        return round((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * NANO)
     except (ValueError, OverflowError, OSError):
         raise WrongUse(
             f"--since {text!r}: expected 90m, 12h, 2d or 3w, or a date: 2026-01-31, 2026-01-31T09:30"
@@ -227,10 +231,10 @@ def _none(place: StorePlace, sieve: _Sieve | None, prefix: str) -> str:
 
 _ON_TERMINAL = (
     Column("run"), Column("age", right=True), Column("state", elastic=True), Column("turns", right=True), Column("cost", right=True),
-    Column("from", elastic=True), Column("task", elastic=True),
+    Column("from", elastic=True), Column("task", elastic=True, main=True),
 )  # fmt: skip
 _WHOLE = (
-    Column("run"), Column("started"), Column("state"), Column("turns", right=True), Column("tokens", right=True),
+    Column("run"), Column("started (UTC)"), Column("state"), Column("turns", right=True), Column("tokens", right=True),
     Column("cost", right=True), Column("model"), Column("task"),
 )  # fmt: skip
 
@@ -247,7 +251,14 @@ def _cells(run: RunLine) -> list[str]:
     tokens = figures.at_least(figures.count(run.tokens), run.uncounted)
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
     numbers = [str(run.steps), tokens, cost]
-    return [run.run, figures.clock(run.started), _state(run), *numbers, run.model, _task(run)]
+    return [
+        run.run,
+        figures.clock(run.started).removesuffix(" UTC"),
+        _state(run),
+        *numbers,
+        run.model,
+        _task(run),
+    ]
 
 
 def _task(run: RunLine) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NARROWEST = 8  # cells: less of a text tells nothing
+_LEGIBLE = 20  # cells: in less, several commands tell nothing
 _ASKED_FOR = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Variables by which what is no terminal is to be taken for one."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -39,12 +40,18 @@ class OutputClosed(WorldFailed):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its `middle`."""
+    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its `middle`.
+
+    One `main` column at most is what the table is read for: others are cut before it has less than half of the width, and those
+    with an `optional` number are then left out, the highest number first.
+    """
 
     title: str
     right: bool = False
     elastic: bool = False
     middle: bool = False
+    main: bool = False
+    optional: int = 0
 
 
 class Screen:
@@ -120,12 +127,18 @@ class Screen:
         told = [[column.title for column in columns], *rows]
         cells = [[hostile.line(cell) for cell in row] for row in told]
         widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+        kept: Sequence[int] = range(len(columns))
         if self.live:
-            widths = _narrowed(columns, widths, self.rich.width)
-        lines = ("  ".join(map(_aligned, row, widths, columns)).rstrip() for row in cells)
+            kept = _fitting(columns, widths, self.rich.width)
+            narrow = _narrowed([columns[n] for n in kept], [widths[n] for n in kept], self.rich.width)
+            widths = [narrow[kept.index(n)] if n in kept else 0 for n in range(len(columns))]
+        lines = ("  ".join(_aligned(row[n], widths[n], columns[n]) for n in kept).rstrip() for row in cells)
         self.heading(next(lines))
         for each in lines:
             self.say(each)
+        if len(kept) < len(columns):
+            left_out = ", ".join(column.title for n, column in enumerate(columns) if n not in kept)
+            note(f"columns left out: {left_out}; a wider terminal, a pipe or -o json has them")
 
     def block(self, heading: str, *lines: str) -> None:
         """A line that stands out, and others below it."""
@@ -203,13 +216,30 @@ def _forget(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Sequence[int]:
+    """The places of the columns that are shown: all, or without optional ones, so that the main column has half of the width."""
+    kept = list(range(len(columns)))
+    main = next((n for n in kept if columns[n].main), None)
+    going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
+    while main is not None and going:
+        narrow = _narrowed([columns[n] for n in kept], [widths[n] for n in kept], room)
+        if narrow[kept.index(main)] >= min(widths[main], room // 2):
+            break
+        kept.remove(going.pop())
+    return kept
+
+
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The widths with the elastic columns cut, the widest first, until all fit or none can give more."""
+    """The widths with the elastic columns cut, the widest first, until all fit or none can give more.
+
+    The main column is cut to half of the width, and below that only once no other can give more.
+    """
     narrow = list(widths)
     elastic = [place for place, column in enumerate(columns) if column.elastic]
     excess = sum(narrow) + 2 * (len(narrow) - 1) - room
     while excess > 0 and elastic:
-        widest = max(elastic, key=lambda place: narrow[place])
+        giving = [n for n in elastic if narrow[n] > (room // 2 if columns[n].main else _NARROWEST)] or elastic
+        widest = max(giving, key=lambda place: narrow[place])
         if narrow[widest] <= _NARROWEST:
             break
         narrow[widest] -= 1
@@ -225,10 +255,21 @@ def _aligned(cell: str, width: int, column: Column) -> str:
 
 
 def _without_middle(text: str, width: int) -> str:
+    """A text cut to so many cells: of a command line something of each command, of a path its file, else head and tail."""
     if cell_len(text) <= width:
         return text
-    tail = text[-(width // 3) :]
-    while cell_len(tail) > width // 3:
+    from refold.replay.kinds.commands import shorten, split_text
+
+    name, gap, rest = text.partition("  ")
+    parts = split_text(rest)
+    if len(parts) > 1 and text.isascii() and width - len(name + gap) >= _LEGIBLE:
+        return name + gap + shorten(parts, width - len(name + gap))
+    last = text.rpartition("/")[2]
+    room = width // 3
+    if "/" in text and " " not in last and room < cell_len(last) + 1 <= width - _NARROWEST:
+        room = cell_len(last) + 1
+    tail = text[-room:]
+    while cell_len(tail) > room:
         tail = tail[1:]
     return fitted(text, width - cell_len(tail)) + tail
 

@@ -17,14 +17,18 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
 from refold.reducers.numbers import NANO
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import figures, known
+from refold.replay.environment import LABELS
 from refold.replay.following import Step
 from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
 from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
-from refold.replay.timeline import CallRow, Teller, Timeline, TurnRow, timeline, turns
+from refold.replay.tally import Changing
+from refold.replay.timeline import WAITING, CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.chain import START
 from refold.store.protocol import Head, Store, Stored
 from refold.store.reading import changed
@@ -63,10 +67,10 @@ async def show_command(
         return await show_place(screen, place, run)
     async with places.reading(place) as store:
         run = await addresses.run_of(store, run)
-        told, last = await _show(screen, store, run)
-        gone = not screen.json and await _without_engine(store, told)
-    if gone:
-        note(f"next    refold resume {run}{place.option}   its engine is gone")
+        told, state, last = await _show(screen, store, run)
+        step = "" if screen.json else await _next_step(store, told, state, place.option)
+    if step:
+        note(hostile.line(f"next    refold {step}"))
     if screen.live:
         if last is not None:
             note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
@@ -74,14 +78,20 @@ async def show_command(
     return Damaged.exit_code if told.damaged else 0
 
 
-async def _without_engine(store: Store, told: Summary) -> bool:
-    """Whether the process that drove a run died, and nobody has taken it over."""
-    if told.code or told.damaged:
-        return False
+async def _next_step(store: Store, told: Summary, state: RunState, option: str) -> str:
+    """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was imported."""
+    if told.code or told.damaged or SOURCE_LABEL in told.labels:
+        return ""
     from refold.console.claims import claimed
+    from refold.console.next_steps import next_words, waits_for
 
     engine = await claimed(store, told.run)
-    return engine is not None and engine.standing == "abandoned"
+    if engine is not None and engine.standing == "abandoned":
+        return f"resume {told.run}{option}   its engine is gone"
+    if engine is not None:
+        return ""
+    words = f"approvals {told.run}" if state.approval is not None else next_words(state)[0]
+    return f"{words}{option}   waits for {waits_for(state)}"
 
 
 async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
@@ -91,8 +101,8 @@ async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
         return (await timeline(store, run))[0]
 
 
-async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, TurnRow | None]:
-    """Print a run, and tell what it is and its last turn. One of more turns than a table has is read once more for them."""
+async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, RunState, TurnRow | None]:
+    """Print a run, and tell what it is, its state, and its last turn. One of more turns than a table has is read once more for them."""
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
     kin = Kin()
@@ -100,12 +110,19 @@ async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, TurnRo
     parent, children = await kin.of(store, told)
     told = replace(told, parent=parent)
     rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
+    changing = Changing()
     if screen.json:
-        return told, await _document(screen, told, rows, children)
+        return told, state, await _document(screen, told, _counted(rows, changing), changing, children)
     spent = ", ".join(figures.spent(state, uncounted=told.uncounted))
-    last = await _text(screen, told, rows, spent)
+    last = await _text(screen, told, _counted(rows, changing), changing, spent)
     tell_children(screen, children)
-    return told, last
+    return told, state, last
+
+
+async def _counted(rows: AsyncIterator[TurnRow], changing: Changing) -> AsyncIterator[TurnRow]:
+    async for row in rows:
+        changing.take(row)
+        yield row
 
 
 async def _each(*rows: Sequence[TurnRow]) -> AsyncIterator[TurnRow]:
@@ -147,7 +164,11 @@ async def _show_events(
 
 
 async def _document(
-    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], children: Sequence[ChildRun]
+    screen: Screen,
+    told: Summary,
+    rows: AsyncIterator[TurnRow],
+    changing: Changing,
+    children: Sequence[ChildRun],
 ) -> TurnRow | None:
     """One JSON document, a line a turn: as it is read, for a long run has a hundred thousand of them."""
     last, between = None, b" "
@@ -155,20 +176,23 @@ async def _document(
     async for last in rows:
         screen.document(msgspec.Raw(between + _ENCODER.encode(last)))
         between = b","
-    screen.document(msgspec.Raw(b'],"children":' + _ENCODER.encode(children) + b"}"))
+    rest = {"changes": changing.result(), "children": children}
+    screen.document(msgspec.Raw(b"]," + _ENCODER.encode(rest)[1:]))
     return last
 
 
-async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spent: str) -> TurnRow | None:
+async def _text(
+    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], changing: Changing, spent: str
+) -> TurnRow | None:
     """What was asked, the turns, the end."""
-    labels = ", ".join(f"{name}={value}" for name, value in told.labels.items())
+    labels = ", ".join(f"{name}={value}" for name, value in told.labels.items() if name not in LABELS)
     pairs = [("damaged", told.damaged)] if told.damaged else []
     pairs += [("run", told.run), ("model", told.model), ("task", descriptions.task(told.task))]
     pairs += [("labels", labels)] if labels else []
     pairs += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
     if told.forked_from:
         pairs.append(("forked", f"from event {told.forked_at} of run {told.forked_from}"))
-    screen.pairs([*pairs, ("started", figures.clock(told.started))])
+    screen.pairs([*pairs, *told.environment.pairs()])
     screen.say()
     last = await _table(screen, rows)
     ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
@@ -176,6 +200,8 @@ async def _text(screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], spe
     pairs = [("derived", ending)] if told.source_says else []
     pairs += [("provider", told.provider_error)] if told.provider_error else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
+    changes = changing.result()
+    pairs += [("changed", str(changes))] if changes.calls else []
     pairs += [("spent", spent)]
     pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []
     pairs += [("lost", _lost(told))] if told.lost else []
@@ -216,11 +242,11 @@ async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None
 
 _COLUMNS = (
     Column("turn", right=True),
-    Column("what the model did", elastic=True, middle=True),
+    Column("what the model did", elastic=True, middle=True, main=True),
     Column("result", elastic=True),
-    Column("in", right=True),
-    Column("out", right=True),
-    Column("cost", right=True),
+    Column("in", right=True, optional=1),
+    Column("out", right=True, optional=2),
+    Column("cost", right=True, optional=3),
     Column("time", right=True),
     Column("also", elastic=True),
 )
@@ -258,6 +284,8 @@ def _call(call: CallRow) -> str:
 def _result(call: CallRow) -> str:
     if call.result in ("open", "refused", "doubted", "happened", "unknown", known.NOT_RECORDED):
         return call.result
+    if call.result == WAITING:
+        return "waits for approval"
     return f"{call.result} {figures.size(call.size)}{' cut' if call.cut else ''}"
 
 

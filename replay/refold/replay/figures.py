@@ -1,6 +1,6 @@
 """Numbers as a person reads them. Time comes in nanoseconds, money in nano-dollars, sizes in bytes."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from refold.reducers.limits import Limit, LimitHit, LimitUnit, MessageLimit, is_reached, name_of, threshold
 from refold.reducers.meters import lacking, used
@@ -60,7 +60,9 @@ def at_least(figure: str, unknown: int) -> str:
 def unmarked(results: int) -> str:
     """What is said of a run of whose results nobody knows whether so many are failures: "" of none."""
     return (
-        f"whether {counted(results, 'result')} failed is unknown: the source does not say" if results else ""
+        f"{counted(results, 'result')} without a status: the source does not record whether the {'call' if results == 1 else 'calls'} failed"
+        if results
+        else ""
     )
 
 
@@ -96,13 +98,33 @@ def cut(text: str, most: int) -> str:
 
 
 def clock(at: int) -> str:
-    """An instant in local time, to the second: `2025-11-21 11:40:28`; `-` where a transcript told of none."""
+    """An instant in UTC, to the second: `2025-11-21 11:40:28 UTC`; `-` where a transcript recorded none."""
     if at == 0:
         return "-"
+    told = _utc(at)
+    return f"{told:%Y-%m-%d %H:%M:%S} UTC" if told else f"{count(at)} ns"
+
+
+def instant(at: int) -> str | None:
+    """An instant as ISO 8601 with nanoseconds: `2025-11-21T11:40:28.000000123Z`; None where none was recorded, or none has this form."""
+    told = _utc(at) if at else None
+    return f"{told:%Y-%m-%dT%H:%M:%S}.{at % _SECOND:09}Z" if told else None
+
+
+def period(began: int, ended: int) -> str:
+    """From when to when in UTC, the day once where it is the same: `2025-11-21 11:40:28 to 11:47:02 UTC`."""
+    first, last = clock(began), clock(ended)
+    if began == 0 or ended in (0, began):
+        return first if began else "no times were recorded"
+    same = first.endswith("UTC") and last.endswith("UTC") and first[:10] == last[:10]
+    return f"{first.removesuffix(' UTC')} to {last[11:] if same else last}"
+
+
+def _utc(at: int) -> datetime | None:
     try:
-        return datetime.fromtimestamp(at / _SECOND).strftime("%Y-%m-%d %H:%M:%S")  # a person's own time
+        return datetime.fromtimestamp(at // _SECOND, UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{count(at)} ns"
+        return None
 
 
 def age(nanoseconds: int) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from refold.reducers.events import ContextObserved, Event, ModelResponded, Remark, RunForked, SourceRecorded
 from refold.reducers.state import RunState
 from refold.replay import figures, known
+from refold.replay.environment import stated
 from refold.store.protocol import Stored
 
 END = "end:"
@@ -70,6 +71,7 @@ _TYPED: Mapping[str, str] = MappingProxyType(
         "typed:unknown": "typed, and whether it reached the model is not known",
     }
 )
+_MODES = frozenset({"permission_mode", "policy"})
 _QUOTED, _MESSAGES = 80, 5  # characters of a message, messages of one observation
 _NAMED = frozenset({"score", "unmapped"})  # what follows their colon is the source's own word
 
@@ -88,6 +90,9 @@ def source_remark(event: SourceRecorded) -> str:
     """What the source decided there, in a few words; of what somebody typed that the model may not know, these too."""
     if (sentence := _TYPED.get(event.what)) is not None:
         return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
+    mode = stated(event).get("permission_mode") if event.what in _MODES else None
+    if mode is not None:
+        return f"permission mode {quoted(mode)}"
     return f"source: {event.what}" if decided(event.what) else ""
 
 

@@ -20,6 +20,7 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
+from refold.replay.environment import Environment, Reading
 from refold.replay.following import Follower, Step, follow
 from refold.replay.lost import is_lost
 from refold.replay.reader import event_of, stored_events
@@ -48,7 +49,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
     results nobody knows whether their calls failed; `lost` places of its source may be in no fact. `source_end` is how
     its source ended an imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
-    the calls without a result; `source_totals` is what the source counted itself. A fork goes on from event `forked_at` of
+    the calls without a result; `source_totals` is what the source counted itself; `environment` is who and when. A fork goes on from event `forked_at` of
     `forked_from`. `damaged` says where the log could not be read any further.
     """
 
@@ -80,6 +81,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_in: str = ""
     unanswered: tuple[str, ...] = ()
     source_totals: SourceTotals | None = None
+    environment: Environment = Environment()
     damaged: str = ""
 
 
@@ -120,6 +122,7 @@ class Summing(Follower[Summary]):
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
         self._failed = ""
+        self._environment = Reading()
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.after`."""
@@ -136,6 +139,7 @@ class Summing(Follower[Summary]):
         self._totals = source_totals(event, self._totals)
         if isinstance(event, ModelFailed):
             self._failed = event.content.message if event.content else ""
+        self._environment.take(step)
         told["uncounted"] += lacks_tokens(event)
         told["lost"] += is_lost(event)
         told["unmarked"] += isinstance(event, ToolReturned) and known.outcome(event) == known.UNMARKED
@@ -163,6 +167,7 @@ class Summing(Follower[Summary]):
             unpriced=spent.unpriced,
             parent=state.setup.parent,
             source_totals=self._totals,
+            environment=self._environment.result(),
             damaged=str(self.problem) if self.problem else "",
             **self._told,
             **told_of(state, self._ended),

@@ -6,6 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     CallRefused,
     Diagnosed,
     DoubtResolved,
@@ -14,16 +16,18 @@ from refold.reducers.events import (
     ModelResponded,
     RunForked,
     RunResumed,
+    RunStarted,
     SourceRecorded,
     ToolReturned,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Doubt, Refuser
+from refold.reducers.vocabulary import Doubt, Refuser, Replay, ToolError
 from refold.replay import known
 from refold.replay.following import Follower, Step, Steps
 from refold.replay.kinds.arguments import shown_argument
+from refold.replay.kinds.effects import UNKNOWN, Effect, effect_of
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import stored_events
 from refold.replay.source_words import cuts
@@ -33,17 +37,23 @@ from refold.store.protocol import Store
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
 
 
+WAITING = "waiting"
+"""How a call stands that waits for a person's approval."""
+_NEVER_RAN = frozenset({known.REFUSED, WAITING, str(ToolError.BAD_ARGUMENTS), str(ToolError.UNKNOWN_TOOL)})
+
+
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source says neither, `refused`, or `open` while nothing came back.
 
-    `not_recorded`: the source of an imported run does not say how it ended.
+    `waiting` for a person's approval. `not_recorded`: the source of an imported run does not say how it ended.
 
     While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out: `happened` or
     `unknown`. One that did not happen is open again.
 
     `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where it was erased.
     `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it. `failed`: whether it did, None where
-    nobody knows, or it did not run. `seq` is the event that says how it ended, 0 while none does.
+    nobody knows, or it did not run. `seq` is the event that says how it ended, 0 while none does. `effect` is what it asks to
+    change, whether it ran or not.
     """
 
     id: str
@@ -55,6 +65,12 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     duration: int | None = None
     failed: bool | None = None
     seq: int = 0
+    effect: Effect = UNKNOWN
+
+    @property
+    def ran(self) -> bool:
+        """Whether it may have run: it was not refused, and its tool was there and took the arguments."""
+        return self.result not in _NEVER_RAN
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +135,7 @@ class Teller(Follower[Sequence[TurnRow]]):
     def __init__(self, tell: Callable[[TurnRow], None]) -> None:
         self._tell = tell
         self._turn: TurnRow | None = None
+        self._read_only = frozenset[str]()
         # What happens before a request belongs to the turn that the request opens.
         self._pending: list[str] = []
 
@@ -129,8 +146,12 @@ class Teller(Follower[Sequence[TurnRow]]):
             case ModelRequested():
                 self._request(seq, at, event)
                 return
+            case RunStarted():
+                self._read_only = frozenset(
+                    each.name for each in event.tools if each.replay is Replay.READ_ONLY
+                )
             case ModelResponded():
-                self._change(seq, at, answer=seq, **_answered(event))
+                self._change(seq, at, answer=seq, **_answered(event, self._read_only))
             case ToolReturned(refused_by=Refuser()):
                 self._call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
             case ToolReturned():
@@ -142,12 +163,22 @@ class Teller(Follower[Sequence[TurnRow]]):
                 self._doubt(seq, at, event)
             case CallRefused():
                 self._call(seq, at, event.call, result=known.REFUSED)
+            case ApprovalRequested() | ApprovalAnswered():
+                self._approval(seq, at, event)
             case RunForked():
                 # The request that it makes anew was never made here: what follows is no second attempt.
                 self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)
             case _:
                 pass
         self._remark(seq, at, event)
+
+    def _approval(self, seq: int, at: int, event: ApprovalRequested | ApprovalAnswered) -> None:
+        if isinstance(event, ApprovalRequested):
+            found = dict.fromkeys(event.calls, WAITING)
+        else:
+            found = {each.call: "open" for each in event.answers if each.decision in ("approve", "edit")}
+        for call, result in found.items():
+            self._call(seq, at, call, result=result)
 
     def _doubt(self, seq: int, at: int, event: RunResumed | DoubtResolved) -> None:
         calls, known = (
@@ -201,13 +232,20 @@ def _shown_once(event: ModelRequested) -> Iterator[str]:
         yield f"asked {event.model}"
 
 
-def _answered(event: ModelResponded) -> dict[str, object]:
+def _answered(event: ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
     content = event.content
     texts = content.arguments if content else ()
-    calls = (
-        CallRow(id=call.id, name=call.name, argument=_argument(texts[place]) if place < len(texts) else None)
-        for place, call in enumerate(event.calls)
-    )
+    calls: list[CallRow] = []
+    for place, call in enumerate(event.calls):
+        given = texts[place] if place < len(texts) else None
+        calls.append(
+            CallRow(
+                id=call.id,
+                name=call.name,
+                argument=None if given is None else shown_argument(given, EXCERPT),
+                effect=effect_of(call.name, given, read_only=call.name in read_only),
+            )
+        )
     return {
         "stop": known.stopped(event),
         "text": content.text[:EXCERPT] if content else None,
@@ -216,7 +254,3 @@ def _answered(event: ModelResponded) -> dict[str, object]:
         "usage": event.usage,
         "cost_nanousd": event.cost_nanousd,
     }
-
-
-def _argument(arguments: str) -> str:
-    return shown_argument(arguments, EXCERPT)

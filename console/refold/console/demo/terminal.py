@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-WIDTH = 100
 _PATIENCE = 300
 """Seconds that one command may take: a model of this size on a slow machine, and some more."""
 
@@ -95,5 +94,5 @@ def show(output: str, pattern: str) -> None:
 
 
 def say(line: str = "") -> None:
-    """Print a line, cut where the terminal ends."""
-    print(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…", flush=True)
+    """Print a line, whole: a terminal folds what is wider."""
+    print(line, flush=True)

@@ -7,7 +7,6 @@ moves a cursor shown as its escape. Long texts are cut, and say where the rest i
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import (
@@ -162,8 +161,8 @@ class Ticket:
             ("Derived state" if about.source_says else "State", ended),
             ("Why", self.code(about.reason) if about.reason else ""),
             ("Model", self.code(about.model) if about.model else ""),
-            ("Began", _clock(about.started) if about.started else "not recorded"),
-            ("Last event", f"event {about.events}" + (f", {_clock(about.at)}" if about.at else "")),
+            *((name.capitalize(), self.code(text)) for name, text in about.environment.pairs()),
+            ("Events", str(about.events)),
             ("Turns", str(about.steps)),
             ("Tokens", _tokens(about.usage, uncounted=about.uncounted)),
             ("Cost", cost if about.steps else ""),
@@ -282,7 +281,4 @@ def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
 def _clock(at: int) -> str:
     if not at:
         return "at an unknown time"  # a transcript without times
-    try:
-        return datetime.fromtimestamp(at // NANO, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ns"
+    return figures.clock(at)

@@ -29,6 +29,7 @@ from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 from refold.replay import figures, known
+from refold.replay.environment import stated
 from refold.replay.kinds.arguments import brief, called, main_argument
 from refold.replay.source_words import context_remark, context_words, quoted
 
@@ -185,6 +186,10 @@ def erased(event: ContentErased) -> str:
 def recorded(event: SourceRecorded) -> str:
     """`compaction: of event 3 at line 12`."""
     of = f"of event {event.seq} " if event.seq else ""
+    if event.what and (mode := stated(event).get("permission_mode")):
+        return (
+            f"{brief(event.what, SHOWN)} {quoted(brief(mode, SHOWN))}: {of}at {brief(event.position, SHOWN)}"
+        )
     return f"{brief(event.what, SHOWN)}{': ' if event.what else ''}{of}at {brief(event.position, SHOWN)}"
 
 

@@ -102,11 +102,14 @@ def grep(store: Store, run: str, asked: Question[FlatEvent], upto: int | None = 
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was found, as it is told: its row without the text, what to show of that, and what it says in a line."""
+    """An event that was found, as it is told: its row without the text, what to show of that, and what it says in a line, and `at`, when it
+    was recorded: nanoseconds since 1970 UTC, 0 where its source told no time.
+    """
 
     row: FlatEvent
     excerpt: Excerpt | None
     said: str
+    at: int
 
 
 def look_through(
@@ -137,7 +140,7 @@ def look_through(
 
 def _told(asked: Question[FlatEvent], match: Match) -> Hit:
     row = msgspec.structs.replace(match.row, text="")
-    return Hit(row=row, excerpt=shown(asked, match), said=sentence(match.event))
+    return Hit(row=row, excerpt=shown(asked, match), said=sentence(match.event), at=match.stored.at)
 
 
 def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:

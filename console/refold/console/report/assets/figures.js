@@ -32,8 +32,8 @@
     const date = new Date(Number(BigInt(nanoseconds) / 1000000n));
     if (Number.isNaN(date.getTime())) return `${nanoseconds} ns`;
     const two = number => String(number).padStart(2, "0");
-    const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-    return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+    const day = `${date.getUTCFullYear()}-${two(date.getUTCMonth() + 1)}-${two(date.getUTCDate())}`;
+    return `${day} ${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())} UTC`;
   };
 
   R.size = characters =>

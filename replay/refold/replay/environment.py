@@ -1,0 +1,261 @@
+"""Who and when: in which directory, on which branch, as whom and under which permission mode a run went on, and from when to when.
+
+The log has all of it: a run's start and its labels, and of an imported run the rows of its source, which stand beside the facts. Each
+format writes these by names of its own: `_READERS`. What no row says stays unknown.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from refold.reducers.events import Remark, RunStarted, SourceRecorded
+from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.replay import figures
+from refold.replay.following import Step
+
+Item = Literal["cwd", "branch", "user", "host", "permission_mode", "client", "version"]
+ITEMS: tuple[Item, ...] = get_args(Item)
+
+_MOST = 20  # values of one item that are kept: a source may change one at every row
+_LONGEST = 400  # characters of a value
+_WANTED: tuple[Item, ...] = ("cwd", "branch", "permission_mode")
+"""What an operator asks of every imported run: where it is not recorded, that is said."""
+LABELS: Mapping[str, Item] = MappingProxyType(
+    {"cwd": "cwd", "gitBranch": "branch", "version": "version", "cli_version": "version", "user": "user"}
+)
+"""The labels of imported runs that are items of the environment."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A value of an item, and the event from which on it held."""
+
+    seq: int
+    value: str
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Who and when. `began` and `ended` are the first and the last instant of the log, nanoseconds since 1970 UTC, 0 where none was
+    recorded.
+
+    Each item has its values in order, an entry for each change, 20 at most; without any it is not recorded. `imported`: from another
+    agent's transcript, where all items of `_WANTED` could have been recorded.
+    """
+
+    began: int = 0
+    ended: int = 0
+    imported: bool = False
+    cwd: tuple[Value, ...] = ()
+    branch: tuple[Value, ...] = ()
+    user: tuple[Value, ...] = ()
+    host: tuple[Value, ...] = ()
+    permission_mode: tuple[Value, ...] = ()
+    client: tuple[Value, ...] = ()
+    version: tuple[Value, ...] = ()
+
+    @property
+    def when(self) -> str:
+        """From when to when, in UTC."""
+        return figures.period(self.began, self.ended)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """All of it as names and texts: when, each item that is recorded, and which are not. Not harmless yet."""
+        told = [("when", self.when)]
+        for item in ITEMS:
+            if values := self.values(item):
+                told.append((item.replace("_", " "), spelled(values)))
+        lacking = [item.replace("_", " ") for item in _WANTED if self.imported and not self.values(item)]
+        return [*told, *([("not recorded", ", ".join(lacking))] if lacking else [])]
+
+    def values(self, item: Item) -> tuple[Value, ...]:
+        """The values of an item, in order."""
+        found: tuple[Value, ...] = getattr(self, item)
+        return found
+
+
+def spelled(values: tuple[Value, ...]) -> str:
+    """The values of an item in a line: `default, bypassPermissions from e30`."""
+    first, *later = values
+    return ", ".join([first.value, *(f"{each.value} from e{each.seq}" for each in later)])
+
+
+class Reading:
+    """Reads the environment of a run off its events, one after the other."""
+
+    def __init__(self) -> None:
+        self._began = self._ended = 0
+        self._imported = False
+        self._found: dict[Item, list[Value]] = {}
+
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.event`."""
+        seq, at, event = step.stored.seq, step.stored.at, step.event
+        self._began = self._began or at
+        self._ended = at or self._ended
+        if isinstance(event, RunStarted):
+            self._imported = SOURCE_LABEL in event.labels
+            for item, value in _of_a_start(event):
+                self._put(seq, item, value)
+        elif isinstance(event, SourceRecorded):
+            for item, value in stated(event).items():
+                self._put(seq, item, value)
+
+    def result(self) -> Environment:
+        """What is known of it after the last event that was taken."""
+        found = {item: tuple(values) for item, values in self._found.items()}
+        return Environment(began=self._began, ended=self._ended, imported=self._imported, **found)
+
+    def _put(self, seq: int, item: Item, value: str) -> None:
+        values = self._found.setdefault(item, [])
+        if (not values or values[-1].value != value) and len(values) < _MOST:
+            values.append(Value(seq, value))
+
+
+def stated(event: SourceRecorded) -> Mapping[Item, str]:
+    """What a row of an imported run's source states of the environment. Pure; never raises."""
+    row = event.content.text.partition("\n")[0] if isinstance(event.content, Remark) else ""
+    reader = _READERS.get(event.format)
+    if reader is None or not row.startswith("{"):
+        return {}
+    try:
+        return dict(_texts(reader(row)))
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _of_a_start(event: RunStarted) -> Iterator[tuple[Item, str]]:
+    labelled = ((item, event.labels.get(label)) for label, item in LABELS.items())
+    host = event.worker.rsplit(":", 2)[0]
+    client = event.agent if SOURCE_LABEL in event.labels else ""
+    yield from _texts([("host", host), ("client", client), *labelled])
+
+
+def _texts(items: "Iterator[tuple[Item, Any]] | list[tuple[Item, Any]]") -> Iterator[tuple[Item, str]]:
+    for item, value in items:
+        if isinstance(value, str) and value.strip():
+            yield item, " ".join(value[:_LONGEST].split())
+
+
+class _Row(msgspec.Struct):
+    """A row of Claude Code, and of those that write as it does."""
+
+    cwd: Any = None
+    gitBranch: Any = None  # noqa: N815 - the format's own names
+    version: Any = None
+    permissionMode: Any = None  # noqa: N815
+
+
+class _Git(msgspec.Struct):
+    branch: Any = None
+
+
+class _Payload(msgspec.Struct):
+    cwd: Any = None
+    cli_version: Any = None
+    approval_policy: Any = None
+    sandbox_policy: Any = None
+    git: _Git | None = None
+
+
+class _Codex(msgspec.Struct):
+    payload: _Payload | None = None
+
+
+class _Context(msgspec.Struct):
+    cwd: Any = None
+    branch: Any = None
+
+
+class _Data(msgspec.Struct):
+    context: _Context | None = None
+    newMode: Any = None  # noqa: N815
+
+
+class _Copilot(msgspec.Struct):
+    data: _Data | None = None
+
+
+class _At(msgspec.Struct):
+    cwd: Any = None
+
+
+class _Info(msgspec.Struct):
+    path: _At | None = None
+    directory: Any = None
+    version: Any = None
+
+
+class _OpenCode(msgspec.Struct):
+    info: _Info | None = None
+
+
+class _Environment(msgspec.Struct):
+    cwd: Any = None
+
+
+class _Config(msgspec.Struct):
+    environment: _Environment | None = None
+
+
+class _Mini(msgspec.Struct):
+    config: _Config | None = None
+    mini_version: Any = None
+
+
+Read = Iterator[tuple[Item, Any]]
+_FLAT, _CODEX, _COPILOT, _OPENCODE, _MINI = (
+    msgspec.json.Decoder(_Row),
+    msgspec.json.Decoder(_Codex),
+    msgspec.json.Decoder(_Copilot),
+    msgspec.json.Decoder(_OpenCode),
+    msgspec.json.Decoder(_Mini),
+)
+
+
+def _flat(text: str) -> Read:
+    row = _FLAT.decode(text)
+    yield from (("cwd", row.cwd), ("branch", row.gitBranch), ("version", row.version))
+    yield "permission_mode", row.permissionMode
+
+
+def _codex(text: str) -> Read:
+    told = _CODEX.decode(text).payload or _Payload()
+    yield from (("cwd", told.cwd), ("version", told.cli_version))
+    yield "branch", told.git.branch if told.git else None
+    sandbox = told.sandbox_policy
+    if isinstance(sandbox, dict):
+        sandbox = sandbox.get("mode") or sandbox.get("type")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if isinstance(told.approval_policy, str):
+        yield "permission_mode", told.approval_policy + (f", {sandbox}" if isinstance(sandbox, str) else "")
+
+
+def _copilot(text: str) -> Read:
+    data = _COPILOT.decode(text).data or _Data()
+    context = data.context or _Context()
+    yield from (("cwd", context.cwd), ("branch", context.branch), ("permission_mode", data.newMode))
+
+
+def _opencode(text: str) -> Read:
+    info = _OPENCODE.decode(text).info or _Info()
+    yield from (("cwd", (info.path.cwd if info.path else None) or info.directory), ("version", info.version))
+
+
+def _mini(text: str) -> Read:
+    row = _MINI.decode(text)
+    yield "cwd", row.config.environment.cwd if row.config and row.config.environment else None
+    yield "version", row.mini_version
+
+
+_READERS: Mapping[str, Callable[[str], Read]] = MappingProxyType(
+    {
+        "claude_code": _flat,
+        "qwen_code": _flat,
+        "droid": _flat,
+        "pi": _flat,
+        "codex": _codex,
+        "copilot_cli": _copilot,
+        "opencode": _opencode,
+        "mini_swe_agent": _mini,
+    }
+)
