@@ -144,7 +144,7 @@ def test_what_nobody_recorded_is_no_number(refold: Refold, store: Path, untold: 
     assert "time unknown" in shown
     ticket = refold("export", untold, "--to", "markdown", "--store", store).out
     assert "1970-" not in ticket
-    assert "- Began: not recorded\n" in ticket
+    assert "- When: `no times were recorded`\n" in ticket
     assert "- Tokens: not recorded\n" in ticket
     stats = refold("stats", untold, "--store", store).out
     assert 2 == stats.count("time unknown")

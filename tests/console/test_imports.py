@@ -79,7 +79,7 @@ def test_the_last_run_is_the_session(refold: Refold, store: Path) -> None:
         for each in json.loads(refold("ls", "--store", store, "-o", "json").out)
         if not each.get("parent")
     )
-    assert f"run      {session_['run']}" in refold("show", "@last", "--store", store).out
+    assert ["run", session_["run"]] == refold("show", "@last", "--store", store).out.splitlines()[0].split()
 
 
 def test_a_dry_run_writes_nothing(refold: Refold, store: Path) -> None:

@@ -271,7 +271,7 @@ def test_run_detached(refold: Refold, scripted: Scripted, store: Path) -> None:
     assert "RUNNING, waits for a worker" in refold("ls", "--store", store).out
     ran = refold("worker", "--until-idle", "--store", store)
     assert 0 == ran.code
-    assert ["run", run, "put", "down,", "COMPLETED:"] == ran.out.splitlines()[-1].split()[2:7]
+    assert ["run", run, "put", "down,", "COMPLETED:"] == ran.out.splitlines()[-1].split()[3:8]
     assert None is listed(refold, store)[run]["engine"]
 
 

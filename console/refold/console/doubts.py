@@ -152,7 +152,7 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, 
         Column("run"),
         Column("call"),
         Column("tool", elastic=True),
-        Column("since"),
+        Column("since (UTC)"),
     ]
     columns.append(Column("stands", elastic=True))
     if found.calls and screen.live:
@@ -168,7 +168,7 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, 
 def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
     way = f"refold resolve {call.run} {call.call} {ENDINGS}{place.option}"
     return [
-        call.run, call.call, call.tool, figures.clock(call.since), stands(call), way if is_unresolved(call) else ""
+        call.run, call.call, call.tool, figures.clock(call.since).removesuffix(" UTC"), stands(call), way if is_unresolved(call) else ""
     ]  # fmt: skip
 
 

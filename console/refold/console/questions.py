@@ -108,7 +108,7 @@ def _tell(screen: Screen, place: StorePlace, found: Oldest[Question], unread: Se
             f"nothing{' that was read' if unread else ''} in {place.path} waits for a person{not_read(unread)}"
         )
         return
-    columns = [Column("run"), Column("since"), Column("until"), Column("waits for")]
+    columns = [Column("run"), Column("since (UTC)"), Column("until (UTC)"), Column("waits for")]
     columns += [Column("what", elastic=True), Column("to answer")]
     screen.table(columns, [_cells(question) for question in found.rows])
     if found.count > len(found.rows):
@@ -116,8 +116,15 @@ def _tell(screen: Screen, place: StorePlace, found: Oldest[Question], unread: Se
 
 
 def _cells(question: Question) -> list[str]:
-    until = "" if question.until is None else figures.clock(question.until)
+    until = "" if question.until is None else figures.clock(question.until).removesuffix(" UTC")
     calls = (f"{call.call} {called_with(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls)
     what = ", ".join(calls) or question.text
     answer = f"refold {_ANSWER[question.waits_for].format(question.run)}"
-    return [question.run, figures.clock(question.since), until, _WHAT[question.waits_for], what, answer]
+    return [
+        question.run,
+        figures.clock(question.since).removesuffix(" UTC"),
+        until,
+        _WHAT[question.waits_for],
+        what,
+        answer,
+    ]

@@ -4,9 +4,9 @@ The log has all of it: a run's start and its labels, and of an imported run the 
 format writes these by names of its own: `_READERS`. What no row says stays unknown.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ from refold.replay import figures
 from refold.replay.following import Step
 
 Item = Literal["cwd", "branch", "user", "host", "permission_mode", "client", "version"]
+Row = dict[Item, Any]
 ITEMS: tuple[Item, ...] = get_args(Item)
 
 _MOST = 20  # values of one item that are kept: a source may change one at every row
@@ -119,19 +120,19 @@ def stated(event: SourceRecorded) -> Mapping[Item, str]:
     if reader is None or not row.startswith("{"):
         return {}
     try:
-        return dict(_texts(reader(row)))
+        return dict(_texts(reader(row).items()))
     except (msgspec.MsgspecError, RecursionError):
         return {}
 
 
 def _of_a_start(event: RunStarted) -> Iterator[tuple[Item, str]]:
-    labelled = ((item, event.labels.get(label)) for label, item in LABELS.items())
-    host = event.worker.rsplit(":", 2)[0]
-    client = event.agent if SOURCE_LABEL in event.labels else ""
-    yield from _texts([("host", host), ("client", client), *labelled])
+    told: Row = {item: event.labels.get(label) for label, item in LABELS.items() if label in event.labels}
+    told["host"] = event.worker.rsplit(":", 2)[0]
+    told["client"] = event.agent if SOURCE_LABEL in event.labels else ""
+    return _texts(told.items())
 
 
-def _texts(items: "Iterator[tuple[Item, Any]] | list[tuple[Item, Any]]") -> Iterator[tuple[Item, str]]:
+def _texts(items: Iterable[tuple[Item, Any]]) -> Iterator[tuple[Item, str]]:
     for item, value in items:
         if isinstance(value, str) and value.strip():
             yield item, " ".join(value[:_LONGEST].split())
@@ -203,7 +204,6 @@ class _Mini(msgspec.Struct):
     mini_version: Any = None
 
 
-Read = Iterator[tuple[Item, Any]]
 _FLAT, _CODEX, _COPILOT, _OPENCODE, _MINI = (
     msgspec.json.Decoder(_Row),
     msgspec.json.Decoder(_Codex),
@@ -213,41 +213,42 @@ _FLAT, _CODEX, _COPILOT, _OPENCODE, _MINI = (
 )
 
 
-def _flat(text: str) -> Read:
+def _flat(text: str) -> Row:
     row = _FLAT.decode(text)
-    yield from (("cwd", row.cwd), ("branch", row.gitBranch), ("version", row.version))
-    yield "permission_mode", row.permissionMode
+    told: Row = {"cwd": row.cwd, "branch": row.gitBranch, "version": row.version}
+    return {**told, "permission_mode": row.permissionMode}
 
 
-def _codex(text: str) -> Read:
+def _codex(text: str) -> Row:
     told = _CODEX.decode(text).payload or _Payload()
-    yield from (("cwd", told.cwd), ("version", told.cli_version))
-    yield "branch", told.git.branch if told.git else None
-    sandbox = told.sandbox_policy
+    sandbox: Any = told.sandbox_policy
     if isinstance(sandbox, dict):
-        sandbox = sandbox.get("mode") or sandbox.get("type")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(told.approval_policy, str):
-        yield "permission_mode", told.approval_policy + (f", {sandbox}" if isinstance(sandbox, str) else "")
+        fields = cast("dict[str, Any]", sandbox)
+        sandbox = fields.get("mode") or fields.get("type")
+    modes = [each for each in (told.approval_policy, sandbox) if isinstance(each, str)]
+    mode = ", ".join(modes) if isinstance(told.approval_policy, str) else None
+    branch = told.git.branch if told.git else None
+    return {"cwd": told.cwd, "version": told.cli_version, "branch": branch, "permission_mode": mode}
 
 
-def _copilot(text: str) -> Read:
+def _copilot(text: str) -> Row:
     data = _COPILOT.decode(text).data or _Data()
     context = data.context or _Context()
-    yield from (("cwd", context.cwd), ("branch", context.branch), ("permission_mode", data.newMode))
+    return {"cwd": context.cwd, "branch": context.branch, "permission_mode": data.newMode}
 
 
-def _opencode(text: str) -> Read:
+def _opencode(text: str) -> Row:
     info = _OPENCODE.decode(text).info or _Info()
-    yield from (("cwd", (info.path.cwd if info.path else None) or info.directory), ("version", info.version))
+    return {"cwd": (info.path.cwd if info.path else None) or info.directory, "version": info.version}
 
 
-def _mini(text: str) -> Read:
+def _mini(text: str) -> Row:
     row = _MINI.decode(text)
-    yield "cwd", row.config.environment.cwd if row.config and row.config.environment else None
-    yield "version", row.mini_version
+    where = row.config.environment if row.config else None
+    return {"cwd": where.cwd if where else None, "version": row.mini_version}
 
 
-_READERS: Mapping[str, Callable[[str], Read]] = MappingProxyType(
+_READERS: Mapping[str, Callable[[str], Row]] = MappingProxyType(
     {
         "claude_code": _flat,
         "qwen_code": _flat,
