@@ -1,0 +1,185 @@
+"""Run a client once: a fresh home, a work folder, a server on loopback, a time limit, and nothing of it left running."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from clients.adapters import Client, Commands, Setting
+from clients.installation import Installed
+from clients.scripts import SCRIPTS, SLEEPING, Edit, Malformed, Script, happened
+from clients.server import Recorder, serving
+from clients.truth import Outcome
+
+TIMEOUT = 120.0
+"""Seconds for a process of a client; one that needs longer is killed, and said to have timed out."""
+_GRACE = 5.0
+_PROMPTS = ("SCRIPT=main. Do what must be done with a.txt.", "SCRIPT=main. Go on, please.")
+
+
+def play(client: Client, installed: Installed, name: str, run: Path) -> Outcome:
+    """Let a client play a script in the folder `run`, which is made anew.
+
+    It gets `truth.jsonl`, `outcome.json`, `transcripts/`, and the output of each process.
+    """
+    script = SCRIPTS[name]
+    shutil.rmtree(run, ignore_errors=True)
+    home, folder = run / "home", run / "work"
+    (home / "tmp").mkdir(parents=True)
+    _fill(folder)
+    log = run / "truth.jsonl"
+    log.touch()
+    with serving(Recorder(script, folder, log)) as url:
+        commands = client.prepare(Setting(home, folder, url, Path(installed.programs), script))
+        environment = _environment(home, installed, commands)
+        again = [commands.again] * (script.prompts - 1) if commands.again else []
+        played = [
+            _process([*words, prompt], run, environment, script)
+            for words, prompt in zip([commands.first, *again], _PROMPTS, strict=False)
+        ]
+        _copy_transcripts(client, installed, run, environment)
+    outcome = Outcome(
+        client=client.name,
+        script=name,
+        version=installed.version,
+        format=client.format,
+        codes=tuple(code for code, _ in played),
+        seconds=tuple(round(seconds, 2) for _, seconds in played),
+        timed_out=any(seconds >= TIMEOUT for _, seconds in played),
+        interrupted=script.interrupted and (folder / SLEEPING).exists(),
+        happened=_happened(script, folder),
+    )
+    (run / "outcome.json").write_bytes(msgspec.json.encode(outcome))
+    return outcome
+
+
+def _fill(folder: Path) -> None:
+    """Two files in a git repository that has a stash."""
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\n", encoding="utf-8")
+    (folder / "b.txt").write_text("beta\n", encoding="utf-8")
+    for words in ("init -q -b main .", "add .", "commit -qm first"):
+        _git(folder, words)
+    (folder / "b.txt").write_text("stashed\n", encoding="utf-8")
+    _git(folder, "stash -q")
+
+
+def _git(folder: Path, words: str) -> None:
+    identity = ["-c", "user.email=a@example.org", "-c", "user.name=A"]
+    subprocess.run(["git", *identity, *words.split()], cwd=folder, check=True, capture_output=True)
+
+
+def _environment(home: Path, installed: Installed, commands: Commands) -> dict[str, str]:
+    """What a client needs and no more: a proxy or a key of this machine's must not reach it."""
+    path = [installed.programs, *installed.path, "/usr/local/bin", "/usr/bin", "/bin"]
+    kept = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
+    places = {"DATA": ".local/share", "CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
+    return {
+        **kept,
+        "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
+        "PATH": os.pathsep.join(path),
+        "CI": "1",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "DO_NOT_TRACK": "1",
+        **{f"XDG_{name}_HOME": str(home / place) for name, place in places.items()},
+        **commands.environment,
+    }
+
+
+def _process(
+    words: Sequence[str], run: Path, environment: Mapping[str, str], script: Script
+) -> tuple[int, float]:
+    """A process to its end or to the time limit: its exit code, and seconds. Its whole group is gone afterwards."""
+    begun = time.monotonic()
+    sleeping = run / "work" / SLEEPING
+    with (run / "stdout").open("ab") as out, (run / "stderr").open("ab") as err:
+        process = subprocess.Popen(
+            words,
+            cwd=run / "work",
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            if script.interrupted and _comes(sleeping, process):
+                _signal(process, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TIMEOUT - (time.monotonic() - begun))
+        finally:
+            seconds = time.monotonic() - begun
+            _end(process)
+    return process.returncode, seconds
+
+
+def _comes(file: Path, process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a file comes into being while the process runs."""
+    until = time.monotonic() + TIMEOUT / 2
+    while process.poll() is None and time.monotonic() < until:
+        if file.exists():
+            time.sleep(1)  # the client must have seen that the command runs
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        _signal(process, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    _signal(process, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _happened(script: Script, folder: Path) -> dict[int, bool]:
+    """By turn: whether its operation was carried out, of those that only the work folder shows."""
+    return {
+        number: happened(call, folder)
+        for number, turn in enumerate(script.turns, start=1)
+        for call in getattr(turn, "calls", ())
+        if isinstance(call, Edit | Malformed)
+    }
+
+
+def _copy_transcripts(client: Client, installed: Installed, run: Path, environment: Mapping[str, str]) -> None:
+    target = run / "transcripts"
+    target.mkdir()
+    if client.exports:
+        _export_opencode(installed, run, environment)
+    for pattern in client.transcripts:
+        for found in sorted((run / "home").glob(pattern)):
+            shutil.copytree(found, target, dirs_exist_ok=True)
+
+
+def _export_opencode(installed: Installed, run: Path, environment: Mapping[str, str]) -> None:
+    """OpenCode keeps its sessions in a database, and exports them one by one; sub-agents' are in no list of its own."""
+    for database in (run / "home").glob(".local/share/opencode/*.db"):
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            sessions = [id_ for (id_,) in connection.execute("select id from session order by time_created")]
+        for session in sessions:
+            exported = subprocess.run(
+                [f"{installed.programs}/opencode", "export", session],
+                cwd=run / "work",
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+            (run / "transcripts" / f"{session}.json").write_bytes(exported.stdout)

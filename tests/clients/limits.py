@@ -1,0 +1,104 @@
+"""What a format is known not to hold: listed in `limits.toml`, each difference exactly, each with its reason.
+
+A difference that is not listed is news, and so is a listed one that is not there any more.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from clients.comparison import Finding
+
+FILE = Path(__file__).with_name("limits.toml")
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A difference that is expected of a client: in these scripts, at these places, in these words.
+
+    `all` places are those that the property compares in the script.
+    """
+
+    client: str
+    scripts: tuple[str, ...] | Literal["all"]
+    property: str
+    what: str
+    places: tuple[str, ...] | Literal["all"]
+    reason: str
+
+    def applies(self, client: str, script: str) -> bool:
+        """Whether it is expected of this run."""
+        return self.client == client and (self.scripts == "all" or script in self.scripts)
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of one property of a run: how many places were compared, and how many were equal.
+
+    `limits` are the expected differences, `unknown` says that at those the import makes no claim; `differs` those that
+    nobody expected, and `vanished` those that were expected in vain, both as lines.
+    """
+
+    compared: int
+    equal: int
+    limits: tuple[str, ...] = ()
+    unknown: bool = False
+    differs: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word."""
+        if self.differs or self.vanished:
+            return "DIFFERS" if self.differs else "VANISHED"
+        if self.limits:
+            return "unknown" if self.unknown else "limit"
+        return "equal" if self.compared else "-"
+
+
+def read_limits(file: Path = FILE) -> list[Limit]:
+    """The limits in a file.
+
+    Raises msgspec.ValidationError, with the place of what is wrong.
+    """
+    return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8"))["limit"], list[Limit])
+
+
+def judge(
+    client: str, script: str, findings: Mapping[str, Sequence[Finding]], limits: Iterable[Limit]
+) -> dict[str, Cell]:
+    """Hold the findings of a run against the limits that are expected of it, property by property."""
+    expected = [limit for limit in limits if limit.applies(client, script)]
+    return {
+        name: _cell(found, [limit for limit in expected if limit.property == name])
+        for name, found in findings.items()
+    }
+
+
+def _cell(found: Sequence[Finding], limits: Sequence[Limit]) -> Cell:
+    places = list(dict.fromkeys(finding.place for finding in found))
+    wrong = [finding for finding in found if finding.what]
+    expected = {(place, limit.what) for limit in limits for place in _places(limit, places)}
+    actual = {(finding.place, finding.what) for finding in wrong}
+    listed = [finding for finding in wrong if (finding.place, finding.what) in expected]
+    return Cell(
+        compared=len(places),
+        equal=len(set(places) - {finding.place for finding in wrong}),
+        limits=tuple(dict.fromkeys(finding.what for finding in listed)),
+        unknown=bool(listed) and all(finding.unknown for finding in listed),
+        differs=_lines(actual - expected),
+        vanished=_lines(expected - actual),
+    )
+
+
+def _places(limit: Limit, places: Sequence[str]) -> Sequence[str]:
+    return places if limit.places == "all" else limit.places
+
+
+def _lines(differences: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Differences as lines, a line for each in whatever places."""
+    by_what: dict[str, list[str]] = {}
+    for place, what in sorted(differences):
+        by_what.setdefault(what, []).append(place)
+    return tuple(f"{what} ({', '.join(places)})" for what, places in by_what.items())

@@ -1,0 +1,110 @@
+"""Let real clients play scripts against a model server on loopback, and hold refold's imports against what was really sent.
+
+    python tests/clients/run.py                        all clients, all scripts
+    python tests/clients/run.py codex pi --script basic
+    python tests/clients/run.py --newest               the newest version of each client: did its format move?
+    python tests/clients/run.py --again                compare the last runs once more, without running anything
+
+Exit code 0 if all is equal but for the known limits of a format, 1 if not, 125 if a client could not be run here.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
+
+from clients.adapters import CLIENTS, Client  # noqa: E402
+from clients.comparison import compare  # noqa: E402
+from clients.execution import play  # noqa: E402
+from clients.imported import read_import  # noqa: E402
+from clients.installation import FOLDER, Installed, NotHere, install  # noqa: E402
+from clients.limits import judge, read_limits  # noqa: E402
+from clients.report import (  # noqa: E402
+    FILE,
+    ClientResult,
+    Results,
+    ScriptResult,
+    terminal_table,
+    write_results,
+)
+from clients.scripts import SCRIPTS  # noqa: E402
+from clients.truth import read_truth  # noqa: E402
+
+UNKNOWN = 125
+
+
+def main() -> int:
+    """Run what is asked for, and print the table."""
+    asked = _parser().parse_args()
+    chosen = [client for client in CLIENTS.values() if not asked.clients or client.name in asked.clients]
+    results: Results = {}
+    for client in chosen:
+        results[client.name] = _client(client, asked.script or list(SCRIPTS), asked)
+    write_results(results, FOLDER / "results.json")
+    if asked.record:
+        write_results(results, FILE)
+    print(terminal_table(results))
+    if any(result.not_here for result in results.values()):
+        return UNKNOWN if all(result.fine or result.not_here for result in results.values()) else 1
+    return 0 if all(result.fine for result in results.values()) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("clients", nargs="*", choices=[[], *CLIENTS], metavar="CLIENT", help=", ".join(CLIENTS))
+    parser.add_argument("--script", action="append", choices=[*SCRIPTS], help="only this one; may be repeated")
+    parser.add_argument("--newest", action="store_true", help="install the newest versions, not those of the table")
+    parser.add_argument("--again", action="store_true", help="run nothing: compare the last runs")
+    parser.add_argument("--record", action="store_true", help=f"keep the results in {FILE.relative_to(ROOT)}")
+    return parser
+
+
+def _client(client: Client, names: list[str], asked: argparse.Namespace) -> ClientResult:
+    begun = time.monotonic()
+    try:
+        installed = Installed(client.version, "") if asked.again else install(client, newest=asked.newest)
+    except NotHere as error:
+        return ClientResult(
+            package=client.package, version=client.version, format=client.format, not_here=str(error)
+        )
+    _tell(f"{client.name} {installed.version} installed", begun)
+    played: dict[str, ScriptResult] = {}
+    for name in names:
+        if name not in client.skips:
+            begun = time.monotonic()
+            played[name] = _script(client, installed, name, again=asked.again)
+            _tell(f"{client.name} {name}", begun)
+    return ClientResult(
+        package=client.package,
+        version=installed.version,
+        format=client.format,
+        scripts=played,
+        skipped={name: reason for name, reason in client.skips.items() if name in names},
+    )
+
+
+def _script(client: Client, installed: Installed, name: str, *, again: bool) -> ScriptResult:
+    folder = FOLDER / "runs" / f"{client.name}-{name}"
+    try:
+        if not again:
+            play(client, installed, name, folder)
+        truth = read_truth(folder)
+        if truth.outcome.timed_out:
+            return ScriptResult(problem=f"the client did not end in time; see {folder}")
+        if not truth.answers():
+            return ScriptResult(problem=f"the client got no answer, exit codes {truth.outcome.codes}; see {folder}")
+        found = compare(truth, read_import(folder / "transcripts", folder / "store.db"))
+    except (OSError, ValueError) as error:
+        return ScriptResult(problem=f"{type(error).__name__}: {error}")
+    return ScriptResult(cells=judge(client.name, name, found, read_limits()))
+
+
+def _tell(what: str, begun: float) -> None:
+    print(f"{what} ({time.monotonic() - begun:.1f} s)", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

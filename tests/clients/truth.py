@@ -1,0 +1,121 @@
+"""What really happened in a run: each request that the model server got, and the reply that it gave."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from clients.scripts import Failure
+from clients.wires import WIRES
+from clients.wires.protocol import Reply, ScriptedCall
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Role
+
+Agent = Literal["main", "sub", "compaction", "aside"]
+"""Who asked: `aside` is a question of the client's own, as for a title, that no transcript need hold."""
+
+End = Literal["finished", "cancelled", "error", "open"]
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and what the server did with it; `turn` counts those of its agent from 1.
+
+    `reply` is what the server meant to answer; of a `broken` one only a part arrived.
+    """
+
+    number: int
+    wire: str
+    agent: Agent
+    turn: int
+    status: int
+    broken: bool
+    streamed: bool
+    reply: Reply | None
+    failure: Failure | None
+    body: msgspec.Raw
+
+    @property
+    def place(self) -> str:
+        """Where it stands in the script, as in `main 3`."""
+        return f"{self.agent} {self.turn}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the client got no whole answer."""
+        return self.reply is None or self.broken
+
+    def messages(self) -> list[Message]:
+        """The messages that were sent."""
+        wire = next(wire for wire in WIRES if wire.name == self.wire)
+        body: dict[str, Any] = msgspec.json.decode(self.body)
+        return wire.messages(body)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the client's processes, and of the work folder.
+
+    `codes` are their exit codes; `happened`: by the script's turn, from 1, whether the work folder shows its operation.
+    """
+
+    client: str
+    script: str
+    version: str
+    format: str
+    codes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    timed_out: bool = False
+    interrupted: bool = False
+    happened: dict[int, bool] = {}
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """A run of a client: its exchanges in order, and its outcome."""
+
+    exchanges: tuple[Exchange, ...]
+    outcome: Outcome
+
+    def asked(self) -> Iterator[Exchange]:
+        """The exchanges of agents, without a client's asides."""
+        return (exchange for exchange in self.exchanges if exchange.agent != "aside")
+
+    def answers(self) -> list[tuple[Exchange, Reply]]:
+        """The whole answers that agents got."""
+        return [(each, each.reply) for each in self.asked() if each.reply is not None and not each.broken]
+
+    def results(self) -> dict[str, str]:
+        """By a call's id: the result that the model was shown first."""
+        found: dict[str, str] = {}
+        for exchange in self.exchanges:
+            for message in exchange.messages():
+                if message.role == Role.TOOL and message.call:
+                    found.setdefault(message.call, message.text)
+        return found
+
+    def fails(self, exchange: Exchange, call: ScriptedCall) -> bool:
+        """Whether a call of an exchange's reply failed."""
+        return not self.outcome.happened[exchange.turn] if call.fails is None else call.fails
+
+    def end(self) -> End:
+        """How the run ended, by the server and by the process."""
+        if self.outcome.interrupted:
+            return "cancelled"
+        last = next((each for each in reversed(self.exchanges) if each.agent == "main"), None)
+        if last is None or last.reply is None or last.broken:
+            return "error"
+        return "finished" if is_last(last.reply) else "open"
+
+
+def is_last(reply: Reply) -> bool:
+    """Whether an answer ends a turn: it has no call, or one by which its client submits."""
+    return all("COMPLETE_TASK" in call.arguments for call in reply.calls)
+
+
+def read_truth(folder: Path) -> Truth:
+    """The truth that a run left in its folder.
+
+    Raises FileNotFoundError, msgspec.DecodeError.
+    """
+    rows: Sequence[bytes] = (folder / "truth.jsonl").read_bytes().splitlines()
+    exchanges = tuple(msgspec.json.decode(row, type=Exchange) for row in rows)
+    return Truth(exchanges, msgspec.json.decode((folder / "outcome.json").read_bytes(), type=Outcome))
