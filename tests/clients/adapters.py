@@ -101,7 +101,7 @@ trust_level = "trusted"
 
 
 def _gemini(setting: Setting) -> Commands:
-    threshold = {"compressionThreshold": 0.01} if setting.script.compacts else {}
+    threshold = {"compressionThreshold": 0.0002} if setting.script.compacts else {}
     setting.write_json(
         ".gemini/settings.json",
         {
@@ -135,8 +135,8 @@ def _qwen(setting: Setting) -> Commands:
         },
     )
     program = (str(setting.programs / "qwen"), "--auth-type", "openai", "--openai-api-key", "none")
-    program = (*program, "--openai-base-url", f"{setting.url}/v1", "-m", MODEL, "-y")
-    return Commands((*program, "-p"), (*program, "-c", "-p"))
+    words = (*program, "--openai-base-url", f"{setting.url}/v1", "-m", MODEL, "-y")
+    return Commands((*words, "-p"), (*words, "-c", "-p"))
 
 
 def _opencode(setting: Setting) -> Commands:
@@ -176,14 +176,16 @@ def _pi(setting: Setting) -> Commands:
     retry = {"enabled": True, "baseDelayMs": 300}
     setting.write_json(".pi/agent/settings.json", {"quietStartup": True, "retry": retry})
     program = (str(setting.programs / "pi"), "--offline", "--provider", "scripted", "--model", MODEL)
-    return Commands((*program, "-p"), (*program, "-c", "-p"), {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"})
+    return Commands(
+        (*program, "-p"), (*program, "-c", "-p"), {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"}
+    )
 
 
 def _mini(setting: Setting) -> Commands:
     trajectory = setting.home / "mini" / "run.traj.json"
     trajectory.parent.mkdir()
     program = (str(setting.programs / "mini"), "-y", "--exit-immediately", "-m", f"openai/{MODEL}")
-    program = (*program, "-o", str(trajectory), "-c", "mini.yaml", "-c", "model.cost_tracking=ignore_errors")
+    options = ("-o", str(trajectory), "-c", "mini.yaml", "-c", "model.cost_tracking=ignore_errors")
     environment = {
         "OPENAI_API_KEY": "none",
         "MSWEA_CONFIGURED": "true",
@@ -191,7 +193,7 @@ def _mini(setting: Setting) -> Commands:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the network for prices
     }
     at_server = ("-c", f"model.model_kwargs.api_base={setting.url}/v1")
-    return Commands((*program, *at_server, "-t"), (), environment)
+    return Commands((*program, *options, *at_server, "-t"), (), environment)
 
 
 def _driven(name: str) -> Callable[[Setting], Commands]:
@@ -220,7 +222,9 @@ CLIENTS: dict[str, Client] = {
             format="codex",
             prepare=_codex,
             transcripts=(".codex/sessions",),
-            skips={"subagent": "its sub-agents are asynchronous: the model has to wait for each by another tool"},
+            skips={
+                "subagent": "its sub-agents are asynchronous: the model has to wait for each by another tool"
+            },
         ),
         Client(
             name="gemini",
@@ -268,7 +272,11 @@ CLIENTS: dict[str, Client] = {
             format="mini_swe_agent",
             prepare=_mini,
             transcripts=("mini",),
-            skips={"subagent": _NO_AGENTS, "resume": "it resumes nothing", "compaction": "it compacts nothing"},
+            skips={
+                "subagent": _NO_AGENTS,
+                "resume": "it resumes nothing",
+                "compaction": "it compacts nothing",
+            },
             also=("mcp",),  # its litellm imports it
         ),
         Client(
@@ -292,7 +300,11 @@ CLIENTS: dict[str, Client] = {
             prepare=_driven("inspect"),
             transcripts=("out",),
             also=("openai",),
-            skips={"subagent": _NO_AGENTS, "resume": "it resumes nothing", "compaction": "it compacts nothing"},
+            skips={
+                "subagent": _NO_AGENTS,
+                "resume": "it resumes nothing",
+                "compaction": "it compacts nothing",
+            },
         ),
     )
 }

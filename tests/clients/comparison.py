@@ -38,7 +38,9 @@ class Pair(msgspec.Struct, frozen=True):
 
     def calls(self) -> Iterator[tuple[str, ScriptedCall, ImportedCall]]:
         """The calls that both have, with their places."""
-        for index, (call, found) in enumerate(zip(self.reply.calls, self.answer.calls, strict=False), start=1):
+        for index, (call, found) in enumerate(
+            zip(self.reply.calls, self.answer.calls, strict=False), start=1
+        ):
             yield f"{self.place} call {index}", call, found
 
 
@@ -57,12 +59,12 @@ def compare(truth: Truth, runs: Sequence[ImportedRun]) -> dict[str, list[Finding
 
 
 def match(truth: Truth, runs: Sequence[ImportedRun]) -> list[Pair]:
-    """Pair the truth's answers with the import's: by text, and those without text by the number of their calls."""
+    """Pair the truth's answers with the import's, by text and in order; a script has few without text."""
     free = [answer for run in runs for answer in run.answers]
     pairs: list[Pair] = []
     for exchange, reply in truth.answers():
-        key = _key(reply.text, len(reply.calls))
-        found = next((answer for answer in free if _key(answer.text, len(answer.calls)) == key), None)
+        words = reply.text.split()
+        found = next((answer for answer in free if answer.text.split() == words), None)
         if found is not None:
             free.remove(found)
             pairs.append(Pair(exchange, reply, found))
@@ -89,7 +91,9 @@ def check_answers(matched: Matched) -> Iterator[Finding]:
     """Each whole answer is there once, and no other."""
     paired = {pair.place for pair in matched.pairs}
     for exchange, reply in matched.truth.answers():
-        yield Finding(exchange.place, "" if exchange.place in paired else "lacks the answer", detail=reply.text)
+        yield Finding(
+            exchange.place, "" if exchange.place in paired else "lacks the answer", detail=reply.text
+        )
     used = {(pair.answer.run, pair.answer.seq) for pair in matched.pairs}
     broken = [each for each in matched.truth.asked() if each.reply is not None and each.broken]
     for run in matched.runs:
@@ -102,10 +106,14 @@ def check_calls(matched: Matched) -> Iterator[Finding]:
     """The calls of each answer: how many, their names, their arguments."""
     for pair in matched.pairs:
         if len(pair.reply.calls) != len(pair.answer.calls):
-            yield Finding(pair.place, f"has {len(pair.answer.calls)} calls instead of {len(pair.reply.calls)}")
+            yield Finding(
+                pair.place, f"has {len(pair.answer.calls)} calls instead of {len(pair.reply.calls)}"
+            )
         for place, call, found in pair.calls():
             if call.name != found.name:
-                yield Finding(place, f"is a call of {found.name} instead of {call.name}", detail=found.arguments)
+                yield Finding(
+                    place, f"is a call of {found.name} instead of {call.name}", detail=found.arguments
+                )
             elif canonical(call.arguments) != canonical(found.arguments):
                 yield Finding(place, "has other arguments", detail=f"{call.arguments} -> {found.arguments}")
             else:
@@ -140,7 +148,9 @@ def check_errors(matched: Matched) -> Iterator[Finding]:
                 yield Finding(place, f"unmarked, {'failed' if failed else 'succeeded'}", unknown=True)
             else:
                 right = found.failed == failed
-                yield Finding(place, "" if right else "is told as failed" if found.failed else "is told as a success")
+                yield Finding(
+                    place, "" if right else "is told as failed" if found.failed else "is told as a success"
+                )
 
 
 def check_tokens(matched: Matched) -> Iterator[Finding]:
@@ -159,7 +169,9 @@ def check_order(matched: Matched) -> Iterator[Finding]:
     """Answers stand in the order in which they were given, each result before the next answer of its run."""
     for run in matched.runs:
         last = 0
-        following = {answer.seq: after.seq for answer, after in zip(run.answers, run.answers[1:], strict=False)}
+        following = {
+            answer.seq: after.seq for answer, after in zip(run.answers, run.answers[1:], strict=False)
+        }
         for pair in (pair for pair in matched.pairs if pair.answer.run == run.id):
             late = pair.answer.seq < last
             last = max(last, pair.answer.seq)
@@ -167,7 +179,11 @@ def check_order(matched: Matched) -> Iterator[Finding]:
             overtaken = after is not None and any(call.returned > after for call in pair.answer.calls)
             yield Finding(
                 pair.place,
-                "stands before an earlier answer" if late else "has a result behind the next answer" if overtaken else "",
+                "stands before an earlier answer"
+                if late
+                else "has a result behind the next answer"
+                if overtaken
+                else "",
             )
 
 
@@ -220,10 +236,6 @@ CHECKS: Mapping[str, Callable[[Matched], Iterator[Finding]]] = {
     "failures": check_failures,
     "end": check_end,
 }
-
-
-def _key(text: str, calls: int) -> str | int:
-    return " ".join(text.split()) or calls
 
 
 def _extra(answer: ImportedAnswer, broken: Sequence[Exchange]) -> Finding:

@@ -157,7 +157,9 @@ def _happened(script: Script, folder: Path) -> dict[int, bool]:
     }
 
 
-def _copy_transcripts(client: Client, installed: Installed, run: Path, environment: Mapping[str, str]) -> None:
+def _copy_transcripts(
+    client: Client, installed: Installed, run: Path, environment: Mapping[str, str]
+) -> None:
     target = run / "transcripts"
     target.mkdir()
     if client.exports:

@@ -18,7 +18,7 @@ _TIMEOUT = 900.0
 _PYTHONS = ("python3.13", "python3.12", "python3.14")
 
 
-class NotHere(Exception):  # noqa: N818 - what happened
+class NotHere(Exception):
     """A client cannot be installed on this machine: nothing is known of it, and that is no pass."""
 
 
@@ -69,11 +69,12 @@ def python(client: Client) -> Path:
     """
     if sys.version_info >= client.python:
         return Path(sys.executable)
-    for found in filter(None, map(shutil.which, _PYTHONS)):
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for found in [*filter(None, map(shutil.which, _PYTHONS)), *map(str, pyenv.glob("versions/3.*/bin/python3"))]:
         if _run([found, "-c", f"import sys; sys.exit(sys.version_info < {client.python})"]).returncode == 0:
             return Path(found)
     needed = ".".join(map(str, client.python))
-    raise NotHere(f"{client.package} needs Python {needed}; none of {', '.join(_PYTHONS)} runs here")
+    raise NotHere(f"{client.package} needs Python {needed}; none of {', '.join(_PYTHONS)} runs here, and pyenv has none")
 
 
 def _from_npm(client: Client, version: str, folder: Path) -> Installed:

@@ -70,7 +70,9 @@ def _edit(edit: Edit, offered: Mapping[str, Tool], folder: Path, id_: str) -> Sc
         return call_of(command, offered.values(), folder, id_)
     tool = _first(offered, EDITORS)
     if tool.name == "apply_patch":
-        patch = f"*** Begin Patch\n*** Update File: {edit.path}\n@@\n-{edit.old}\n+{edit.new}\n*** End Patch\n"
+        patch = (
+            f"*** Begin Patch\n*** Update File: {edit.path}\n@@\n-{edit.old}\n+{edit.new}\n*** End Patch\n"
+        )
         text = patch if tool.free_text else json.dumps({"input": patch})
         return ScriptedCall(id_, tool.name, text, free_text=tool.free_text, fails=None)
     path = str(folder / edit.path)

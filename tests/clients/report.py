@@ -84,7 +84,8 @@ def differences(results: Results) -> Iterator[str]:
             for each, cell in played.cells.items():
                 yield from (f"{name} {script} {each}: {line}" for line in cell.differs)
                 yield from (
-                    f"{name} {script} {each}: expected, and not there any more: {line}" for line in cell.vanished
+                    f"{name} {script} {each}: expected, and not there any more: {line}"
+                    for line in cell.vanished
                 )
 
 

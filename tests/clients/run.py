@@ -54,9 +54,15 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("clients", nargs="*", choices=[[], *CLIENTS], metavar="CLIENT", help=", ".join(CLIENTS))
-    parser.add_argument("--script", action="append", choices=[*SCRIPTS], help="only this one; may be repeated")
-    parser.add_argument("--newest", action="store_true", help="install the newest versions, not those of the table")
+    parser.add_argument(
+        "clients", nargs="*", choices=[[], *CLIENTS], metavar="CLIENT", help=", ".join(CLIENTS)
+    )
+    parser.add_argument(
+        "--script", action="append", choices=[*SCRIPTS], help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--newest", action="store_true", help="install the newest versions, not those of the table"
+    )
     parser.add_argument("--again", action="store_true", help="run nothing: compare the last runs")
     parser.add_argument("--record", action="store_true", help=f"keep the results in {FILE.relative_to(ROOT)}")
     return parser
@@ -95,7 +101,9 @@ def _script(client: Client, installed: Installed, name: str, *, again: bool) -> 
         if truth.outcome.timed_out:
             return ScriptResult(problem=f"the client did not end in time; see {folder}")
         if not truth.answers():
-            return ScriptResult(problem=f"the client got no answer, exit codes {truth.outcome.codes}; see {folder}")
+            return ScriptResult(
+                problem=f"the client got no answer, exit codes {truth.outcome.codes}; see {folder}"
+            )
         found = compare(truth, read_import(folder / "transcripts", folder / "store.db"))
     except (OSError, ValueError) as error:
         return ScriptResult(problem=f"{type(error).__name__}: {error}")

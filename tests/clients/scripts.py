@@ -100,9 +100,12 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 SLEEPING = "sleeping"
 NOTHING_LEFT = Answer("Nothing is left to do.", usage=Usage(50, 0, 5))
-SUMMARY = Answer("<state_snapshot>SUMMARY OF THE SCRIPT: ls was run.</state_snapshot>", usage=Usage(900, 0, 30))
+SUMMARY = Answer(
+    "<state_snapshot>SUMMARY OF THE SCRIPT: ls was run.</state_snapshot>", usage=Usage(900, 0, 30)
+)
 ASIDE = Answer(
-    '{"next_speaker": "user", "reasoning": "done", "title": "A title", "corrected": null}', usage=Usage(20, 0, 3)
+    '{"next_speaker": "user", "reasoning": "done", "title": "A title", "corrected": null}',
+    usage=Usage(20, 0, 3),
 )
 """The answer to a client's questions of its own, as for a title."""
 
@@ -120,7 +123,11 @@ SCRIPTS: dict[str, Script] = {
                 reasoning="First look at the folder.",
             ),
             Answer("", (Shell("cat a.txt"), Shell("cat b.txt")), Usage(1102, 1000, 22)),
-            Answer("Now one that fails.", (Shell("cat nothing-here.txt; exit 3", fails=True),), Usage(1203, 1100, 13)),
+            Answer(
+                "Now one that fails.",
+                (Shell("cat nothing-here.txt; exit 3", fails=True),),
+                Usage(1203, 1100, 13),
+            ),
             Answer("I edit.", (Edit("a.txt", "alpha", "omega"),), Usage(1304, 1200, 44)),
             Answer("I throw the stash away.", (Shell("git stash drop"),), Usage(1405, 1300, 15)),
             Answer("An unknown tool.", (UnknownTool(),), Usage(1506, 1400, 16)),

@@ -81,5 +81,9 @@ def _name(key: Key) -> str:
 
 
 def _clip(key: Key) -> str:
-    text = key.text if len(key.text) < 700 else f"{key.text[:500]} [...{len(key.text)} characters] {key.text[-150:]}"
+    text = (
+        key.text
+        if len(key.text) < 700
+        else f"{key.text[:500]} [...{len(key.text)} characters] {key.text[-150:]}"
+    )
     return f"{text!r} {list(key.calls) if key.calls else ''}".strip()

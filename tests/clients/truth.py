@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from clients.offers import SUBMISSION
 from clients.scripts import Failure
 from clients.wires import WIRES
 from clients.wires.protocol import Reply, ScriptedCall
@@ -98,17 +99,17 @@ class Truth(msgspec.Struct, frozen=True):
 
     def end(self) -> End:
         """How the run ended, by the server and by the process."""
-        if self.outcome.interrupted:
-            return "cancelled"
         last = next((each for each in reversed(self.exchanges) if each.agent == "main"), None)
         if last is None or last.reply is None or last.broken:
             return "error"
-        return "finished" if is_last(last.reply) else "open"
+        if is_last(last.reply):  # a client may ignore the interrupt
+            return "finished"
+        return "cancelled" if self.outcome.interrupted else "open"
 
 
 def is_last(reply: Reply) -> bool:
     """Whether an answer ends a turn: it has no call, or one by which its client submits."""
-    return all("COMPLETE_TASK" in call.arguments for call in reply.calls)
+    return all(SUBMISSION in call.arguments for call in reply.calls)
 
 
 def read_truth(folder: Path) -> Truth:

@@ -2,7 +2,7 @@
 
 import sys
 
-from inspect_ai import Task, eval
+import inspect_ai
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import GenerateConfig, get_model
@@ -17,5 +17,7 @@ model = get_model(
     config=GenerateConfig(max_retries=2),
 )
 agent = react(tools=[bash(timeout=30)], submit=False, on_continue=None)
-task = Task(dataset=[Sample(input=prompt, target="x")], solver=agent, sandbox="local", message_limit=40)
-eval(task, model=model, log_dir=logs, display="none")
+task = inspect_ai.Task(
+    dataset=[Sample(input=prompt, target="x")], solver=agent, sandbox="local", message_limit=40
+)
+inspect_ai.eval(task, model=model, log_dir=logs, display="none")

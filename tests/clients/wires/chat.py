@@ -24,7 +24,9 @@ class Chat:
 
     def tools(self, body: Body) -> list[Tool]:
         functions = [tool["function"] for tool in body.get("tools") or [] if "function" in tool]
-        return [Tool(each["name"], (each.get("parameters") or {}).get("properties") or {}) for each in functions]
+        return [
+            Tool(each["name"], (each.get("parameters") or {}).get("properties") or {}) for each in functions
+        ]
 
     def messages(self, body: Body) -> list[Message]:
         return [_message(row) for row in body["messages"]]

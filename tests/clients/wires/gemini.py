@@ -22,7 +22,9 @@ class Gemini:
         return path.endswith(":streamGenerateContent")
 
     def tools(self, body: Body) -> list[Tool]:
-        declared = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations") or []]
+        declared = [
+            each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations") or []
+        ]
         schemas = [each.get("parametersJsonSchema") or each.get("parameters") or {} for each in declared]
         return [
             Tool(each["name"], schema.get("properties") or {})

@@ -111,7 +111,13 @@ def _items(reply: Reply, number: int) -> list[dict[str, Any]]:
 
 def _call(call: ScriptedCall) -> dict[str, Any]:
     kind = "custom_tool_call" if call.free_text else "function_call"
-    named = {"type": kind, "id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "status": "completed"}
+    named = {
+        "type": kind,
+        "id": f"fc_{call.id}",
+        "call_id": call.id,
+        "name": call.name,
+        "status": "completed",
+    }
     return {**named, _CALLS[kind]: call.arguments}
 
 
