@@ -15,7 +15,7 @@ SECONDS ?= 60
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all conformance mutants check format-check lint mypy pyright layers format demo docs screenshots bench big whatif-table storm fuzz soak clean
+.PHONY: help setup test test-all clients conformance mutants check format-check lint mypy pyright layers format demo docs screenshots bench big whatif-table storm fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -28,6 +28,9 @@ test: setup ## Run the quick tier of the tests, a sample of every part: two minu
 
 test-all: setup ## Run all tests, as before a change lands: six minutes
 	$(PYTEST) $(ARGS)
+
+clients: setup ## Let real coding agents play scripts, and hold their imports against what was sent: 20 minutes the first time; ARGS="codex --script basic"
+	$(BIN)/python tests/clients/run.py $(ARGS)
 
 conformance: setup ## Hold the presets against recorded answers of known loops: CASES=DIR for others
 	$(BIN)/python tests/conformance/run.py "$(CASES)" $(ARGS)
@@ -86,5 +89,5 @@ soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new s
 	$(BIN)/python tests/simulation/run.py --soak $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, caches and builds
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site screenshots
+	rm -rf .venv .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site screenshots
 	find reducers store engine replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +

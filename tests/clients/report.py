@@ -44,6 +44,8 @@ class ClientResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Results = dict[str, ClientResult]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "transcripts.md"
+HEADING = "## Checked against the real clients\n"
 
 
 def read_results(file: Path = FILE) -> Results:
@@ -55,6 +57,20 @@ def write_results(results: Results, file: Path) -> None:
     """Write results to a file, in an order that does not change."""
     data = msgspec.json.encode(results, order="sorted")
     file.write_bytes(msgspec.json.format(data, indent=1) + b"\n")
+
+
+def record(results: Results, limits: Sequence[Limit]) -> None:
+    """Keep results, beside those of other clients and of other scripts of the same version, and write the documents' tables."""
+    kept = read_results() if FILE.exists() else {}
+    for name, result in results.items():
+        old = kept.get(name)
+        same = old is not None and old.version == result.version and not result.not_here
+        scripts = {**(old.scripts if old and same else {}), **result.scripts}
+        kept[name] = msgspec.structs.replace(result, scripts=scripts)
+    write_results(kept, FILE)
+    before, heading, section = PAGE.read_text(encoding="utf-8").partition(HEADING)
+    prose = section.partition("\n| format")[0]
+    PAGE.write_text(f"{before}{heading}{prose}\n{document_tables(kept, limits)}\n", encoding="utf-8")
 
 
 def terminal_table(results: Results) -> str:

@@ -5,6 +5,8 @@
     python tests/clients/run.py --newest               the newest version of each client: did its format move?
     python tests/clients/run.py --again                compare the last runs once more, without running anything
 
+    python tests/clients/run.py --record               and keep the results, for docs/reference/transcripts.md
+
 Exit code 0 if all is equal but for the known limits of a format, 1 if not, 125 if a client could not be run here.
 """
 
@@ -27,6 +29,7 @@ from clients.report import (  # noqa: E402
     ClientResult,
     Results,
     ScriptResult,
+    record,
     terminal_table,
     write_results,
 )
@@ -38,14 +41,17 @@ UNKNOWN = 125
 
 def main() -> int:
     """Run what is asked for, and print the table."""
-    asked = _parser().parse_args()
+    parser = _parser()
+    asked = parser.parse_args()
+    if asked.newest and (asked.again or asked.record):
+        parser.error("--newest is for a look: what is kept, or compared again, are the versions of the table")
     chosen = [client for client in CLIENTS.values() if not asked.clients or client.name in asked.clients]
     results: Results = {}
     for client in chosen:
         results[client.name] = _client(client, asked.script or list(SCRIPTS), asked)
     write_results(results, FOLDER / "results.json")
     if asked.record:
-        write_results(results, FILE)
+        record(results, read_limits())
     print(terminal_table(results))
     if any(result.not_here for result in results.values()):
         return UNKNOWN if all(result.fine or result.not_here for result in results.values()) else 1
@@ -64,7 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         "--newest", action="store_true", help="install the newest versions, not those of the table"
     )
     parser.add_argument("--again", action="store_true", help="run nothing: compare the last runs")
-    parser.add_argument("--record", action="store_true", help=f"keep the results in {FILE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"keep the results in {FILE.relative_to(ROOT)} and in the documents",
+    )
     return parser
 
 
@@ -81,21 +91,21 @@ def _client(client: Client, names: list[str], asked: argparse.Namespace) -> Clie
     for name in names:
         if name not in client.skips:
             begun = time.monotonic()
-            played[name] = _script(client, installed, name, again=asked.again)
+            played[name] = _script(client, installed, name, asked)
             _tell(f"{client.name} {name}", begun)
     return ClientResult(
         package=client.package,
         version=installed.version,
         format=client.format,
         scripts=played,
-        skipped={name: reason for name, reason in client.skips.items() if name in names},
+        skipped=dict(client.skips),
     )
 
 
-def _script(client: Client, installed: Installed, name: str, *, again: bool) -> ScriptResult:
-    folder = FOLDER / "runs" / f"{client.name}-{name}"
+def _script(client: Client, installed: Installed, name: str, asked: argparse.Namespace) -> ScriptResult:
+    folder = FOLDER / "runs" / f"{client.name}-{installed.version}-{name}"
     try:
-        if not again:
+        if not asked.again:
             play(client, installed, name, folder)
         truth = read_truth(folder)
         if truth.outcome.timed_out:

@@ -1,0 +1,94 @@
+"""The results that are kept: of the versions in the table, of every script, and shown by the documents as they are."""
+
+import msgspec
+
+from clients.adapters import CLIENTS
+from clients.comparison import CHECKS
+from clients.limits import Cell, read_limits
+from clients.report import (
+    HEADING,
+    PAGE,
+    ClientResult,
+    Results,
+    ScriptResult,
+    document_tables,
+    read_results,
+    terminal_table,
+)
+from clients.scripts import SCRIPTS
+
+EQUAL = Cell(compared=3, equal=3)
+PLANTED: Results = {
+    "one": ClientResult(
+        package="one-cli",
+        version="1.0",
+        format="one",
+        scripts={
+            "basic": ScriptResult(
+                cells={"calls": EQUAL, "view": Cell(compared=2, equal=1, differs=("lacks x (main 1)",))}
+            ),
+            "retry": ScriptResult(
+                cells={"calls": EQUAL, "end": Cell(compared=1, equal=1, vanished=("open (main)",))}
+            ),
+        },
+        skipped={"resume": "it resumes nothing"},
+    ),
+    "two": ClientResult(package="two", version="2.0", format="two", not_here="needs Python 3.12"),
+}
+
+
+def test_the_documents_show_the_kept_results() -> None:
+    """The tables of the page are those that the kept results and the listed limits give."""
+    _, _, section = PAGE.read_text(encoding="utf-8").partition(HEADING)
+    assert section.endswith(f"\n\n{document_tables(read_results(), read_limits())}\n")
+
+
+def test_results_are_kept_of_every_client_in_its_version() -> None:
+    """A client whose version is changed in the table is run anew before its results are shown."""
+    assert {name: client.version for name, client in CLIENTS.items()} == {
+        name: result.version for name, result in read_results().items()
+    }
+
+
+def test_results_are_kept_of_every_script() -> None:
+    """A client that was run has played each script, or says why it cannot."""
+    played = {
+        name: {*each.scripts, *each.skipped} for name, each in read_results().items() if not each.not_here
+    }
+    assert {name: {*SCRIPTS} for name in played} == played
+
+
+def test_every_property_is_known() -> None:
+    """The kept results have a cell for each property of each script that could be compared."""
+    cells = [
+        script.cells
+        for each in read_results().values()
+        for script in each.scripts.values()
+        if not script.problem
+    ]
+    assert [list(CHECKS)] * len(cells) == [sorted(each, key=list(CHECKS).index) for each in cells]
+
+
+def test_the_table_tells_each_thing_apart() -> None:
+    """Equal, different, vanished, skipped and not run are different words, and what is not as expected is told below."""
+    lines = [line.split() for line in terminal_table(PLANTED).splitlines()]
+    assert ["one", "basic", "?", "?", "equal"] == lines[1][:5]
+    assert "DIFFERS" == lines[1][9]
+    assert "VANISHED" == lines[2][11]
+    assert ["one", "resume", *("." for _ in CHECKS)] == lines[3]
+    assert ["two", "not", "run", "here", *("?" for _ in CHECKS)] == lines[4]
+    assert [
+        "one basic view: lacks x (main 1)",
+        "one retry end: expected, and not there any more: open (main)",
+        "two: not run here: needs Python 3.12",
+    ] == terminal_table(PLANTED).splitlines()[6:]
+
+
+def test_a_client_that_was_not_run_has_not_passed() -> None:
+    """A client that could not be run, a script that could not be compared and a difference are no pass."""
+    assert [False, False] == [each.fine for each in PLANTED.values()]
+    bad = ScriptResult(problem="no answer")
+    assert not msgspec.structs.replace(PLANTED["two"], not_here="", scripts={"basic": bad}).fine
+    assert msgspec.structs.replace(PLANTED["two"], not_here="").fine
+    assert "| `two` | two 2.0 | not run | ? |" in document_tables(PLANTED, [])
+    assert "- `one`, basic, view: lacks x (main 1)" in document_tables(PLANTED, [])
