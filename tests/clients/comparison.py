@@ -14,6 +14,8 @@ from clients.scripts import Usage
 from clients.sights import canonical, differences
 from clients.truth import Exchange, Truth
 from clients.wires.protocol import Reply, ScriptedCall
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Role
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
@@ -187,10 +189,20 @@ def check_order(matched: Matched) -> Iterator[Finding]:
             )
 
 
+def check_system(matched: Matched) -> Iterator[Finding]:
+    """The system prompt that `view` shows at each answer, against the one that was sent."""
+    yield from _seen(matched, lambda message: message.role == Role.SYSTEM)
+
+
 def check_view(matched: Matched) -> Iterator[Finding]:
-    """What `view` shows at each answer, against the messages that were sent for it."""
+    """What `view` shows at each answer besides, against the messages that were sent for it."""
+    yield from _seen(matched, lambda message: message.role != Role.SYSTEM)
+
+
+def _seen(matched: Matched, chosen: Callable[[Message], bool]) -> Iterator[Finding]:
     for pair in matched.pairs:
-        found = differences(pair.exchange.messages(), pair.answer.seen)
+        sent, shown = filter(chosen, pair.exchange.messages()), filter(chosen, pair.answer.seen)
+        found = differences([*sent], [*shown])
         if not found:
             yield Finding(pair.place)
         yield from (Finding(pair.place, each.what, detail=each.detail) for each in found)
@@ -232,6 +244,7 @@ CHECKS: Mapping[str, Callable[[Matched], Iterator[Finding]]] = {
     "errors": check_errors,
     "tokens": check_tokens,
     "order": check_order,
+    "system": check_system,
     "view": check_view,
     "failures": check_failures,
     "end": check_end,

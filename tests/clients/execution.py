@@ -73,7 +73,9 @@ def _fill(folder: Path) -> None:
 
 def _git(folder: Path, words: str) -> None:
     identity = ["-c", "user.email=a@example.org", "-c", "user.name=A"]
-    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")  # for the same digests
+    dates = dict.fromkeys(
+        ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z"
+    )  # for the same digests
     command = ["git", *identity, *words.split()]
     subprocess.run(command, cwd=folder, env={**os.environ, **dates}, check=True, capture_output=True)
 

@@ -138,11 +138,20 @@ def _reasons(results: Results, limits: Sequence[Limit]) -> list[str]:
 
 
 def _unexplained(results: Mapping[str, ClientResult]) -> list[str]:
+    """The properties that differ otherwise, with the scripts, a line for each format."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for result in results.values():
+        for script, played in result.scripts.items():
+            for each in [name for name in CHECKS if name in played.cells]:
+                if played.cells[each].differs or played.cells[each].vanished:
+                    found.setdefault(result.format, {}).setdefault(each, []).append(script)
     lines = [
-        f"- `{result.format}`, {script}, {each}: {line}"
-        for result in results.values()
-        for script, played in result.scripts.items()
-        for each, cell in played.cells.items()
-        for line in (*cell.differs, *cell.vanished)
+        f"- `{name}`: "
+        + ", ".join(f"`{each}` ({', '.join(scripts)})" for each, scripts in properties.items())
+        for name, properties in sorted(found.items())
     ]
-    return ["Differences that are no limit of their format:", "\n".join(sorted(lines))] if lines else []
+    return (
+        ["Differences that are no limit of their format, by column and script:", "\n".join(lines)]
+        if lines
+        else []
+    )

@@ -233,7 +233,7 @@ def end_unknown(run: ImportedRun) -> None:
         (forget_cache, "tokens", [Finding("main 3", "has other usage")]),
         (forget_usage, "tokens", [Finding("main 4", "no usage", unknown=True)]),
         (delay_result, "order", [Finding("main 3", "has a result behind the next answer")]),
-        (hide_system, "view", [Finding(f"main {turn}", "lacks system 'Be brief.'") for turn in (2, 3, 4)]),
+        (hide_system, "system", [Finding(f"main {turn}", "lacks system 'Be brief.'") for turn in (2, 3, 4)]),
         (repeat_message, "view", [Finding("main 4", "adds user '[functionResponse]'")]),
         (change_message, "view", [Finding("main 3", "changes tool 'x'")]),
         (forget_failure, "failures", [Finding("main 1", "lacks the failure with status 429")]),
@@ -290,7 +290,7 @@ def limit(places: tuple[str, ...] | str = "all", what: str = "lacks system 'Be b
         {
             "client": "c",
             "scripts": "all",
-            "property": "view",
+            "property": "system",
             "what": what,
             "places": places,
             "reason": "not in the file",
@@ -302,7 +302,7 @@ def limit(places: tuple[str, ...] | str = "all", what: str = "lacks system 'Be b
 def judged(mutation: Mutation, limits: list[Limit]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     runs = right_import()
     mutation(runs[0])
-    cell = judge("c", "s", compare(truth(), runs), limits)["view"]
+    cell = judge("c", "s", compare(truth(), runs), limits)["system"]
     return cell.word, cell.differs, cell.vanished
 
 
