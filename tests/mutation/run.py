@@ -1,16 +1,20 @@
-"""Mutate the limits, guards and recoveries, and name the mutants that no test notices: `make mutants`.
+"""Mutate the modules in which a fault does harm, and list the mutants that no test notices: `make mutants`.
 
-    python tests/mutation/run.py [WORD ...]     only the modules whose path holds one of the words
+    python tests/mutation/run.py [--sample=N] [WORD ...]     only modules whose path contains one of the words
 
-Each comparison becomes its neighbour (`>=`: `>`) and its opposite (`<`), each number one more and one less. A
-mutant is shown to the tests that are about its module, and if it survives them to all of `tests/reducers`. Exits
-with 0 if each died or is in `explained.txt`, 1 if not, 2 if the tests fail before anything is changed.
+The modules are those of limits, guards and recoveries, and of store, engine and whatif those in `ABOUT`. Each comparison
+becomes its neighbour (`>=`: `>`) and its opposite (`<`), each number one more and one less; outside the reducers `and` also
+becomes `or`, True becomes False, and conditions are negated. The tests about a module run on each mutant; one of the
+reducers that survives them runs all of `tests/reducers`. With `--sample`, N mutants of each module are tried, the same ones each
+time. Exits with 0 if each died or is in `explained.txt`, 1 if not, 2 if the tests fail before anything is changed.
 
 The tool is cosmic-ray. It writes each mutant over the file, so that happens in a copy of the sources.
 """
 
+import importlib
 import json
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -37,9 +41,11 @@ name = "local"
 
 [cosmic-ray.filters.operators-filter]
 exclude-operators = [
-  "core/(?!NumberReplacer$|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Is_IsNot|IsNot_Is|Lt_LtE|Lt_GtE|LtE_Lt|LtE_Gt|Gt_GtE|Gt_LtE|GtE_Gt|GtE_Lt)$)",
+  "core/(?!{operators}NumberReplacer$|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Is_IsNot|IsNot_Is|Lt_LtE|Lt_GtE|LtE_Lt|LtE_Gt|Gt_GtE|Gt_LtE|GtE_Gt|GtE_Lt)$)",
 ]
 """
+LOGIC = "AddNot$|ReplaceAndWithOr$|ReplaceOrWithAnd$|ReplaceTrueWithFalse$|ReplaceFalseWithTrue$|ReplaceUnaryOperator_Delete_Not$|"
+"""What is changed besides, outside the reducers: there most decisions are conditions, not thresholds."""
 HEADS = ("+++", "---")
 
 ABOUT = {
@@ -57,12 +63,30 @@ ABOUT = {
     "guards/duty.py": "guarding mutants_guards guards_at_work guards_laws",
     "guards/repetition.py": "repetition guards_batches mutants_guards",
     "guards/stall.py": "guards_stall guards_stall_acts mutants_guards",
+    "store/chain.py": "store/chain store/damaged_files",
+    "store/claims.py": "store/conformance store/sqlite store/lost_claims",
+    "store/evidence.py": "store/conformance store/erasing store/forks_stored",
+    "store/forks.py": "store/forks_stored store/conformance",
+    "store/group_commit.py": "store/conformance store/committer store/commits_here",
+    "store/integrity.py": "store/damaged_files store/wal",
+    "store/reading.py": "store/conformance store/damaged_files",
+    "store/rows.py": "store/damaged_files store/conformance",
+    "store/seals.py": "store/seals replay/seals_checked",
+    "store/wal.py": "store/wal",
+    "engine/compatibility.py": "engine/resuming engine/starting engine/third_party_guards",
+    "engine/holder.py": "engine/leases engine/holding_a_run engine/leftovers",
+    "engine/journal.py": "engine/resuming engine/forged_snapshots engine/leases engine/long_runs",
+    "engine/reconciliation.py": "engine/leftovers engine/doubts engine/resuming",
+    "engine/tenure.py": "engine/leases engine/holding_a_run engine/contention engine/workers",
 }
-"""The tests about a module. Those of a guard that is not named are about batches or about calls."""
+"""The tests about a module, `test_NAME.py` each. Those of a guard that is not named are about batches or about calls."""
+WHATIF = "replay/whatif/"
 
 
 def main(words: list[str]) -> int:
     """Mutate module after module, print a line for each, and the mutants that survived unexplained."""
+    sample = next((int(word.partition("=")[2]) for word in words if word.startswith("--sample=")), None)
+    words = [word for word in words if not word.startswith("--")]
     explained = set(EXPLAINED.read_text(encoding="utf-8").splitlines())
     unexplained = 0
     with tempfile.TemporaryDirectory(prefix="refold-mutants-") as folder:
@@ -74,7 +98,7 @@ def main(words: list[str]) -> int:
             if before.returncode:
                 print(f"{before.stdout}{module}: its tests fail before anything is changed", file=sys.stderr)
                 return 2
-            mutants = list(_mutants(copy, module))
+            mutants = list(_mutants(copy, module, sample))
             survived = [said for said, outcome in mutants if outcome == "survived"]
             left = [said for said in survived if said not in explained]
             unexplained += len(left)
@@ -88,32 +112,55 @@ def main(words: list[str]) -> int:
 
 def _modules() -> list[str]:
     guards = sorted(path.name for path in (ROOT / MODULES / "guards").glob("*.py"))
-    return [*ABOUT, *(f"guards/{name}" for name in guards if f"guards/{name}" not in ABOUT)]
+    whatif = sorted(path.name for path in (ROOT / _path(WHATIF)).glob("[!_]*.py"))
+    return [
+        *ABOUT,
+        *(f"guards/{name}" for name in guards if f"guards/{name}" not in ABOUT),
+        *(f"{WHATIF}{name}" for name in whatif),
+    ]
 
 
-def _tests(module: str) -> list[str]:
+def _path(module: str) -> Path:
+    """The module's file: a short name is one of the reducers, another begins with its package."""
+    package = module.partition("/")[0]
+    return Path(package, "refold", module) if package in ROOTS else MODULES / module
+
+
+def _files(module: str) -> list[str]:
+    """The files of the tests about a module."""
+    if module.startswith(WHATIF):
+        return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/replay").glob("test_whatif*.py"))
     named = ABOUT.get(
         module, "guards_batches guards_premature_end guards_calls mutants_guards guards_at_work"
     )
-    files = [f"{TESTS}/test_{name}.py" for name in named.split()]
-    return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
+    paths = [Path("tests") / name if "/" in name else TESTS / name for name in named.split()]
+    return [str(path.with_name(f"test_{path.name}.py")) for path in paths]
 
 
-def _mutants(copy: Path, module: str) -> Iterator[tuple[str, str]]:
+def _tests(module: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_files(module)]
+
+
+def _mutants(copy: Path, module: str, sample: int | None) -> Iterator[tuple[str, str]]:
     """Each mutant as `MODULE: OLD LINE => NEW LINE`, and what became of it: `killed` or `survived`."""
     name = module.replace("/", "-")
     configuration, session = f"{name}.toml", f"{name}.sqlite"
-    every = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(TESTS)]
-    command = shlex.join(["sh", "-c", f"{shlex.join(_tests(module))} && {shlex.join(every)}"])
+    command, operators = shlex.join(_tests(module)), LOGIC
+    if _path(module).is_relative_to(MODULES):
+        every = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(TESTS)]
+        command, operators = shlex.join(["sh", "-c", f"{command} && {shlex.join(every)}"]), ""
     (copy / configuration).write_text(
-        CONFIGURATION.format(path=MODULES / module, command=json.dumps(command))
+        CONFIGURATION.format(path=_path(module), command=json.dumps(command), operators=operators)
     )
     for verb in (
         ("cosmic_ray.cli", "init", configuration, session),
         ("cosmic_ray.tools.filters.operators_filter", session, configuration),
-        ("cosmic_ray.cli", "exec", configuration, session),
     ):
         subprocess.run([sys.executable, "-m", *verb], cwd=copy, env=_environment(copy), check=True)
+    if sample is not None:
+        _skip_others(copy / session, sample)
+    execute = [sys.executable, "-m", "cosmic_ray.cli", "exec", configuration, session]
+    subprocess.run(execute, cwd=copy, env=_environment(copy), check=True)
     dump = [sys.executable, "-m", "cosmic_ray.cli", "dump", session]
     for line in subprocess.run(
         dump, cwd=copy, check=True, capture_output=True, text=True
@@ -121,6 +168,20 @@ def _mutants(copy: Path, module: str) -> Iterator[tuple[str, str]]:
         result = json.loads(line)[1]
         if result["worker_outcome"] != "skipped":
             yield f"{module}: {_change(result['diff'])}", result["test_outcome"]
+
+
+def _skip_others(session: Path, sample: int) -> None:
+    """Leave so many mutants of the session to be tried, the same ones each time."""
+    database, item = (importlib.import_module(f"cosmic_ray.{name}") for name in ("work_db", "work_item"))
+    with database.use_db(str(session), database.WorkDB.Mode.open) as opened:
+        jobs = sorted(
+            (str(mutation.start_pos), mutation.operator_name, mutation.occurrence, each.job_id)
+            for each in opened.pending_work_items
+            for mutation in each.mutations[:1]
+        )
+        random.Random(0).shuffle(jobs)
+        for *_, job in jobs[sample:]:
+            opened.set_result(job, item.WorkResult(output="", worker_outcome=item.WorkerOutcome.SKIPPED))
 
 
 def _change(diff: str) -> str:

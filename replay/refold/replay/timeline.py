@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    Annotation,
     ApprovalAnswered,
     ApprovalRequested,
     CallRefused,
@@ -78,7 +79,8 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     so is `answer`, 0 while there is none.
 
     `text` is the first characters of the answer, None where it was erased or there is none yet; `chars` counts
-    all of it. `duration` is from the request to the last event of the turn, nanoseconds. `cost_nanousd` is None
+    all of it. `duration` is from the request to the last fact or decision of the turn, nanoseconds: a note or an erasure of
+    a year later is no part of it. `cost_nanousd` is None
     where no price is known. `marks` say in words what else happened: retries, prunes, guards, refusals. `purpose` is `grace` for the
     one request that a limit granted, which is no step.
     """
@@ -203,9 +205,11 @@ class Teller(Follower[Sequence[TurnRow]]):
         self._turn = TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
         self._pending.clear()
 
-    def _change(self, seq: int, at: int, **fields: object) -> None:
+    def _change(self, seq: int, at: int | None, **fields: object) -> None:
+        """Change the turn by an event of this time; None for an event that takes none of the turn's time."""
         if self._turn is not None:
-            self._turn = replace(self._turn, last=seq, duration=known.took(at - self._turn.at), **fields)
+            took = self._turn.duration if at is None else known.took(at - self._turn.at)
+            self._turn = replace(self._turn, last=seq, duration=took, **fields)
 
     def _remark(self, seq: int, at: int, event: Event) -> None:
         said, turn = remark(event), self._turn
@@ -215,7 +219,8 @@ class Teller(Follower[Sequence[TurnRow]]):
         if isinstance(event, SourceRecorded | Diagnosed) and (said in marks or len(marks) >= _BESIDE):
             said = ""  # a source may repeat itself without end: once is enough to know where to look
         if not early:
-            self._change(seq, at, marks=(*marks, said) if said else marks)
+            beside = isinstance(event, Annotation)
+            self._change(seq, None if beside else at, marks=(*marks, said) if said else marks)
         elif said:
             self._pending.append(said)
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from refold.reducers.events import (
+    Annotation,
     CallRefused,
     Decision,
     Event,
@@ -90,7 +91,9 @@ class Spans:
         """The spans that end with this event."""
         self.trail.take(step)
         at, seq, event = step.stored.at, step.stored.seq, step.event
-        self._began, self._last = self._began or at, max(self._last, at)
+        self._began = self._began or at
+        if not isinstance(event, Annotation):  # what is noted of a run later takes none of its time
+            self._last = max(self._last, at)
         match event:
             case RunStarted() | RunForked():
                 self._started |= self._opening(event)
