@@ -157,10 +157,12 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     unasked = (
         f"after {figures.counted(found.unasked, 'fact')}, whether a guard that is blind would have spoken"
     )
+    # Of a log that cannot be followed to its end, the state is that of the last decision that was compared: `show` has a later one.
+    state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
         {
             "derived": f"{derived}, {agreed}",
-            "log": f"{figures.counted(found.events, 'event')}, rules version {found.rules}, {found.agent_state}",
+            "log": f"{figures.counted(found.events, 'event')}, rules version {found.rules}{state}",
             "imported": imported if found.imported else None,
             "damaged": found.damaged or None,
             "blind": list(found.blind),

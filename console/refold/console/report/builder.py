@@ -67,26 +67,29 @@ async def build(
 
     `pages` are the files beside it that other runs are in, by the runs' ids.
     """
-    turns: list[TurnRow] = []
-    teller = Teller(turns.append)
-    verifier, auditor, summing = Verifier(run), Auditor(run, registry), Summing(run, teller, excerpt=None)
-    rows, kin = Rows(run, registry), Kin()
+    verifier, rows, opinions = Verifier(run), Rows(run, registry), _Opinions(run, registry)
     source = Records(store, run, upto, checked=False)
-    await follow(source, verifier, auditor, summing, rows, *kin.followers, registry=registry)
+    await follow(source, verifier, rows, *opinions.followers, registry=registry)
     if isinstance(rows.problem, CannotJudge):
         raise rows.problem
+    if (
+        verifier.result().damaged
+    ):  # as `show` and `audit`, which believe nothing behind the first changed event
+        opinions = _Opinions(run, registry)
+        await follow(Records(store, run, upto), *opinions.followers, registry=registry)
     last = (await store.head(run)).seq if upto is not None else 0
-    found, about, judged = rows.result(), summing.result(), auditor.result()
-    turns += teller.result()
-    parent, children = await kin.of(store, about)
+    found, about, auditor, turns = rows.result(), opinions.summing.result(), opinions.auditor, opinions.turns
+    judged = auditor.result()
+    turns += opinions.teller.result()
+    parent, children = await opinions.kin.of(store, about)
     places = Places()
     shown = (places.row(each, found.said.get(each.seq)) for each in found.views.shown)
     return Report(
         refold=version("refold"),
         partial=upto is not None and upto < last,
         about=replace(about, parent=parent),
-        figures=_figures(summing.state, about, turns),
-        end=found.ended,
+        figures=_figures(opinions.summing.state, about, turns),
+        end=found.ended if found.ended <= about.events else 0,
         turns=Packed(turns),
         imported=found.imported,
         children=children,
@@ -105,6 +108,20 @@ async def build(
         fields=dict(FIELDS),
         kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
     )
+
+
+class _Opinions:
+    """Those who say something of the whole run: how it stands, whether its decisions follow, its turns, its children."""
+
+    def __init__(self, run: str, registry: Registry) -> None:
+        self.turns = list[TurnRow]()
+        self.teller, self.kin = Teller(self.turns.append), Kin()
+        self.auditor = Auditor(run, registry)
+        self.summing = Summing(run, self.teller, excerpt=None)
+
+    @property
+    def followers(self) -> tuple[Follower[Any], ...]:
+        return self.auditor, self.summing, *self.kin.followers
 
 
 def _kin(forked_from: str, parent: Parent | None, children: Sequence[ChildRun]) -> list[str]:

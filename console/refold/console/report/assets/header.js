@@ -31,15 +31,16 @@
     return ["good", "whole", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head}`];
   }
 
-  function auditSaid({ about, judged, refused, imported }) {
+  function auditSaid({ about, checked, judged, refused, imported }) {
     const { differences, damaged, unjudged, unasked, decisions } = judged;
     const again = `${R.count(decisions)} decisions derived again`;
-    if (damaged) return ["bad", "not to its end", damaged];
+    if (damaged) return ["bad", `not run past e${checked.events}`, damaged];
     if (refused) return ["warn", "cannot be judged", refused];
     const first = judged.findings[0];
     if (differences) return ["bad", `differs ${R.count(differences)}×`, `first at event ${first.seq}: ${first.kind} is ${first.difference}`];
     if (unjudged) return ["warn", "not whole", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
     if (unasked) return ["warn", "not whole", `after ${R.count(unasked)} facts a guard could not be asked: ${judged.blind.join("; ")}`];
+    if (checked.problem && !checked.unjudged) return ["warn", "agrees, in a damaged log", `${again}; the log is damaged at event ${checked.problem.seq}`];
     if (about.damaged) return ["warn", "agrees so far", `${again}, up to where the log can be followed`];
     if (imported) return ["", "derived at import", `${again}: they were derived when it was imported too, and say nothing of what its own harness decided`];
     return ["good", "agrees", `${again}, rules version ${judged.rules}`];
