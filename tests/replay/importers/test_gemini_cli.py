@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role, ToolError
 from refold.replay.importers.gemini_cli.importer import GEMINI_CLI
 from refold.replay.importers.items import (
     Answered,
@@ -156,14 +156,17 @@ def test_contents(content: Any, words: str) -> None:
     assert words == only(Said, document(message("u", "user", content))).text
 
 
+UNSURE = "last model message is text without tool call, and nothing records why it stopped"
+
+
 @pytest.mark.parametrize(
     ("messages", "end", "source"),
     [
         pytest.param([], "open", "no user or model message", id="nothing"),
         pytest.param([message("w", "warning", "x")], "open", "no user or model message", id="a warning"),
         pytest.param([GO], "open", "last message is a prompt, no answer after it", id="a prompt"),
-        pytest.param([GO, HI], "finished", "last model message is text without tool call", id="an answer"),
-        pytest.param([GO, HI, message("i", "info", "bye")], "finished", "last model message is text without tool call", id="words after it"),
+        pytest.param([GO, HI], "unknown", UNSURE, id="an answer"),
+        pytest.param([GO, HI, message("i", "info", "bye")], "unknown", UNSURE, id="words after it"),
         pytest.param(
             [message("a", "gemini", "", toolCalls=[called("1", None)])],
             "open", "1 tool call(s) without result at the end", id="a call",
@@ -255,3 +258,135 @@ def test_detection(data: bytes, score: int | None) -> None:
     """The format is told by its header."""
     match = GEMINI_CLI.match(Source.of("x", data))
     assert score == (match.score if match else None)
+
+
+def sent(id_: str, *parts: Json) -> Json:
+    """The row in which the results of a batch were sent, since 0.50 or so."""
+    return message(id_, "user", list(parts))
+
+
+def response(call: str, output: str, key: str = "output") -> Json:
+    """A part with a result."""
+    return {"functionResponse": {"id": call, "name": "ls", "response": {key: output}}}
+
+
+ASKED = message("b", "gemini", "ok", toolCalls=[called("1", "one")])
+
+
+def test_results_that_were_sent_are_no_words_of_a_person() -> None:
+    """A row of results that their calls have already says nothing new, and begins no turn."""
+    items = log(HEADER, GO, ASKED, sent("r", response("1", "one")), HI)
+    assert ["Said", "Answered", "Returned", "Remarked", "Answered"] == [kind for kind, _, _ in told(items)]
+    tally = tally_of(items)
+    assert (1, 1, 1, 1) == (tally.user_messages, tally.tool_messages, tally.tool_calls, tally.tool_results)
+
+
+def test_a_result_that_only_stands_where_it_was_sent() -> None:
+    """Calls and results among the parts of the messages are read where `toolCalls` does not have them."""
+    asked = message("a", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {}}}])
+    items = log(HEADER, GO, asked, sent("r", response("1", "no", "error"), {"inlineData": {"data": "x"}}))
+    assert [("1", "ls")] == [(call.id, call.name) for call in only(Answered, items).calls]
+    found = only(Returned, items)
+    assert ("1", "no", ToolError.RAISED) == (found.id, found.output, found.error)
+    assert [("go", "user"), ("[inlineData]", "harness")] == [
+        (item.text, item.by) for item in items if isinstance(item, Said)
+    ]
+    assert ("open", "last message is a result, no answer after it") == (
+        only(RunEnded, items).end, only(RunEnded, items).end_source
+    )  # fmt: skip
+
+
+def test_a_chat_that_was_opened_again_was_not_compacted() -> None:
+    """What a resumed chat is shown is its own history; a result that was sent twice is there twice."""
+    wire = message(
+        "a", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {"z": 1, "a": 2}}}]
+    )
+    result = sent("r", response("1", "one"))
+    again = [
+        {"$set": {"messages": [GO]}},
+        {"$set": {"messages": [GO, wire, sent("x", response("1", "one")), result, HI]}},
+    ]
+    items = log(HEADER, GO, ASKED, result, HI, HEADER, *again, message("v", "user", "and?"))
+    prompts = [item for item in items if isinstance(item, Prompted)]
+    assert ["resume", "resume"] == [item.why for item in prompts]
+    shown = [(each.role, each.text, len(each.calls)) for each in prompts[-1].messages]
+    assert [
+        (Role.USER, "go", 0), (Role.ASSISTANT, "ok", 1), (Role.TOOL, "one", 0), (Role.TOOL, "one", 0), (Role.ASSISTANT, "hi", 0)
+    ] == shown  # fmt: skip
+    assert "resumed" in [item.what for item in items if isinstance(item, Remarked)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        pytest.param([GO, HI], "history", id="the same"),
+        pytest.param(
+            [message("z", "user", "go"), message("y", "gemini", "hi")], "history", id="of other ids"
+        ),
+        pytest.param([message("x", "user", "<state_snapshot>"), HI], "compaction", id="a message less"),
+    ],
+)
+def test_only_what_drops_something_is_a_compaction(messages: list[Json], why: str) -> None:
+    """A patch that says again what the model is shown already compacts nothing."""
+    assert why == only(Prompted, log(HEADER, GO, HI, {"$set": {"messages": messages}})).why
+
+
+BLOCK = "\nProcess Group PGID: 7\n</untrusted_context>"
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "marked"),
+    [
+        pytest.param(f"<untrusted_context>\nOutput: x{BLOCK}", None, True, id="no code is 0"),
+        pytest.param(f"Output: x\nExit Code: 3{BLOCK}", ToolError.RAISED, True, id="a code"),
+        pytest.param(f"Output: Exit Code: 0\nExit Code: 3{BLOCK}", ToolError.RAISED, True, id="after one in the output"),
+        pytest.param(f"Output: Exit Code: 3\nx{BLOCK}", None, True, id="a code in the output only"),
+        pytest.param(f"Output: x\nSignal: SIGKILL{BLOCK}", ToolError.RAISED, True, id="a signal"),
+        pytest.param("Output: x\nError: (none)\nExit Code: 0\nSignal: 0\nProcess Group PGID: 7", None, True, id="older, 0"),
+        pytest.param("Output: x\nExit Code: (none)\nSignal: 9\nBackground PIDs: (none)", ToolError.RAISED, True, id="older, a signal"),
+        pytest.param(f"Output: x{BLOCK}\n\n<hook_context>y</hook_context>", None, True, id="with a hook's words behind it"),
+        pytest.param("Command timed out after 9ms before it could complete.", ToolError.TIMEOUT, True, id="timed out"),
+        pytest.param("Command was cancelled by user before it could complete.", ToolError.CANCELLED, True, id="cancelled"),
+        pytest.param("Command moved to background (PID: 7).", None, False, id="still running"),
+        pytest.param("a summary of the output", None, False, id="other words"),
+    ],
+)  # fmt: skip
+def test_how_a_command_ended(output: str, error: ToolError | None, marked: bool) -> None:
+    """The status of a command that failed is `success`: how it ended the shell tool's own last lines say, else nobody knows."""
+    call = {**called("1", output), "name": "run_shell_command"}
+    found = only(Returned, log(HEADER, GO, message("a", "gemini", "", toolCalls=[call])))
+    assert (error, marked) == (found.error, found.marked)
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        ("Tool execution blocked: not here", Refuser.HOOK),
+        ("Tool execution denied by policy. Ask first.", Refuser.RULE),
+        ('Tool execution for "Shell" denied by policy.', Refuser.RULE),
+        ('Tool "rm" not found. Did you mean one of: "ls"?', ToolError.UNKNOWN_TOOL),
+        ("params must have required property 'command'", ToolError.BAD_ARGUMENTS),
+        ("MCP tool says: Tool execution blocked: no", ToolError.RAISED),
+    ],
+)
+def test_the_words_of_an_error(words: str, outcome: ToolError | Refuser) -> None:
+    """Words of the CLI's own at the beginning of an error say how the call failed, or that it never ran; of a success nothing."""
+    failed = only(
+        Returned, log(HEADER, GO, message("a", "gemini", "", toolCalls=[called("1", words, "error")]))
+    )
+    assert outcome == (failed.refused_by or failed.error)
+    well = only(Returned, log(HEADER, GO, message("a", "gemini", "", toolCalls=[called("1", words)])))
+    assert (None, None, True) == (well.refused_by, well.error, well.marked)
+
+
+def test_an_answer_that_was_cut_off() -> None:
+    """An answer whose tokens nobody counted was cut off: the chat's end says so."""
+    ended = only(RunEnded, log(HEADER, GO, message("a", "gemini", "half an", tokens=None)))
+    assert ("unknown", f"{UNSURE} (no token counts: cut off)") == (ended.end, ended.end_source)
+
+
+def test_a_file_in_which_nobody_asked_anything() -> None:
+    """What the CLI puts before a chat is no prompt that waits for an answer."""
+    context = message("c", "user", [{"text": "<session_context>\nThis is the Gemini CLI."}])
+    ended = only(RunEnded, log(HEADER, {"$set": {"messages": [context]}}))
+    assert ("unknown", True) == (ended.end, "nobody asked anything" in ended.end_source)

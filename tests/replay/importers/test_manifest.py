@@ -21,6 +21,9 @@ UNSEEN_ENDS = {
     "claude_code/stop-hook-reflection.jsonl",
     "claude_code/subagent-tasks.jsonl",
     "claude_code/tiny-1.0.jsonl",
+    "gemini_cli/jsonl-0.40.jsonl",
+    "gemini_cli/two-prompts.json",
+    "gemini_cli/write-files.json",
     "pi/ignorable-entries-v3.jsonl",
 }
 

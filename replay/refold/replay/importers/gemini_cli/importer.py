@@ -1,26 +1,27 @@
 """Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, rows, table, text
-from refold.replay.importers.gemini_cli.ending import answered, end_of
-from refold.replay.importers.gemini_cli.records import Record, is_log, records
-from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan
-from refold.replay.importers.leftovers import (
-    rest,
-    take,
-    take_each,
-    take_if,
-    take_part,
-    take_rows,
-    take_text,
-    take_time,
-    take_words,
+from refold.replay.importers.fields import JSON, at, instant, json_text, rows, table, text
+from refold.replay.importers.gemini_cli.ending import end_of
+from refold.replay.importers.gemini_cli.parts import (
+    INJECTED,
+    failed_of,
+    holds_responses,
+    is_answered,
+    take_answer,
+    take_responses,
+    take_result,
+    take_said,
 )
+from refold.replay.importers.gemini_cli.records import Record, is_log, records
+from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan, Unread
+from refold.replay.importers.leftovers import rest, take, take_each, take_if, take_text, take_time
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, gathered
 from refold.replay.importers.source import Source
@@ -28,9 +29,9 @@ from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
 
-_FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
-_INJECTED = ("<session_context>", "<state_snapshot>")
+Shown = tuple[str, str]
+"""Whose a message is that the model is shown, and its text."""
 
 
 class GeminiCli:
@@ -61,26 +62,137 @@ def _items(source: Source) -> Iterator[Item | Noise]:
     found = list(records(source))
     header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
-    times, end, told = Times(), end_of(None), set[str]()
     yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
-    last, spoken = begin, False
-    for record in found:
-        if not isinstance(record, Record):
-            yield record
-        elif record is not header:
-            last = record.position
-            if record.what == "replaced" and spoken:
-                yield _replaced(record, told)
-                continue
-            for message in record.messages():
-                times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
-                if text(message, "type") in ("user", "gemini"):
-                    spoken, end = True, end if record.left else end_of(message)
-                yield from _message(record, message)
+    yield from _Chat(begin).items(record for record in found if record is not header)
+
+
+class _Chat:
+    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of what the model is shown.
+
+    `resumed`: the chat was opened again, and nobody said anything since.
+    """
+
+    def __init__(self, begin: str) -> None:
+        self.times, self.end, self.last = Times(), end_of(None), begin
+        self.spoken = self.resumed = False
+        self.answered: dict[str, str] = {}
+        self.told, self.shown = set[str](), list[Shown]()
+
+    def items(self, found: Iterable[Record | Noise | Unread]) -> Iterator[Item | Noise]:
+        """All but the beginning."""
+        for record in found:
+            if isinstance(record, Record):
+                self.last = record.position
+                yield from self._record(record)
+            else:
+                self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
+                yield record
+        yield Place(self.last).ended(self.end, self.times.edges())
+
+    def _record(self, record: Record) -> Iterator[Item]:
+        if record.what == "replaced" and self.spoken:
+            yield self._replaced(record)
+            return
+        for message in record.messages():
+            self.times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
+            if text(message, "type") in ("user", "gemini"):
+                self.spoken, self.resumed = True, False
+                self.end = self.end if record.left else end_of(message)
+            yield from self._message(record, message)
+            table(message).clear()
+        if record.what == "replaced" and (left := rest(record.value)):
+            yield Place(self.last).remarked("unmapped", rest=left)
+
+    def _message(self, record: Record, message: JSON) -> Iterator[Item]:
+        place = Place(record.position, instant(at(message, "timestamp")))
+        if record.left:
+            whole, aside = json_text(message), _Chat(record.position)
+            stood = msgspec.structs.replace(record, left=False)
+            yield place.counting(counted(aside._message(stood, message))).remarked("rewound", rest=whole)
+            return
+        match text(message, "type"):
+            case "user" if holds_responses(message):
+                yield from self._responses(message, place)
+            case "user":
+                said = take_said(message)
+                self.shown.append(("user", said))
+                by = "harness" if said.startswith(INJECTED) else "user"
+                yield place.said(said, by, rest=_left_of(message))
+            case "gemini":
+                yield from self._answered(message, place)
+            case _:
+                yield from _beside(message, place)
+
+    def _answered(self, message: JSON, place: Place) -> Iterator[Item]:
+        calls = rows(message, "toolCalls")
+        answer, used, model = take_answer(message), _take_usage(message), take_text(message, "model")
+        take(message, "toolCalls")
+        self.shown.append(("gemini", answer.text))
+        yield place.answered(answer, used, model=model, rest=_left_of(message))
+        yield from place.hosted(at(message, "content"))
+        for index, call in enumerate(calls):
+            inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
+            yield from self._returned(call, Place(place.position + inside, place.at))
+
+    def _returned(self, call: JSON, place: Place) -> Iterator[Item]:
+        status, done = text(call, "status"), is_answered(call)
+        result = take_result(call)
+        failed = failed_of(status, result) if done else None
+        # It has no message of its own.
+        errors = failed not in (None, False, ToolError.CANCELLED) if done else status == "error"
+        counts = Counted(results=int(done), errors=int(errors))
+        if done:
+            self.answered[result.call or ""] = result.text
+            take_if(call, "status", "success", "error", "cancelled")
+            where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
+            yield where.returned(result.call, result.text, name=result.name, failed=failed, rest=rest(call))
+        elif left := rest(call):
+            yield place.counting(counts).remarked("unanswered", rest=left)
+
+    def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
+        """Results as they were sent: those that their calls have already are no news, and none is what a person said."""
+        results = take_responses(message)
+        said = take_said(message)
+        for each in results:
+            if self.answered.get(each.call) != each.text:
+                self.answered[each.call] = each.text
+                counts = Counted(results=1, errors=int(each.failed is True))
+                yield place.counting(counts).returned(
+                    each.call, each.text, name=each.name, failed=each.failed
+                )
+        if said:
+            yield place.counting(Counted(tool=1)).said(said, "harness", rest=_left_of(message))
+        else:
+            yield place.counting(Counted(tool=1)).remarked("sent", rest=_left_of(message))
+
+    def _replaced(self, record: Record) -> Item:
+        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
+
+        What is left of the messages in it is kept once: they are there each time.
+        """
+        shown, keys = list[Message](), list[Shown]()
+        for message in record.messages():
+            if text(message, "type") == "user":
+                results = take_responses(message)
+                said = take_said(message)
+                shown += [
+                    Message(role=Role.TOOL, text=each.text, call=each.call, name=each.name)
+                    for each in results
+                ]
+                if said or not results:
+                    shown.append(Message(role=Role.USER, text=said))
+                    keys.append(("user", said))
+            elif text(message, "type") == "gemini":
+                shown.append(take_answer(message))
+                keys.append(("gemini", shown[-1].text))
+                shown += [take_result(call) for call in take_each(message, "toolCalls") if is_answered(call)]
+            if (left := rest(message)) in self.told:
                 table(message).clear()
-            if record.what == "replaced" and (left := rest(record.value)):
-                yield Place(last).remarked("unmapped", rest=left)
-    yield Place(last).ended(end, times.edges())
+            self.told.add(left)
+        dropped = Counter(self.shown) - Counter(keys)
+        why = "resume" if self.resumed else "compaction" if dropped else "history"
+        self.shown = keys
+        return Place(record.position).prompted(tuple(shown), why, rest(record.value))
 
 
 def _model(found: object) -> str:
@@ -101,23 +213,13 @@ def _began(header: Record | None, position: str, model: str) -> RunBegan:
     )
 
 
-def _message(record: Record, message: JSON) -> Iterator[Item]:
-    place, shown = Place(record.position, instant(at(message, "timestamp"))), text(message, "content")
-    if record.left:
-        whole, stood = json_text(message), msgspec.structs.replace(record, left=False)
-        yield place.counting(counted(_message(stood, message))).remarked("rewound", rest=whole)
-        return
+def _beside(message: JSON, place: Place) -> Iterator[Item]:
+    shown = text(message, "content")
     match text(message, "type"):
-        case "user":
-            said = _take_said(message)
-            by = "harness" if said.startswith(_INJECTED) else "user"
-            yield place.said(said, by, rest=_left_of(message))
-        case "gemini":
-            yield from _answered(message, place)
         case "error":
-            yield place.failed(_take_said(message), rest=_left_of(message))
+            yield place.failed(take_said(message), rest=_left_of(message))
         case "info" if shown.startswith("Request cancelled"):
-            yield place.cancelled(_take_said(message), rest=_left_of(message))
+            yield place.cancelled(take_said(message), rest=_left_of(message))
         case "info" if "compressed from" in shown:
             yield place.remarked("compaction", message)
         case "info" | "warning" as kind:
@@ -135,99 +237,10 @@ def _left_of(message: JSON) -> str:
     return rest(message)
 
 
-def _answered(message: JSON, place: Place) -> Iterator[Item]:
-    answer, used, model = _take_answer(message), _take_usage(message), take_text(message, "model")
-    calls = take_rows(message, "toolCalls")
-    yield place.answered(answer, used, model=model, rest=_left_of(message))
-    yield from place.hosted(at(message, "content"))
-    for index, call in enumerate(calls):
-        inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
-        yield from _returned(call, Place(place.position + inside, place.at))
-
-
 def _take_usage(message: JSON) -> Usage | None:
     """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
     used = _TOKENS.take(message, "tokens")
     return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
-
-
-def _take_said(message: JSON) -> str:
-    """The text of a content: text, a part, or parts; a part that is no text is named where it stood."""
-    if part := table(message, "content"):
-        table(message)["content"] = [part]
-    return take_words(message, "content")
-
-
-def _take_thoughts(message: JSON) -> str:
-    found = [
-        (take_text(thought, "subject"), take_text(thought, "description"))
-        for thought in take_each(message, "thoughts")
-    ]
-    return "\n".join(": ".join(filter(None, pair)) for pair in found)
-
-
-def _take_answer(message: JSON) -> Message:
-    """What the model said, thought and asked for; of its calls their arguments are taken."""
-    calls = tuple(
-        MessageCall(text(call, "id"), text(call, "name"), as_written(take(call, "args")))
-        for call in rows(message, "toolCalls")
-    )
-    said, thought = _take_said(message), _take_thoughts(message)
-    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
-
-
-def _returned(call: JSON, place: Place) -> Iterator[Item]:
-    status, done = text(call, "status"), answered(call)
-    counts = Counted(results=int(done), errors=int(status == "error"))  # it has no message of its own
-    result = _take_result(call)
-    if done:
-        take_if(call, "status", *_FAILED)
-        where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
-        failed = _FAILED.get(status)
-        yield where.returned(result.call, result.text, name=result.name, failed=failed, rest=rest(call))
-    elif left := rest(call):
-        yield place.counting(counts).remarked("unanswered", rest=left)
-
-
-def _take_result(call: JSON) -> Message:
-    """What the model was shown of a call's result, which is taken out of the call with its name and its id."""
-    id_, name = take_text(call, "id"), take_text(call, "name")
-    result = at(call, "result")
-    parts = take_each(call, "result") if isinstance(result, list) else [result]
-    said = "\n".join([_take_response(part, id_, name) for part in parts])
-    take_if(call, "result", {}, said)
-    return Message(role=Role.TOOL, text=said, call=id_, name=name)
-
-
-def _take_response(part: JSON, call: str, name: str) -> str:
-    around = table(part, "functionResponse")
-    if at(around, "response") is None:
-        return take_part(part)
-    said = take_text(around, "response", "output") or take_text(around, "response", "error")
-    said = said or json_text(take(around, "response"))
-    take_if(around, "id", call)
-    take_if(around, "name", name)
-    take_if(around, "response", {})
-    take_if(part, "functionResponse", {})
-    return said
-
-
-def _replaced(record: Record, told: set[str]) -> Item:
-    """What the model is shown from here on: the chat was compressed, or a turn taken out of it.
-
-    `told`: what was left of such messages before; they are there each time.
-    """
-    shown: list[Message] = []
-    for message in record.messages():
-        if text(message, "type") == "user":
-            shown.append(Message(role=Role.USER, text=_take_said(message)))
-        elif text(message, "type") == "gemini":
-            shown.append(_take_answer(message))
-            shown += [_take_result(call) for call in take_each(message, "toolCalls") if answered(call)]
-        if (left := rest(message)) in told:
-            table(message).clear()
-        told.add(left)
-    return Place(record.position).prompted(tuple(shown), "compaction", rest(record.value))
 
 
 GEMINI_CLI = GeminiCli()

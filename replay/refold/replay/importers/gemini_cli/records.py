@@ -159,4 +159,4 @@ def _patch(row: Row, *, begun: bool) -> Record | Noise:
         listed = rows(row.value, "messages")
         header = {key: value for key, value in row.value.items() if value is not listed}
         return Record("header", row.position, header)
-    return row.noise()
+    return row.noise("resumed") if begun and "sessionId" in row.value else row.noise()
