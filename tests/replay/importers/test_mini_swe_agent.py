@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.vocabulary import StopReason, ToolError
+from refold.reducers.events import ModelRequested, SourceRecorded
+from refold.reducers.vocabulary import Refuser, StopReason, ToolError
 from refold.replay.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
 from refold.replay.importers.mini_swe_agent.importer import MINI_SWE_AGENT, end_of
 from refold.replay.importers.source import Source
+from support.told import audited, derived, shown
 from support.transcribed import encoded, only, tally_of, told, whole_up_to
 
 GIVEN = [{"role": "system", "content": "One command."}, {"role": "user", "content": "Fix it."}]
@@ -227,3 +229,74 @@ def test_cut_anywhere_it_imports_up_to_the_cut(cut: int) -> None:
     texts = {answer.text for answer in only(told(MINI_SWE_AGENT, data), Answered)}
     part = whole_up_to(MINI_SWE_AGENT, data[: min(cut, len(data))])
     assert {answer.text for answer in only(part, Answered)} <= texts
+
+
+def rejected(words: str, text: str, *calls: tuple[str, str], **more: Any) -> dict[str, Any]:
+    """The message that stands for an answer that the agent could not use."""
+    asked = [
+        {"id": f"r{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for place, (name, arguments) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": text, "tool_calls": asked or None, **more}
+    choice = {"finish_reason": "tool_calls" if calls else "stop", "index": 0, "message": message}
+    used = {"prompt_tokens": 50, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 7}}
+    response = {"id": "x", "created": 1795467778, "model": "m", "choices": [choice], "usage": used}
+    return {"role": "user", "content": words, "extra": {"response": response, "cost": 0.25}}
+
+
+BAD = [
+    ("no_such_tool", "{}"),
+    ("bash", '{"command": '),
+    ("bash", '{"cmd": 1}'),
+    ("bash", '{"command": "ls"}'),
+]
+
+
+def test_a_rejected_answer_is_an_answer() -> None:
+    """An answer that stands beside the message sent instead of it counts, costs, and says why each of its calls did not run."""
+    items = told(
+        MINI_SWE_AGENT, run(v2("ls"), code(0), rejected("no!", "Let me see.", *BAD), v2("pwd"), code(0))
+    )
+    answer = only(items, Answered)[1]
+    assert ("Let me see.", 50, 5, 7, 250_000_000, "m", "x") == (
+        answer.text, answer.usage.input, answer.usage.output, answer.usage.cache_read, answer.cost_nanousd, answer.model,
+        answer.response_id,
+    )  # fmt: skip
+    assert [name for name, _ in BAD] == [call.name for call in answer.calls]
+    assert [ToolError.UNKNOWN_TOOL, ToolError.BAD_ARGUMENTS, ToolError.BAD_ARGUMENTS, Refuser.HARNESS] == [
+        each.error or each.refused_by for each in only(items, Returned)[1:5]
+    ]
+    assert ("no!", "harness") == (only(items, Said)[-1].text, only(items, Said)[-1].by)
+    tally = tally_of(items)
+    assert (6, 6, 3, 50) == (
+        tally.tool_calls,
+        tally.tool_results,
+        tally.assistant_messages,
+        tally.input_tokens,
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [[], [v2("pwd"), code(0)], [rejected("so?", "b"), v2("pwd"), code(0)]],
+    ids=["last", "once", "twice"],
+)
+@pytest.mark.parametrize("calls", [[], BAD], ids=["no call", "calls"])
+def test_no_later_prompt_has_a_rejected_answer(calls: list[tuple[str, str]], more: list[Any]) -> None:
+    """The model was shown the message that was sent in its place, and nothing of the answer."""
+    messages = [v2("ls"), code(0), rejected("no!", "Let me see.", *calls), *more]
+    deriving, log = derived(told(MINI_SWE_AGENT, run(*messages)))
+    at = len(log) if not more else max(e.seq for e in log if isinstance(e.event, ModelRequested))
+    texts = [text for _, text in shown(log, at)]
+    assert [] == [problem for problem in deriving.problems if problem.code != "half_pair"]
+    assert "no!" in texts
+    assert more == [] or "Let me see." not in texts
+    marks = {e.event.what for e in log if isinstance(e.event, SourceRecorded)}
+    assert ({"rejected:changed"}, set()) == (marks & {"rejected:changed"}, marks & {"rejected:unequal"})
+    assert audited(log).clean
+
+
+def test_a_run_may_begin_with_a_rejected_answer() -> None:
+    """What stands for an answer is none of the messages that the run begins with."""
+    items = told(MINI_SWE_AGENT, run(rejected("no!", "Hm."), v2("ls"), code(0)))
+    assert (2, "Hm.") == (len(only(items, RunBegan)[0].messages), only(items, Answered)[0].text)

@@ -5,7 +5,8 @@ Version 1 asks for one fenced shell command an answer; the observation comes bac
 `bash` instead; its last message has the role `exit`. Each command becomes a call of `bash`, what came back its result,
 though most models were shown it as a user's message.
 
-An answer without exactly one command gets a reminder, and no call; a command that submits gets no result, and the message
+An answer without exactly one command gets a reminder, and no call; version 2 keeps one that it could not use beside the message
+that it sent instead: it cost what it cost, none of its calls ran, and no later prompt has it; a command that submits gets no result, and the message
 behind it is the submission. Raw answers of the provider (`extra.response`) have usage, cost and time.
 
 Counted: messages by role as they stand, without `exit`; calls = commands; results = messages with a return code or a
@@ -18,15 +19,20 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, StopReason
+from refold.replay.importers.cuts import BEGINNING, Cut
 from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, left, number, rows, table, text
-from refold.replay.importers.items import Item, Place, RunBegan, together
+from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
 from refold.replay.importers.leftovers import rest, take_cost, take_if, take_text, take_words
+from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.mini_swe_agent.rows import (
     counted,
     failed_of,
+    is_rejected,
     is_result,
     left_of,
+    merged,
+    rejection_of,
     role_of,
     take_asked,
     take_moment,
@@ -76,7 +82,10 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         if not messages:
             raise BadTranscript(source.name, "$.messages", "no messages")
         place = "$" if isinstance(doc, list) else "$.messages"
-        answers = (n for n, row in enumerate(messages) if role_of(row) not in ("system", "user"))
+        rejected = sum(map(is_rejected, messages))
+        answers = (
+            n for n, row in enumerate(messages) if is_rejected(row) or role_of(row) not in ("system", "user")
+        )
         begin = next(answers, len(messages))
         times, counts = times_of(messages), together(map(counted, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
@@ -92,6 +101,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             rest=rest(left(doc, "messages", "info")),
             counts=counts,
             unsaid=("cache_write_tokens",),
+            cuts=rejected,
         )
         yield from _conversation(messages, begin, place)
         yield from found.cut()
@@ -127,8 +137,11 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
     for index in range(begin, len(messages)):
         row = messages[index]
         role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
-        place = Place(f"{position}[{index}]", take_moment(row), counts)
-        if role == "assistant":
+        place = Place(f"{position}[{index}]", take_moment(row), counts, index + 1)
+        if is_rejected(row):
+            waiting = []
+            yield from _rejected(row, place)
+        elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
             waiting = list(take_asked(row, index))
             yield _answered(row, place.counting(counted(row, len(waiting))), waiting)
@@ -164,6 +177,22 @@ def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
     )
     # `stop` is what a text with a command in it ends with: of the provider's words only a cut tells more.
     return answer if answer.stop in CUT_SHORT else msgspec.structs.replace(answer, stop=None)
+
+
+def _rejected(row: JSON, place: Place) -> Iterator[Item]:
+    """An answer that the agent could not use, and what it told the model instead: the answer itself is never sent back."""
+    cost = take_cost(row, "extra", "cost")
+    model, id_ = take_text(row, "extra", "response", "model"), take_text(row, "extra", "response", "id")
+    used = CHAT_TOKENS.take(row, *usage_path(row))
+    read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
+    said = merged(read.messages)
+    counts = Counted(assistant=1, calls=len(said.calls), usage=used)
+    yield place.counting(counts).answered(said, used, stop=read.stop, cost=cost, model=model, response=id_)
+    for call in said.calls:
+        result = Counted(results=1, errors=1)
+        yield place.counting(result).returned(call.id, "", name=call.name, failed=rejection_of(call))
+    yield Cut(*place.counting(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))
+    yield place.said(take_words(row, "content"), "harness", rest=left_of(row))
 
 
 def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from refold.reducers.messages import MessageCall
-from refold.reducers.vocabulary import ToolError
-from refold.replay.importers.content import calls_of, words
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+from refold.replay.importers.content import calls_of, unwrapped, words
 from refold.replay.importers.fields import JSON, at, json_text, rows, text
 from refold.replay.importers.items import Counted
 from refold.replay.importers.leftovers import rest, take, take_if, take_text, take_time, take_words
@@ -88,6 +88,30 @@ def is_result(row: JSON) -> bool:
     return role_of(row) in ("user", "tool") and (
         role_of(row) == "tool" or code_of(row) is not None or timed_out(row)
     )
+
+
+def is_rejected(row: JSON) -> bool:
+    """Whether a message stands for an answer that the agent could not use, which lies beside it whole."""
+    response = at(row, "extra", "response")
+    return role_of(row) == "user" and bool(rows(response, "choices") or rows(response, "output"))
+
+
+def merged(messages: Sequence[Message]) -> Message:
+    """One answer of the pieces that a response has."""
+    return Message(
+        role=Role.ASSISTANT,
+        text="\n".join(filter(None, (each.text for each in messages))),
+        reasoning="\n".join(filter(None, (each.reasoning for each in messages))),
+        calls=tuple(call for each in messages for call in each.calls),
+    )
+
+
+def rejection_of(call: MessageCall) -> ToolError | Refuser:
+    """Why a call of a rejected answer did not run: another call of it was wrong, if nothing was wrong with this one."""
+    if call.name != SHELL:
+        return ToolError.UNKNOWN_TOOL
+    command = at(unwrapped(call.arguments), "command")
+    return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
 def counted(row: JSON, calls: int = 0) -> Counted:
