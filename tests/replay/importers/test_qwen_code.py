@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from refold.reducers.events import ModelRequested
 from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import FailureClass, ToolError
+from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
+from refold.replay.importers.cuts import Cut
+from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Item,
@@ -21,6 +24,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.qwen_code import QWEN_CODE
 from refold.replay.importers.source import Source
+from support.told import audited, derived, shown
 
 Json = dict[str, Any]
 MAIN = "s########1"
@@ -91,6 +95,7 @@ def told(items: list[Item]) -> list[tuple[str, str]]:
 
 
 GO = user("u", None, "go")
+USED = {"promptTokenCount": 3, "candidatesTokenCount": 1}
 HI = answer("a", "u", "hi")
 
 
@@ -214,12 +219,13 @@ def test_what_is_not_known_is_said() -> None:
     [
         pytest.param([], "open", id="nothing"),
         pytest.param([GO], "open", id="a prompt"),
-        pytest.param([GO, HI], "finished", id="an answer"),
+        pytest.param([GO, HI], "unknown", id="an answer of which nobody counted the tokens"),
+        pytest.param([GO, answer("a", "u", "hi", usageMetadata=USED)], "finished", id="an answer"),
         pytest.param([GO, answer("a", "u", called("c"))], "open", id="a call"),
         pytest.param([GO, answer("a", "u", called("c")), result("r", "a", "c", {})], "open", id="a result"),
         pytest.param([GO, telemetry("e", "u", "api_error", error_type="APIUserAbortError")], "cancelled", id="aborted"),
         pytest.param([GO, telemetry("e", "u", "api_error", error_type="RateLimitError")], "error", id="failed"),
-        pytest.param([GO, telemetry("e", "u", "api_error", error_type="RateLimitError"), answer("a", "e", "hi")], "finished", id="in the end"),
+        pytest.param([GO, telemetry("e", "u", "api_error", error_type="RateLimitError"), answer("a", "e", "hi", usageMetadata=USED)], "finished", id="in the end"),
     ],
 )  # fmt: skip
 def test_how_a_session_ends(listed: list[Json], end: str) -> None:
@@ -244,3 +250,98 @@ def test_detection(listed: list[Json], score: int | None) -> None:
     """The format is told by its rows."""
     match = QWEN_CODE.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in listed)))
     assert score == (match.score if match else None)
+
+
+def shell(id_: str) -> Json:
+    """A part with a call of the shell."""
+    return {"functionCall": {"id": id_, "name": "run_shell_command", "args": {"command": "ls", "cmd": None}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "late"),
+    [
+        pytest.param(answer("a", "u", "first", called("c"), usageMetadata=USED), True, id="its call ran all the same"),
+        pytest.param(answer("a", "u", "first", called("c"), usageMetadata=USED), False, id="its call has no result"),
+        pytest.param(answer("a", "u", "first"), False, id="its stream broke off"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_was_withdrawn(first: Json, late: bool) -> None:
+    """It is an answer, a result that comes late is its call's, and no later request shows either."""
+    second = answer("b", "a", "second", called("d"), usageMetadata=USED)
+    late_row = [result("r", "b", "c", {"output": "late"})] if late else []
+    rest = [
+        result("s", "r" if late else "b", "d", {"output": "done"}),
+        answer("e", "s", "third", usageMetadata=USED),
+    ]
+    items = list(conversations(iter(read(GO, first, second, *late_row, *rest))))
+    deriving, log = derived(items)
+    assert ["first", "second", "third"] == [item.text for item in items if isinstance(item, Answered)]
+    outputs = [item.output for item in items if isinstance(item, Returned)]
+    assert (["late", "done"] if late else ["done"]) == outputs
+    asked = [each.seq for each in log if isinstance(each.event, ModelRequested)]
+    assert ["go"] == [text for _, text in shown(log, asked[1])]
+    assert ["go", "second", "done"] == [text for _, text in shown(log, asked[2])]
+    lost = [] if late or "usageMetadata" not in first else ["result_missing"]
+    assert lost == [problem.code for problem in deriving.problems]
+    assert audited(log).clean
+
+
+def test_an_answer_before_another_may_stay() -> None:
+    """An answer without calls whose tokens were counted was not withdrawn: the model was asked again."""
+    first = answer("a", "u", "first", usageMetadata=USED)
+    assert not [item for item in read(GO, first, answer("b", "a", "second")) if isinstance(item, Cut)]
+    again = answer("a", "u", "first", called("c"))  # two rows of one answer
+    assert not [item for item in read(GO, answer("a", "u", "fi"), again) if isinstance(item, Cut)]
+
+
+def test_a_compaction_before_an_answer_that_was_withdrawn() -> None:
+    """What the next request shows is what the compaction left, and not what stood before it."""
+    history = [{"role": "user", "parts": [{"text": "summary"}]}]
+    compacted = row(
+        "system", "z", "u", subtype="chat_compression", systemPayload={"compressedHistory": history}
+    )
+    first, second = answer("a", "z", "cut"), answer("b", "a", "on", usageMetadata=USED)
+    _, log = derived(
+        conversations(iter(read(GO, answer("x", "u", "old", usageMetadata=USED), compacted, first, second)))
+    )
+    asked = [each.seq for each in log if isinstance(each.event, ModelRequested)]
+    assert ["summary"] == [text for _, text in shown(log, asked[-1])]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "outcome"),
+    [
+        ('Tool "rm" not found in registry.', "tool_not_registered", ToolError.UNKNOWN_TOOL),
+        ("params must have required property 'x'", "invalid_tool_params", ToolError.BAD_ARGUMENTS),
+        ('Qwen Code requires permission to use "run", but that permission was declined.', "execution_denied", Refuser.RULE),
+        ('Tool "run" is denied by permission rules. Matching deny rule: "run".', "execution_denied", Refuser.RULE),
+        ("Tool execution blocked by hook", "execution_denied", Refuser.HOOK),
+        ("the words of a hook, before the call or behind it", "execution_denied", ToolError.RAISED),
+        ("Tool execution blocked by hook", "execution_failed", ToolError.RAISED),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_errors(said: str, kind: str, outcome: ToolError | Refuser) -> None:
+    """The row says what kind of error it is, and the CLI's own words that a call never ran."""
+    kept = result("r", "a", "c", {"error": said}, "error")
+    kept["toolCallResult"]["errorType"] = kind
+    found = only(Returned, read(GO, answer("a", "u", called("c")), kept))
+    assert outcome == (found.refused_by or found.error)
+
+
+@pytest.mark.parametrize(("code", "error"), [("0", None), ("3", ToolError.RAISED)])
+def test_a_command_has_its_own_code(code: str, error: ToolError | None) -> None:
+    """A command that failed has the status `success`: its exit code stands in its last lines."""
+    output = f"Command: ls\nDirectory: (root)\nOutput: x\nError: (none)\nExit Code: {code}\nSignal: 0\nProcess Group PGID: 7"
+    ended = result("r", "a", "c", {"output": output})
+    ended["message"]["parts"][0]["functionResponse"]["name"] = "run_shell_command"
+    found = only(Returned, read(GO, answer("a", "u", shell("c")), ended))
+    assert (error, True) == (found.error, found.marked)
+
+
+def test_failures_of_the_sessions_own_requests() -> None:
+    """A request that failed is told by whatever name its prompt has; those of sub-agents are not the session's."""
+    own = telemetry("e", "u", "api_error", "83de8beaae0e7", error_message="too long", status_code=400)
+    sub = telemetry("f", "e", "api_error", "s#general-purpose-m8zaqb#0", subagent_name="general-purpose")
+    items = read(GO, own, sub)
+    assert ("too long", 400) == (only(RequestFailed, items).message, only(RequestFailed, items).status)
+    assert "error" == only(RunEnded, items).end

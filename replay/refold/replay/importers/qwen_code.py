@@ -5,23 +5,30 @@ failed stands in the telemetry only (`api_error`), with those of sub-agents, whi
 0.13 a call that the person declined has no result. What a compression left the model with stands in its row whole. Two
 processes may write one file: then the one that wrote last is the session, and the other a branch.
 
+An answer that Qwen Code could not use is dropped from its history and asked for again, but its row stays: another row of the
+model follows it, and no result and no prompt between. Its calls may have run all the same; their results come later in the file,
+and the model is shown neither. A stream that broke off leaves an answer without `usageMetadata`.
+
 Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers tell them. The
 thoughts are among the candidates' tokens but where the total says that they stand beside.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from copy import copy
+from copy import copy, deepcopy
 
 from msgspec.structs import replace
 
 from refold.reducers.messages import Message, Usage
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+from refold.replay.importers.cuts import BEGINNING, Cut
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Counted, Item, Place, RunBegan
 from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text
 from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.replay.importers.shells import TOOL, shell_failed
 from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
@@ -40,7 +47,18 @@ _LABELS = ("sessionId", "version", "cwd", "gitBranch")
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
 _SPOKE = ("user", "assistant", "tool_result")
 _MAIN = "########"
-"""Stands in the ids of a session's own prompts; those of sub-agents have their names there."""
+"""Stood in the ids of a session's own prompts up to 0.13. Those of sub-agents have their names behind a `#`."""
+_ERRORS: Mapping[str, ToolError] = {
+    "tool_not_registered": ToolError.UNKNOWN_TOOL,
+    "invalid_tool_params": ToolError.BAD_ARGUMENTS,
+}
+# An `execution_denied` with other words may be a hook's that spoke after the call had run.
+_DENIED: tuple[tuple[re.Pattern[str], Refuser], ...] = (
+    (re.compile(r"Qwen Code requires permission to use "), Refuser.RULE),
+    (re.compile(r"Tool \"[^\"\n]{1,200}\" (?:is denied|requires permission, but)"), Refuser.RULE),
+    (re.compile(r"Permission denied by hook for \""), Refuser.HOOK),
+    (re.compile(r"Tool execution blocked by hook$"), Refuser.HOOK),
+)
 _LOOKED = 20
 
 
@@ -73,6 +91,8 @@ class _Reading:
         self.times = Times()
         self.last, self.stopped = "", ""
         self.open: dict[str, str] = {}
+        self.withdrawn, self.late = dict[int, tuple[str, ...]](), dict[str, Row]()
+        self.counted = True
         self.told, self.labels = set[str](), dict[str, str]()
         self.head: Row | None = None
         self.model, self.alone = "", True
@@ -94,7 +114,33 @@ class _Reading:
         self.repeats = find_repeats(self.rows, "uuid", repeated, _says)
         path = path_to(parents, next(reversed(parents), ""))
         off = (branch.rows for branch in branches(parents, path))
-        return frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
+        left = frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
+        self._find_withdrawn(left)
+        return left
+
+    def _find_withdrawn(self, left: frozenset[str]) -> None:
+        """The numbers of answers that another follows at once, each with its calls, and the rows that have their results."""
+        last: Row | None = None
+        calls = set[str]()
+        for row in self.rows:
+            if not isinstance(row, Row) or text(row.value, "type") not in _SPOKE:
+                continue
+            if text(row.value, "uuid") in left or (_is_side(row.value) and not self.alone):
+                continue
+            if text(row.value, "type") == "tool_result":
+                named = [call for call in _responses(row.value) if call in calls]
+                self.late.update({call: row for call in named if call not in self.late})
+                last = None if len(named) < len(_responses(row.value)) else last
+            elif text(row.value, "type") == "user":
+                last = None
+            else:
+                # A row that repeats the id of the one before it is a part of that answer.
+                if last is not None and text(last.value, "uuid") != text(row.value, "uuid"):
+                    asked = _called(last.value)
+                    if asked or "usageMetadata" not in last.value:
+                        self.withdrawn[last.number] = asked
+                        calls.update(asked)
+                last = row
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
@@ -109,6 +155,7 @@ class _Reading:
             agent="qwen-code",
             labels={name: label for name, label in self.labels.items() if name != "sessionId"},
             unsaid=("cache_write_tokens",),
+            cuts=len(self.withdrawn),
         )
         for row in self.rows:
             line = row.line
@@ -155,6 +202,10 @@ class _Reading:
                 yield row.place.said(said, by, rest=self._left_of(row))
             case "assistant":
                 yield self._answer(row)
+                if row.number in self.withdrawn:
+                    yield from self._withdrawn(row)
+            case "tool_result" if self._is_late(row):
+                yield row.noise("late_result")
             case "tool_result":
                 yield from self._results(row, message)
             case "system":
@@ -171,8 +222,30 @@ class _Reading:
     def _answer(self, row: Row) -> Item:
         answer, used = _take_answer(row.value), _take_usage(row.value)
         self.open = {call.id: call.name for call in answer.calls}
-        model = take_text(row.value, "model")
+        model, self.counted = take_text(row.value, "model"), used is not None
         return row.place.answered(answer, used, model=model, rest=self._left_of(row))
+
+    def _is_late(self, row: Row) -> bool:
+        """Whether all results of a row are of answers that were withdrawn: they were told with those."""
+        named = _responses(row.value)
+        return bool(named) and all(
+            self.late.get(call) is not None and self.late[call].number == row.number for call in named
+        )
+
+    def _withdrawn(self, row: Row) -> Iterator[Item]:
+        """What became of the calls of an answer that was withdrawn, and that no later request shows any of it."""
+        for call in self.withdrawn[row.number]:
+            if (late := self.late.get(call)) is not None and self._is_late(late):
+                value = deepcopy(late.value)
+                part = next(
+                    each
+                    for each in rows(value, "message", "parts")
+                    if text(each, "functionResponse", "id") == call
+                )
+                # When it came is known, but the next answer came before that: the log cannot have both.
+                place = Place(late.position, row=row.number)
+                yield self._result(Row(late.line, value, None, late.size, row.number), part, place)
+        yield Cut(row.position, why="withdrawn", head=((BEGINNING, row.number - 1),), row=row.number)
 
     def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
         listed = take_each(message, "parts")
@@ -183,18 +256,19 @@ class _Reading:
         for index, result in enumerate(told):
             yield result if index else replace(result, rest=self._left_of(row))
 
-    def _result(self, row: Row, part: JSON) -> Item:
+    def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
         take_if(at(part, "functionResponse"), "name", self.open.pop(call, None))
-        failed = _FAILED.get(text(row.value, "toolCallResult", "status"))
-        return row.place.returned(call, _take_output(part), name=name, failed=failed)
+        output = _take_output(part)
+        failed = _failed_of(row.value, name, output)
+        return (place or row.place).returned(call, output, name=name, failed=failed)
 
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
             shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
             return row.place.prompted(shown, "compaction", rest=self._left_of(row))
-        if not text(event, "event.name").endswith(".api_error") or _MAIN not in text(event, "prompt_id"):
+        if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
             return row.noise()
         problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
@@ -210,14 +284,50 @@ class _Reading:
                 return self.stopped, f"last row of telemetry: the request was {self.stopped}"
             case "assistant" if self.open:
                 return "open", f"{len(self.open)} tool call(s) without result at the end"
-            case "assistant":
+            case "assistant" if self.counted:
                 return "finished", "last row of the model has no call"
+            case "assistant":
+                return (
+                    "unknown",
+                    "last row of the model has no call and no usage: its stream may have broken off",
+                )
             case "tool_result":
                 return "open", "last row is a tool result, no answer after it"
             case "user":
                 return "open", "last row is a prompt, no answer after it"
             case _:
                 return "open", "no row of a person or a model"
+
+
+def _is_main(event: JSON) -> bool:
+    """Whether telemetry is of a request of the session's own."""
+    prompt = text(event, "prompt_id")
+    return (_MAIN in prompt or "#" not in prompt) and not text(event, "subagent_name")
+
+
+def _called(row: JSON) -> tuple[str, ...]:
+    calls = (table(part, "functionCall") for part in rows(row, "message", "parts"))
+    return tuple(id_ for call in calls if (id_ := text(call, "id")))
+
+
+def _responses(row: JSON) -> list[str]:
+    return [
+        text(part, "functionResponse", "id")
+        for part in rows(row, "message", "parts")
+        if table(part, "functionResponse")
+    ]
+
+
+def _failed_of(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it; None: nothing says so. A command that fails has the status `success`."""
+    failed = _FAILED.get(text(row, "toolCallResult", "status"))
+    if failed is False and name == TOOL:
+        return shell_failed(output)
+    if failed is not True:
+        return failed
+    kind = text(row, "toolCallResult", "errorType")
+    denied = (by for words, by in _DENIED if words.match(output)) if kind in ("", "execution_denied") else ()
+    return next(iter(denied), None) or _ERRORS.get(kind, True)
 
 
 def _is_side(row: JSON) -> bool:

@@ -55,6 +55,9 @@ def conversations(items: Iterable[Item]) -> Iterator[Item]:
             case Said() | Answered() | Returned():
                 talk.add(item)
                 yield item
+            case Prompted():
+                talk.replace(item)
+                yield item
             case Cut():
                 yield from talk.cut(item)
             case Forked():
@@ -74,6 +77,13 @@ class _Conversation:
         """One message more."""
         if self._cuts != 0:
             self._said.append(_spoken(item))
+
+    def replace(self, prompt: Prompted) -> None:
+        """What was recorded as shown is what the next cut begins with."""
+        if self._cuts != 0:
+            self._said = [
+                Spoken(prompt.row, message, message.role is Role.USER) for message in prompt.messages
+            ]
 
     def fork(self) -> tuple[Sequence[Spoken], int]:
         """What was said up to here: the first so many, to which more may be added."""

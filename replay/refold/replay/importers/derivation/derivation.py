@@ -167,7 +167,9 @@ class Derivation:
         """Say whether what is shown now is what the source's prompt says was shown."""
         shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
         verdict = "changed" if plan.change else "equal"
-        if shown != plan.keys and (asked is not None or not plan.change):  # what left does so with the next request
+        if shown != plan.keys and (
+            asked is not None or not plan.change
+        ):  # what left does so with the next request
             verdict = "unequal"
         for half in plan.halves:
             problem = "the prompt holds a call without its result, or a result without its call"
