@@ -65,7 +65,7 @@ EXTRAS = {
     [
         pytest.param("refold.store", EXTRAS["dev"], id="store: its conformance suite is for pytest"),
         pytest.param("refold.replay", set[str](), id="replay"),
-        pytest.param("refold.engine", set[str](), id="engine"),
+        pytest.param("refold.engine", {"yaml"}, id="engine: its reader of YAML is for policy files"),
     ],
 )
 def test_no_extra_is_loaded_unasked(package: str, loads: set[str]) -> None:

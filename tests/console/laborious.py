@@ -62,5 +62,5 @@ def effects() -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    vars(served)["resolve_model"] = resolve
+    vars(served)["model_at"] = resolve
     sys.exit(main(sys.argv[1:]))

@@ -52,5 +52,5 @@ def resolve(name: str, **_: object) -> Model:
 
 if __name__ == "__main__":
     MODE = sys.argv[1]
-    vars(served)["resolve_model"] = resolve
+    vars(served)["model_at"] = resolve
     sys.exit(main(sys.argv[2:]))

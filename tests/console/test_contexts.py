@@ -8,8 +8,8 @@ import pytest
 
 from console.conftest import Refold
 from refold.console.contexts import chosen_contexts
-from refold.console.policies import PolicyFileError
 from refold.engine.models.prices import list_name
+from refold.engine.policies.files import PolicyFileError
 from support.transcripts import path_of
 
 HALF = 'history=[{"do":"drop_oldest","fraction":0.5,"when":{"tokens":{"share":0.5}}}]'

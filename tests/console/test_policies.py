@@ -10,10 +10,10 @@ import pytest
 from console.conftest import Refold
 from refold.console import hostile
 from refold.console.main import main
-from refold.console.policies import PolicyFileError, chosen_policy
 from refold.console.policy import SENTENCES
 from refold.console.policy_text import Language
 from refold.engine import call, say
+from refold.engine.policies.files import PolicyFileError, chosen_policy
 from refold.engine.prune_log import LOGGER
 from refold.reducers.complaints import refuse
 from refold.reducers.errors import PolicyError

@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from refold.console.main import main as refold
-from refold.console.nulls import with_nulls
-from refold.console.strict_yaml import load
+from refold.engine.policies.nulls import with_nulls
+from refold.engine.policies.strict_yaml import load
 from refold.reducers import PolicyError, parse
 
 ROOT = Path(__file__).resolve().parents[2]

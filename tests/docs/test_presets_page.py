@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold.console.log_lines import PRUNE_LOG
-from refold.console.strict_yaml import load
+from refold.engine.policies.strict_yaml import load
 from refold.reducers import environment
 from refold.reducers.parser import parse
 from refold.reducers.presets import PRESETS

@@ -169,8 +169,8 @@ async def test_what_children_spend_counts_in_the_parent() -> None:
     spoken = say("Roses.", usage=Usage(input=70, output=30), cost_nanousd=500)
     agent = boss(hand_on(), say("There.", cost_nanousd=7), to=[writer(spoken)], store=store)
     result = await agent.start("Go.", run_id=PARENT).result()
-    assert 70 == result.usage.usage.input
-    assert 507 == result.usage.cost_nanousd
+    assert 70 == result.usage.input
+    assert 507 == result.spent.cost_nanousd
 
 
 async def test_an_unknown_price_stays_unknown() -> None:
@@ -179,7 +179,7 @@ async def test_an_unknown_price_stays_unknown() -> None:
     agent = boss(hand_on(), say("."), to=[writer(say("x", cost_nanousd=None))], store=store)
     result = await agent.start("Go.", run_id=PARENT).result()
     assert (await the(ChildEnded, store)).cost_nanousd is None
-    assert 1 == result.usage.unpriced
+    assert 1 == result.spent.unpriced
 
 
 # Bounds
@@ -209,7 +209,7 @@ async def test_a_child_stops_where_its_parents_budget_ends() -> None:
     ]
     assert "BUDGET_EXCEEDED" == (await the(ChildEnded, store)).agent_state
     assert "BUDGET_EXCEEDED" == result.state
-    assert 110 <= result.usage.usage.output  # two answers of the child: no more than the one that crossed it
+    assert 110 <= result.usage.output  # two answers of the child: no more than the one that crossed it
     await all_sound(store)
 
 

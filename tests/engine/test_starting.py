@@ -205,7 +205,7 @@ async def test_the_result_says_how_the_run_stands() -> None:
         outcome.step,
         outcome.seq,
     )
-    spent = result.usage
+    spent = result.spent
     assert (2, 2, 1, 7, 11) == (
         spent.steps,
         spent.requests,
@@ -217,6 +217,15 @@ async def test_the_result_says_how_the_run_stands() -> None:
         message.role for message in result.messages
     ]
     result.raise_for_limit()
+
+
+async def test_a_result_is_short_to_print() -> None:
+    """Printed, a result is one line: run, state, why it ended, and the first of the text; the text is there by name."""
+    said = "A very long story. " * 40
+    result = await Agent(ScriptedModel([say(said)])).run("Tell.", run_id="r")
+    assert said == result.text
+    assert f"<RunResult r COMPLETED (end_turn), step 1, text={said[:200] + '…'!r}>" == str(result)
+    assert result.usage is result.spent.usage
 
 
 async def test_raise_for_limit() -> None:

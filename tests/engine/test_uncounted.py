@@ -55,7 +55,7 @@ async def test_a_child_that_counts_nothing(limits: dict[str, Any]) -> None:
     result = await parent.run("Go")
     assert "ERROR" == result.state
     assert result.outcome.code.endswith("_unknown")
-    assert 1 == result.usage.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
+    assert 1 == result.spent.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from refold.engine.models.prices import cost_nanousd
-from refold.engine.models.protocol import ModelRequest, Reply
+from refold.engine.models.protocol import ModelError, ModelRequest, Reply
 from refold.engine.models.pydantic_ai import PydanticAIModel
 from refold.engine.models.vendors import VENDORS
 from refold.reducers.errors import WrongUse
@@ -28,6 +28,7 @@ from support.wire import (
     piece,
     said,
     sse,
+    status,
 )
 
 pytestmark = ON_THE_WIRE
@@ -88,6 +89,53 @@ async def test_a_vendors_key_is_not_sent_elsewhere(server: Server, monkeypatch: 
         await items(model, ModelRequest(messages=HELLO))
         await model.aclose()
     assert ["Bearer none", "Bearer other-key"] == server.keys
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path"), [("openai", "/v1"), ("openai-responses", "/v1"), ("anthropic", "")]
+)
+async def test_the_vendors_own_variable_counts(
+    prefix: str, path: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address in the vendor's variable is asked, with the key beside it, and is recorded as the model's."""
+    vendor = VENDORS[prefix]
+    monkeypatch.setenv(vendor.variable, SECRET)
+    monkeypatch.delenv("REFOLD_API_KEY", raising=False)
+    monkeypatch.setenv(vendor.variable.replace("_API_KEY", "_BASE_URL"), server.address + path)
+    server.script = status(401, {"error": {"message": "no"}})
+    model = PydanticAIModel(f"{prefix}:m")
+    with pytest.raises(ModelError):
+        await items(model, ModelRequest(messages=HELLO))
+    await model.aclose()
+    assert server.address == model.address
+    assert 1 == len(server.requests)
+    if prefix != "anthropic":
+        assert [f"Bearer {SECRET}"] == server.keys
+
+
+async def test_a_server_in_the_vendors_variable_speaks_chat_completions(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that `OPENAI_BASE_URL` names is asked as one that `base_url` names, and needs no key."""
+    for name in ("OPENAI_API_KEY", "REFOLD_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.address + "/v1")
+    server.script = chat(piece({"content": "x"}, "stop"), COUNTS)
+    model = PydanticAIModel("openai:m")
+    *_, reply = await items(model, ModelRequest(messages=HELLO))
+    await model.aclose()
+    assert isinstance(reply, Reply)
+    assert "x" == reply.text
+
+
+@pytest.mark.parametrize("prefix", ["openai", "anthropic"])
+def test_an_older_variable_is_refused(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address in a variable that the vendor's library does not read is never passed over in silence."""
+    start = VENDORS[prefix].variable.removesuffix("_API_KEY")
+    monkeypatch.delenv(f"{start}_BASE_URL", raising=False)
+    monkeypatch.setenv(f"{start}_API_BASE", "http://127.0.0.1:9/v1")
+    with pytest.raises(WrongUse, match=rf"{start}_API_BASE is set, and is not read; .* {start}_BASE_URL"):
+        PydanticAIModel(f"{prefix}:m", api_key="k")
 
 
 async def test_secrets_stay_out_of_reprs() -> None:

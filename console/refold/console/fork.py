@@ -13,7 +13,6 @@ from refold.console.labels import labels_of
 from refold.console.log_lines import follow
 from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, option
 from refold.console.places import StorePlace
-from refold.console.policies import chosen_policy
 from refold.console.run import Models, add_fallbacks, offered_tools, stay
 from refold.console.screen import Screen, note
 from refold.console.served import served
@@ -21,6 +20,7 @@ from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model
 from refold.engine.compatibility import address_of, refuse_other_model
 from refold.engine.guards import installed_guards
+from refold.engine.policies.files import chosen_policy
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.replay import figures, state_at

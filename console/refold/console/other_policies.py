@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 
 from refold.console.options import Settings, option
-from refold.console.policies import chosen_policy
 from refold.console.policy_settings import change_by, settings_of
+from refold.engine.policies.files import chosen_policy
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy

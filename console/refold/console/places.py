@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import msgspec
 
 from refold.console import damage
+from refold.engine.models import lookup
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
 from refold.store import SqliteStore, wal
@@ -20,7 +21,7 @@ from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailab
 P = ParamSpec("P")
 T = TypeVar("T")
 
-STORE, MODEL, BASE_URL = "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_BASE_URL"
+STORE, MODEL = "REFOLD_STORE", "REFOLD_MODEL"
 DEFAULT_MODEL = "local:smollm2-135m"
 LOOKED_THROUGH = 2**30
 """Bytes of a file that every command looks through: a third of a second in memory. Who judges looks through any."""
@@ -93,14 +94,6 @@ def model_name(asked: str | None) -> str:
     return asked or _variable(MODEL) or DEFAULT_MODEL
 
 
-def base_url(asked: str | None, model: str) -> str | None:
-    """The address of an OpenAI-compatible server: what was asked for, else `REFOLD_BASE_URL`.
-
-    A model that runs in this process is at no address: for it the variable, which may be there for others, is not read.
-    """
-    return asked or (None if model.startswith("local:") else _variable(BASE_URL)) or None
-
-
 def _variable(name: str) -> str:
     value = os.environ.get(name, "")
     if clean(value) != value:
@@ -110,7 +103,7 @@ def _variable(name: str) -> str:
 
 def environment(model: str | None, url: str | None) -> tuple[str, ...]:
     """What the environment set of a run, as it is recorded with it: `model: REFOLD_MODEL`."""
-    asked = {MODEL: ("model", model), BASE_URL: ("base_url", url)}
+    asked = {MODEL: ("model", model), lookup.BASE_URL: ("base_url", url)}
     return tuple(
         f"{what}: {name}" for name, (what, said) in asked.items() if not said and os.environ.get(name)
     )

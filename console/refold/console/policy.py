@@ -6,10 +6,10 @@ from typing import Annotated
 
 from refold.console import hostile
 from refold.console.options import argument, option
-from refold.console.policies import chosen_policy
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
+from refold.engine.policies.files import chosen_policy
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.environment import unheard
 from refold.reducers.measure import refuse_without_tokenizer

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from refold.console.syntax import BadSyntax
+from refold.engine.policies.syntax import BadSyntax
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
@@ -53,7 +53,7 @@ def _value(text: str) -> Any:
         pass
     if not text.startswith(("[", "{")):
         return text
-    from refold.console.strict_yaml import load  # what is written as in a file, without JSON's quotes
+    from refold.engine.policies.strict_yaml import load  # what is written as in a file, without JSON's quotes
 
     try:
         return load(text)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from refold.console import hostile
-from refold.console.nulls import without_nulls
+from refold.engine.policies.nulls import without_nulls
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.guards.premature_end import PrematureEnd
@@ -61,7 +61,7 @@ def _refs(kinds: Iterable[type[Any]]) -> list[dict[str, str]]:
 
 def _yaml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     _need("yaml", "pyyaml")
-    from refold.console.strict_yaml import dump
+    from refold.engine.policies.strict_yaml import dump
 
     return dump(data, escaped=escaped)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
-from refold.console.policies import data_of, wrong_in
+from refold.engine.policies.files import data_of, wrong_in
 from refold.reducers.errors import PolicyError
 from refold.reducers.numbers import NANO
 from refold.reducers.refusals import refusal, shown

@@ -18,7 +18,6 @@ from refold.console.log_lines import follow
 from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
 from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun, argument, option
 from refold.console.places import StorePlace
-from refold.console.policies import chosen_policy
 from refold.console.screen import Screen, note
 from refold.console.served import Served, served
 from refold.console.toolbox import chosen_tools, rebuilt_tools
@@ -26,6 +25,7 @@ from refold.console.watchers import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import refuse_imported
+from refold.engine.policies.files import chosen_policy
 from refold.engine.result import result_of
 from refold.reducers.environment import unheard
 from refold.reducers.errors import WorldFailed, WrongUse
@@ -256,7 +256,7 @@ async def _told(
         provider_error=result.outcome.provider_error,
         text=result.outcome.text,
         limit=result.limit,
-        spent=result.usage,
+        spent=result.spent,
         events=state.seq,
         doubts=tuple(call.call for call in calls),
         exit_code=code,

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from refold.console import places
 from refold.console.options import Means
-from refold.engine import Model, resolve_model
+from refold.engine import Model
+from refold.engine.models.lookup import base_url_of, model_at
 from refold.engine.models.prices import price_in
 
 
@@ -17,14 +17,14 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
     def model(self, name: str) -> Model:
         """The model of this name. Raises as `resolve_model`."""
-        return resolve_model(name, base_url=self.base_url, price=self.price, timeout=self.timeout)
+        return model_at(name, base_url=self.base_url, price=self.price, timeout=self.timeout)
 
 
 def served(means: Means, model: str, price: str = "") -> Served:
     """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`. Raises `WrongUse`."""
     said = price or None if means.price is None else means.price
     return Served(
-        base_url=places.base_url(means.base_url, model),
+        base_url=base_url_of(model, means.base_url),
         price=None if said is None else price_in(said),
         timeout=means.timeout,
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ from refold.engine.fork import MADE_UP, Fork
 from refold.engine.guards import installed_guards
 from refold.engine.holder import this_process
 from refold.engine.makers import Maker, maker
+from refold.engine.misnamed import named_arguments
+from refold.engine.models.lookup import base_url_from
 from refold.engine.models.protocol import Model
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
@@ -40,6 +43,7 @@ from refold.engine.validation import (
     fallbacks_of,
     labels_of,
     model_of,
+    policy_of,
     recordable,
     run_id_of,
     seed_of,
@@ -57,7 +61,6 @@ from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.messages import Message
-from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.refusals import Complaint
 from refold.reducers.rules import RULES, rules_of
@@ -73,24 +76,27 @@ _LOGGER = logging.getLogger("refold.policy")
 class Agent:
     """What runs are started with.
 
-    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). `tools` are made with `@tool`; a plain function is
-    taken too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain data. `store` is
-    a store that you keep, or the path of a SQLite file; without one, runs are kept in memory for as long as the agent lives.
+    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). Of a name, `base_url` is the address of the server, by
+    default that in `REFOLD_BASE_URL`, else the vendor's; `timeout` is for how many seconds its connection may stay silent, `price`
+    what you pay there, in dollars per million tokens read and written. `tools` are made with `@tool`; a plain function is taken
+    too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain data, or the path of
+    a file or the name of a preset, which `REFOLD_*` variables fill up as on the command line. `store` is a store
+    that you keep, or the path of a SQLite file; without one, runs are kept in memory for as long as the agent lives.
     `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards that the policy may
     name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool `transfer_to_<name>`. `models` are those
-    that the policy's `retry.fallback` names, where the name alone does not say enough. `price` is what the model of this name costs
-    you, in dollars per million tokens read and written. `clock` makes a run's clock. `lease` is for how many seconds a run belongs
-    to an engine that gives no sign of life: after that, others take it over.
+    that the policy's `retry.fallback` names, where the name alone does not say enough. `clock` makes a run's clock. `lease` is for
+    how many seconds a run belongs to an engine that gives no sign of life: after that, others take it over.
 
-    Raises `PolicyError` and `WrongUse` for what cannot work, before anything is started.
+    Raises `PolicyError` and `WrongUse` for what cannot work.
     """
 
+    @named_arguments
     def __init__(
         self,
         model: Model | str,
         *,
         tools: Iterable[Tool | Callable[..., object]] = (),
-        policy: Policy | Mapping[str, Any] | None = None,
+        policy: Policy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         system: str | None = None,
         store: StoreSource | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -98,25 +104,24 @@ class Agent:
         handoffs: Iterable["Agent"] = (),
         models: Mapping[str, Model] | None = None,
         name: str = "",
+        base_url: str | None = None,
         price: tuple[float, float] | None = None,
+        timeout: float | None = None,
         clock: Callable[[], Clock] = SystemClock,
         lease: float = LEASE_SECONDS,
     ) -> None:
         self.lease = expected.seconds(lease, "lease")
-        self.model = model_of(model, price)
+        self.model = model_of(model, base_url=base_url, price=price, timeout=timeout)
         self.tools = by_name(tools_of(tools))
         self.registry: Registry = {
             **installed_guards(),
             **expected.mapping(guards, "guards", "{'my_guard': MyGuard}"),
         }
-        self.policy = (
-            checked(policy, self.registry)
-            if isinstance(policy, Policy)
-            else parse({} if policy is None else policy, self.registry)
-        )
+        self.name = recordable(name, "name")
+        self.policy, told = policy_of(policy, self.registry, self.name)
+        self._environment = (*told, *base_url_from(model, base_url))
         self._given = policy is not None
         self.system = None if system is None else expected.text(system, "system")
-        self.name = recordable(name, "name")
         self.store: StoreSource = MemoryStore() if store is None else source(store)
         self.settings = settings_of(settings)
         # Once, here: what the environment says later is not looked for.
@@ -197,19 +202,15 @@ class Agent:
         """A new run of this agent on `task`, after the earlier `messages`, if any.
 
         `environment` says what environment variables chose (`model: REFOLD_MODEL`): it is recorded, no more.
-
         With a `seed` of your own, waits and salts are the same each time: for tests. (In which order parallel
         tools return is the world's affair; `batch: in_order` settles that too.) Nothing happens before
         `result()`, `updates()` or `async with`. Raises `WrongUse` for a `run_id` that no command could name.
         """
         opened = self._opening(run_id_of(run_id), seed_of(seed))
-        told = tuple(recordable(entry, "environment") for entry in environment)
+        told = (*self._environment, *(recordable(entry, "environment") for entry in environment))
         fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=told)
-        said = [
-            *self._system(),
-            *earlier_of(messages),
-            Message(role=Role.USER, text=expected.text(task, "task")),
-        ]
+        asked = Message(role=Role.USER, text=expected.text(task, "task"))
+        said = [*self._system(), *earlier_of(messages), asked]
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
         # Refuses what cannot work, now rather than later.
@@ -221,11 +222,10 @@ class Agent:
     ) -> Run:
         """A run from its log: it goes on where the log ends, under the policy that it was started with.
 
-        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed. With
-        `take_over` an engine that drives the run now is fenced out, and stops. `store` and `lease` stand in
-        for the agent's own. Raises, when it is awaited,
-        `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent
-        has another model, or another price for it, or lacks a tool or a guard of the run's.
+        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed. With `take_over`
+        an engine that drives the run now loses its lease, and stops. `store` and `lease` stand in for the agent's own. Raises,
+        when it is awaited, `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where
+        this agent has another model, or another price for it, or lacks a tool or a guard of the run's.
         """
         runtime = msgspec.structs.replace(self._runtime(None, store), lease=lease or self.lease)
         return Run(run_id, runtime, None, take_over=take_over)
@@ -245,11 +245,11 @@ class Agent:
     ) -> Run:
         """A new run that goes on from event `at` of another's log, with this agent's model and tools.
 
-        What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results` stand in
-        for those of calls that are under way at the cut; `by` made them up. Other calls under way there are in doubt,
-        unless they may be repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, `PolicyError`, and
-        `WrongUse` where the log cannot be cut or edited so: `refold.replay.cut` names the places. Raises `WrongUse` now for a
-        `fork_id` that no command could name.
+        What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results` stand in for those
+        of calls that are under way at the cut; `by` made them up. Other calls under way there are in doubt, unless they may be
+        repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, `PolicyError`, and `WrongUse` where the log
+        cannot be cut or edited so: `refold.replay.cut` names the places. Raises `WrongUse` now for a `fork_id` that no command
+        could name.
         """
         opened = self._opening(run_id_of(fork_id), seed_of(seed))
         fork = Fork(

@@ -180,7 +180,7 @@ class Delegation:
         return tool_failed(work, ToolError.RAISED, problem=work.redactor.text(problem))
 
     async def _ended(self, result: RunResult) -> Maker:
-        head, spent = await self._work.journal.store.head(self._run), result.usage
+        head, spent = await self._work.journal.store.head(self._run), result.spent
         fact = ChildEnded(
             at=0,
             call=self._work.call.call,

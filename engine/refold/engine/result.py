@@ -13,11 +13,13 @@ from refold.reducers.failures import provider_error
 from refold.reducers.fields import shared
 from refold.reducers.limits import LimitHit, LimitUnit, amount, is_reached
 from refold.reducers.machine import AgentState
-from refold.reducers.messages import Message
+from refold.reducers.messages import Message, Usage
 from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState, Spent
 from refold.reducers.texts import render
 from refold.reducers.views import MissingContent, arguments_of, view
+
+_SHOWN = 200  # characters of a text in the short form of a result
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it stands when nothing more is to be done now.
 
-    `usage` is all that was spent (tokens, nano-dollars, nanoseconds), `messages` what the model would see
+    `usage` are the tokens, `spent` all that was (steps, tokens, nano-dollars, nanoseconds), `messages` what the model would see
     next, `limit` the limit that ended the run, if one did, `pending` the calls about which a person is asked. Where words that they need were erased, `messages` is
     empty, and `erased` is the event that had them.
     """
@@ -62,16 +64,33 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     state: AgentState
     outcome: RunOutcome
-    usage: Spent
+    spent: Spent
     messages: tuple[Message, ...]
     limit: LimitHit | None = None
     pending: tuple[WaitingCall, ...] = ()
     erased: int | None = None
 
     @property
+    def text(self) -> str:
+        """The last thing that the model said, "" if it said nothing: `outcome.text`."""
+        return self.outcome.text
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that were counted."""
+        return self.spent.usage
+
+    @property
     def cost(self) -> float | None:
         """What the run cost, in US dollars; None where the price of one of its answers is not known."""
-        return None if self.usage.unpriced else self.usage.cost_nanousd / NANO
+        return None if self.spent.unpriced else self.spent.cost_nanousd / NANO
+
+    def __repr__(self) -> str:
+        """One line: `<RunResult 0e6d10e8 COMPLETED (end_turn), step 2, text='It is 30 cents.'>`."""
+        ended = self.outcome
+        text = ended.text if len(ended.text) <= _SHOWN else f"{ended.text[:_SHOWN]}…"
+        said = f", provider_error={ended.provider_error!r}" if ended.provider_error else ""
+        return f"<RunResult {self.run} {self.state} ({ended.code}), step {ended.step}, text={text!r}{said}>"
 
     def raise_for_limit(self) -> None:
         """Raise `LimitError` if a limit ended the run."""
@@ -122,7 +141,7 @@ def result_of(
         run=state.setup.run,
         state=state.agent_state,
         outcome=_outcome(state, contents),
-        usage=state.spent,
+        spent=state.spent,
         messages=messages,
         limit=state.limit if state.ended else None,
         pending=_pending(state, contents),

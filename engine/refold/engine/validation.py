@@ -2,19 +2,24 @@
 
 import inspect
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 from weakref import WeakSet
 
 from refold.engine import entropy
 from refold.engine.expected import listed, mapping, text, wrong
-from refold.engine.models.lookup import resolve_model
+from refold.engine.models.lookup import model_at, resolve_model
 from refold.engine.models.protocol import Model
+from refold.engine.policies.files import chosen_policy
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
+from refold.reducers.guards import Registry
 from refold.reducers.messages import Message
+from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL
@@ -59,17 +64,33 @@ def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
     return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given.items()}
 
 
-def model_of(given: object, price: tuple[float, float] | None = None) -> Model:
-    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for a price of one that is made."""
+def policy_of(
+    given: Policy | Mapping[str, Any] | str | os.PathLike[str] | None, registry: Registry, agent: str
+) -> tuple[Policy, tuple[str, ...]]:
+    """A policy, and what the environment set of it: only a file and a preset by its name leave that to the environment.
+
+    Raises `PolicyError`, and `PolicyFileError` for a file that cannot be read or cannot work.
+    """
+    if isinstance(given, str | os.PathLike):
+        return chosen_policy(Path(given), registry, os.environ, agent=agent)
+    return (
+        checked(given, registry)
+        if isinstance(given, Policy)
+        else parse({} if given is None else given, registry)
+    ), ()
+
+
+def model_of(given: object, **served: Any) -> Model:
+    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for terms of one that is made.
+
+    `served` are `base_url`, `price` and `timeout`, None where nothing was given.
+    """
     if isinstance(given, str):
-        return resolve_model(given, price=price)
-    if price is not None:
-        raise wrong(
-            "price",
-            "none beside a model",
-            price,
-            f"give it to the model itself: {type(given).__name__}(..., price=...)",
-        )
+        return resolve_model(given, **served)
+    for what, value in served.items():
+        if value is not None:
+            way_out = f"give it to the model itself: {type(given).__name__}(..., {what}=...)"
+            raise wrong(what, "none beside a model", value, way_out)
     return known_model(given, "model")
 
 
@@ -89,7 +110,7 @@ def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str
     given = mapping(models, "models", "{'openai:gpt-5-mini': PydanticAIModel(...)}")
     known = {name: known_model(each, f"models[{name!r}]") for name, each in given.items()}
     names = policy.retry.fallback.models if policy.retry.fallback else ()
-    return {name: known.get(name) or resolve_model(name) for name in names}
+    return {name: known.get(name) or model_at(name) for name in names}
 
 
 def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:

@@ -1,9 +1,14 @@
 """A model by the name that a person types."""
 
+import os
+
 from refold.engine.models.protocol import Model
 from refold.reducers.errors import WrongUse
+from refold.reducers.text import clean
 
 LOCAL = "local"
+BASE_URL = "REFOLD_BASE_URL"
+"""The environment variable with the address of a run's model, where no `base_url` is given."""
 
 
 def resolve_model(
@@ -15,10 +20,41 @@ def resolve_model(
 ) -> Model:
     """The model that `provider:model` names: `local:smollm2-135m`, `local:./file.gguf`, `openai:gpt-5-mini`.
 
-    `base_url` is the address of an OpenAI-compatible server, `price` what you pay there, in dollars per million tokens read and
-    written, `timeout` for how many seconds its connection may stay silent. Raises `WrongUse` for a name that is none, a
-    missing key (it says which variable) or a missing extra (it says which).
+    `base_url` is the address of an OpenAI-compatible server, by default that in `REFOLD_BASE_URL`, else the vendor's; `price` is
+    what you pay there, in dollars per million tokens read and written, `timeout` for how many seconds its connection may
+    stay silent. Raises `WrongUse` for a name that is none, a missing key (it says which variable) or a missing extra (it
+    says which).
     """
+    return model_at(name, base_url=base_url_of(name, base_url), price=price, timeout=timeout)
+
+
+def base_url_of(name: str, asked: str | None) -> str | None:
+    """The address of the model of this name: what was asked for, else `REFOLD_BASE_URL`; None: the usual one.
+
+    A model that runs in this process is at no address: for it the variable, which may be there for others, is not read.
+    """
+    if asked or name.startswith(f"{LOCAL}:"):
+        return asked
+    value = os.environ.get(BASE_URL, "")
+    if clean(value) != value:
+        raise WrongUse(f"{BASE_URL} {value!a}: is not UTF-8")
+    return value or asked
+
+
+def base_url_from(model: object, asked: str | None) -> tuple[str, ...]:
+    """What is recorded of an address that the environment chose for a model by its name: `base_url: REFOLD_BASE_URL`."""
+    chosen = isinstance(model, str) and not asked and base_url_of(model, None)
+    return (f"base_url: {BASE_URL}",) if chosen else ()
+
+
+def model_at(
+    name: str,
+    *,
+    base_url: str | None = None,
+    price: tuple[float, float] | None = None,
+    timeout: float | None = None,
+) -> Model:
+    """As `resolve_model`, at its vendor's address where no other is given, as a model is that a policy falls back to."""
     provider, colon, model = name.partition(":")
     if not colon or not model:
         raise WrongUse(

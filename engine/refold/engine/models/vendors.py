@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as VendorModel
 
 OTHER_KEY = "REFOLD_API_KEY"
-"""The environment variable with the key for a `base_url`: a vendor's own key is never sent elsewhere."""
+"""The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and to the address
+that stands beside it in the vendor's own variable, `OPENAI_BASE_URL`."""
 
 # Vendors' settings that put part of the conversation, or of the work, where the log cannot see it.
 UNSEEN_SETTINGS = frozenset(
@@ -106,11 +107,13 @@ def vendor_endpoint(
     load(vendor.client)  # names the extra where it is missing: before a key is asked for
     if base_url is not None:
         check_address(name, base_url, "base_url", OTHER_KEY)
-    variable, key = _key(vendor, name, base_url, api_key)
+        variable, key = _key(vendor, name, base_url, api_key)
+    else:
+        base_url = _address_beside_the_key(vendor, name)
+        paired = (vendor.variable, api_key or os.environ.get(vendor.variable) or os.environ.get(OTHER_KEY))
+        variable, key = paired if base_url else _key(vendor, name, base_url, api_key)
     client = _client(vendor, key or "none", base_url, timeout, http_client)
     address = str(client.base_url)
-    if base_url is None:  # the SDK may have found another address than its vendor's
-        check_address(name, address, vendor.variable.replace("_API_KEY", "_BASE_URL"), variable)
     return Endpoint(
         model=_model(vendor, model, client, base_url),
         address=address,
@@ -121,6 +124,23 @@ def vendor_endpoint(
         settings=SETTINGS | _own_settings(vendor),
         close=None if http_client is not None else client.close,
     )
+
+
+def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
+    """The address of another server in the vendor's own variable; None where it is one of the vendor's, or none is there.
+
+    Raises `WrongUse` for one that is none, and for a variable of an older time that the vendor's library does not read.
+    """
+    variable = vendor.variable.replace("_API_KEY", "_BASE_URL")
+    address, older = os.environ.get(variable), vendor.variable.replace("_API_KEY", "_API_BASE")
+    if address is not None:
+        check_address(name, address, variable, vendor.variable)
+    elif os.environ.get(older):
+        raise WrongUse(
+            f"model {name!r}: {older} is set, and is not read; give the address by base_url (--base-url), "
+            f"REFOLD_BASE_URL or {variable}"
+        )
+    return None if address is None or is_of(vendor.domain, address) else address
 
 
 def _own_settings(vendor: Vendor) -> set[str]:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import yaml
 
-from refold.console.syntax import DEEPEST, BadSyntax
+from refold.engine.policies.syntax import DEEPEST, BadSyntax
 
 
 def load(text: str) -> Any:

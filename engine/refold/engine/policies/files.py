@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from refold.console.nulls import with_nulls
-from refold.console.syntax import DEEPEST, BadSyntax
+from refold.engine.policies.nulls import with_nulls
+from refold.engine.policies.syntax import DEEPEST, BadSyntax
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
@@ -47,13 +47,16 @@ def chosen_policy(
     registry: Registry,
     environment: Mapping[str, str],
     settings: Sequence[Setting] = (),
+    *,
+    agent: str = "",
 ) -> tuple[Policy, tuple[str, ...]]:
     """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set of it.
 
-    The settings are laid over it. Raises `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
+    `agent` is the name for which variables may be. The settings are laid over it all. Raises `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
     """
     if chosen is None or (str(chosen) in PRESETS and not chosen.is_file()):
-        return parse_with({"preset": chosen and str(chosen)}, environment, registry, settings=settings)
+        preset = {"preset": chosen and str(chosen)}
+        return parse_with(preset, environment, registry, agent=agent, settings=settings)
     with wrong_in(chosen, "a policy"):
         data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}")
         if _lacks_schema(data):
@@ -62,7 +65,7 @@ def chosen_policy(
             )
             raise PolicyError("schema", f"missing; add the line {line or 'schema: refold/v1'}")
     try:
-        return parse_with(data, environment, registry, settings=settings)
+        return parse_with(data, environment, registry, agent=agent, settings=settings)
     except PolicyError:
         with wrong_in(chosen, "a policy"):
             parse(data, registry)  # if the file can work by itself, the fault is a variable's or a setting's
@@ -142,7 +145,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _yaml(text: str) -> Any:
     if importlib.util.find_spec("yaml") is None:
         raise BadSyntax("is YAML, which needs the package pyyaml: pip install 'refold[cli]'")
-    from refold.console.strict_yaml import load
+    from refold.engine.policies.strict_yaml import load
 
     return load(text)
 

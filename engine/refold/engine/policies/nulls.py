@@ -3,7 +3,7 @@
 import re
 from typing import Any, cast
 
-from refold.console.syntax import BadSyntax
+from refold.engine.policies.syntax import BadSyntax
 
 KEY = "null"
 _STEP = re.compile(r"\[\d{1,9}\]|[^.\[\]]+")

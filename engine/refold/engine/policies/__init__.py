@@ -1,0 +1,1 @@
+"""Policies as files: TOML, YAML and JSON, with presets by name and what the environment sets of them."""
