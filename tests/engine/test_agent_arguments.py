@@ -31,7 +31,8 @@ FILES = {
 
 def agent(**given: Any) -> Agent:
     """An agent, as a newcomer makes one: without a look at the types."""
-    return cast("Any", Agent)(**{"model": ScriptedModel([say("Done.")]), **given})
+    made: Agent = cast("Any", Agent)(**{"model": ScriptedModel([say("Done.")]), **given})
+    return made
 
 
 @pytest.fixture
