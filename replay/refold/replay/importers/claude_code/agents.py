@@ -44,8 +44,12 @@ class SubAgents:
 
     def beside(self, row: Row, found: Kind) -> None:
         """Take a row in that stands beside those of the session."""
-        agent = self._by_row.get(text(row.value, "parentUuid"))
-        if agent is None:
+        agent, call = self._by_row.get(text(row.value, "parentUuid")), text(row.value, "parent_tool_use_id")
+        agent = self._by_name.get(call) if call else agent
+        if agent is None and call:
+            agent = self._by_name[call] = SubAgent(f"agent-{len(self.found) + 1}", call, reported=False)
+            self.found.append(agent)
+        elif agent is None:
             begun_by = self._calls.get(spoken(row.value).strip(), []) if found != "other" else []
             agent = SubAgent(
                 f"agent-{len(self.found) + 1}", begun_by.pop(0) if begun_by else "", reported=False

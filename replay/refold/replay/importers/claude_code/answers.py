@@ -11,7 +11,7 @@ from refold.replay.importers.usages import UsageNames, larger
 PER_TOKEN = 10
 """Characters a token at most, where the count is the provider's last word and not a row's first."""
 
-_TOKENS = UsageNames(
+TOKENS = UsageNames(
     input=("input_tokens",),
     output=("output_tokens",),
     cache_read=("cache_read_input_tokens",),
@@ -34,7 +34,7 @@ class Response(Draft):
         """Take one more row in."""
         self.grow(row, leftover(row, self.model))
         # The first rows were written when the response had only begun.
-        self.usage = larger(self.usage, _TOKENS.of(at(row.value, "message", "usage")))
+        self.usage = larger(self.usage, TOKENS.of(at(row.value, "message", "usage")))
         stop = text(row.value, "message", "stop_reason") or self.stop
         if self.stop not in ("", stop):
             self.left.append(json_text({"stop_reason": self.stop}))

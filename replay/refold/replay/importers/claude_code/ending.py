@@ -1,6 +1,7 @@
 """How a Claude Code session ended: by the last row of its main conversation."""
 
 from refold.reducers.vocabulary import FailureClass
+from refold.replay.importers.claude_code.printed import end_by, is_result
 from refold.replay.importers.claude_code.rows import (
     Kind,
     blocks,
@@ -22,6 +23,7 @@ class Ending:
         self.last: Kind = "other"
         self.row: JSON = None
         self.command = ""
+        self.result: JSON = None
         self.response = self.stop = ""
         self.calls: list[str] = []
         self.answered: set[str] = set()
@@ -32,9 +34,11 @@ class Ending:
         if found == "command" or text(row, "subtype") == "local_command":
             self.command = command_name(row) or self.command
         self.over = self.over or _ends_turn(row)
+        self.result = row if is_result(row) else self.result
         if found in ("command", "synthetic", "other"):
             return
         self.last, self.row, self.command, self.over = found, row, "", False
+        self.result = None
         self.answered.update(text(result, "tool_use_id") for result in results(row))
         if found == "answer":
             self._answer(row)
@@ -58,6 +62,8 @@ class Ending:
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""
+        if self.result is not None:
+            return end_by(self.result)
         pending = sum(call not in self.answered for call in self.calls)
         match self.last:
             case "interrupt":

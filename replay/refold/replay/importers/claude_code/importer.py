@@ -13,6 +13,7 @@ import msgspec
 from refold.replay.importers.claude_code.agents import SubAgent
 from refold.replay.importers.claude_code.bursts import is_iflow
 from refold.replay.importers.claude_code.outline import Outline, read_outline
+from refold.replay.importers.claude_code.printed import is_head, is_result
 from refold.replay.importers.claude_code.reading import Reading
 from refold.replay.importers.claude_code.rows import is_bookkeeping, is_message
 from refold.replay.importers.items import UNCOUNTED, Answered, Item, RunBegan
@@ -38,6 +39,8 @@ class ClaudeCode:
         if head.startswith(b"{") and _LINKED in head:
             return Match(90, "rows with parentUuid")
         found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
+        if any(is_head(row) or is_result(row) for row in found):
+            return Match(88, "a stream of print mode, by its head or its result")
         if any(map(is_message, found)):
             return Match(50, "rows of type user or assistant with a message")
         if any(map(is_bookkeeping, found)):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from refold.replay.importers.claude_code.agents import SubAgents, reports
 from refold.replay.importers.claude_code.branches import Branch
 from refold.replay.importers.claude_code.bursts import Bursts
+from refold.replay.importers.claude_code.printed import denied_by, is_head, is_result
 from refold.replay.importers.claude_code.queue import Queue
 from refold.replay.importers.claude_code.rows import Kind, is_id, kind, preserved, says
 from refold.replay.importers.claude_code.tree import Tree
@@ -30,7 +31,7 @@ class Outline:
     of the others; `complete`: that of the last by that of the first. `began`: when its first message was written. `cuts`: how
     often each conversation is cut, or forked from, by the number of its branch; `named`: the numbers of the messages that a
     compaction keeps, by the ids of their rows. `fates`: what became of words that somebody typed while the agent worked, by the
-    place of a row that tells of them.
+    place of a row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
     """
 
     def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:
@@ -43,6 +44,7 @@ class Outline:
         self.session = self.model = self.version = self.agent = ""
         self.began: int | None = None
         self.lines = 0
+        self.denied: frozenset[str] = frozenset()
         self.named: dict[str, int] = {}
         self._cuts, self._kept = list[int](), set[str]()
         self.agents, self.bursts = SubAgents(), Bursts()
@@ -125,8 +127,12 @@ class Outline:
                 self.named[uuid] = numbers[place if first == _NAMELESS else first]
 
     def _session(self, row: JSON, found: Kind) -> None:
-        self.session = text(row, "sessionId") or self.session
-        self.version = text(row, "version") or self.version
+        self.session = text(row, "sessionId") or text(row, "session_id") or self.session
+        self.version = text(row, "version") or text(row, "claude_code_version") or self.version
+        if is_head(row):
+            self.model = self.model or text(row, "model")
+        elif is_result(row):
+            self.denied |= denied_by(row)
         if found == "answer":
             self.model = self.model or text(row, "message", "model")
 
@@ -173,4 +179,4 @@ def _before(row: JSON, tree: Tree, *, side: bool) -> str | int:
 
 def is_side(row: JSON) -> bool:
     """Whether a row is of a sub-agent that wrote into this file."""
-    return isinstance(row, dict) and row.get("isSidechain") is True
+    return isinstance(row, dict) and (row.get("isSidechain") is True or bool(text(row, "parent_tool_use_id")))

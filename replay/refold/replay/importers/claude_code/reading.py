@@ -3,13 +3,14 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from refold.reducers.vocabulary import Role, ToolError
+from refold.reducers.vocabulary import Refuser, Role, ToolError
 from refold.replay.importers.claude_code.agents import reports
-from refold.replay.importers.claude_code.answers import Response
+from refold.replay.importers.claude_code.answers import TOKENS, Response
 from refold.replay.importers.claude_code.attachments import attached
 from refold.replay.importers.claude_code.branches import Branch
 from refold.replay.importers.claude_code.ending import Ending
 from refold.replay.importers.claude_code.outline import Outline, is_side
+from refold.replay.importers.claude_code.printed import is_head, totals_by
 from refold.replay.importers.claude_code.queue import Fate
 from refold.replay.importers.claude_code.queue import by as by_whom
 from refold.replay.importers.claude_code.rows import (
@@ -81,7 +82,9 @@ class Reading:
         if self.number:
             source = f"{source}; then somebody went back to {self.fork}"
         line = self.line if self.number else self.outline.lines
-        yield Place(f"line {line}").ended((end, source), self.times.edges() if self.times else None)
+        used, totals = totals_by(self.ending.result, TOKENS)
+        edges = self.times.edges() if self.times else None
+        yield Place(f"line {line}").ended((end, source), edges, used, rest=totals)
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
         """What need not wait any longer; everything, after the last row."""
@@ -155,7 +158,8 @@ class Reading:
     def _permission(self, row: Row) -> None:
         """A change of the mode that decides about which calls a person is asked."""
         mode = text(row.value, "permissionMode")
-        if mode and mode != self.mode and text(row.value, "type") == "user":
+        told = text(row.value, "type") == "user" or is_head(row.value)
+        if mode and mode != self.mode and told:
             self.mode = mode
             self.queue.append(row.place.remarked("permission_mode", {"permissionMode": mode}))
 
@@ -201,7 +205,8 @@ class Reading:
                 place.returned(
                     call,
                     shown,
-                    failed=refuser_of(row.value, result) or error or unfailed(result),
+                    failed=refuser_of(row.value, result)
+                    or (Refuser.RULE if call in self.outline.denied else error or unfailed(result)),
                     began=began,
                     rest=rest,
                 )
