@@ -149,7 +149,7 @@ async def _file(
     if file.skipped:
         return _not_imported(screen, file.name, file.skipped, skipped=True)
     try:
-        with steady.opened(file.path, file.name) as opened:
+        with file.opened() as opened:
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as was said")
@@ -187,7 +187,7 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
 
 @contextmanager
 def _reopened(file: FoundFile, size: int) -> Generator[Source]:
-    with steady.opened(file.path, file.name, size) as opened:
+    with file.opened(size) as opened:
         yield Source.opened(file.name, opened)
 
 

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from refold.reducers.vocabulary import Refuser, ToolError
-from refold.replay.importers.items import Answered, Prompted, Remarked, RequestFailed, Returned, Unread
+from refold.replay.importers.items import (
+    Answered,
+    Prompted,
+    Remarked,
+    RequestFailed,
+    Returned,
+    RunBegan,
+    RunEnded,
+    Unread,
+)
 from refold.replay.importers.openhands.ending import v1_end
 from refold.replay.importers.openhands.importer import OPENHANDS
 from support.openhands import V1_EVENTS, act, event, lines
@@ -42,8 +51,8 @@ def test_v1_errors_and_refusals_are_results() -> None:
     items = told(OPENHANDS, lines(*events))
     assert [
         ("no such tool", ToolError.RAISED, None),
-        ("no", None, Refuser.USER),
-        ("not here", None, Refuser.HOOK),
+        ("Action rejected: no", None, Refuser.USER),
+        ("Action rejected: not here", None, Refuser.HOOK),
     ] == [(each.output, each.error, each.refused_by) for each in only(items, Returned)]
     assert ["approval", "approval"] == [each.what for each in only(items, Remarked)]
 
@@ -116,3 +125,58 @@ def test_v1_keeps_what_it_does_not_know() -> None:
     assert ["kept" in each.rest for each in only(items, Remarked) if each.what == "unmapped"] == [True]
     assert ["LLMError: down"] == [each.message for each in only(items, RequestFailed)]
     assert [("repeated", "line 8")] == [(each.code, each.position) for each in only(items, Unread)]
+
+
+HOW = {
+    "exit_code": 0,
+    "working_dir": "/srv",
+    "py_interpreter_path": "/bin/python",
+    "prefix": "",
+    "suffix": "\n[Done.]",
+}
+
+
+@pytest.mark.parametrize(
+    ("observation", "shown"),
+    [
+        ({}, "out"),
+        ({"is_error": True}, "[An error occurred during execution.]\n\nout"),
+        (
+            {"metadata": HOW},
+            "out\n[Done.]\n[Current working directory: /srv]\n[Python interpreter: /bin/python]\n"
+            "[Command finished with exit code 0]",
+        ),
+        ({"metadata": {"exit_code": -1, "prefix": "[Below is more.]\n"}}, "[Below is more.]\nout"),
+    ],
+)
+def test_v1_shows_a_result_as_the_sdk_does(observation: dict[str, Any], shown: str) -> None:
+    """What the SDK adds to a result before the model sees it follows from the event, and is shown."""
+    seen = {"content": [{"type": "text", "text": "out"}], "is_error": False} | observation
+    events = [act(1, "c1"), event(2, "ObservationEvent", tool_call_id="c1", observation=seen)]
+    assert [shown] == [each.output for each in only(told(OPENHANDS, lines(*events)), Returned)]
+
+
+def test_v1_clips_a_long_output_as_the_sdk_does() -> None:
+    """Of a long output the model is shown head and tail, 30,000 characters with the note between them."""
+    text = "\n".join(f"line {number}" for number in range(5000))
+    seen = {"content": [{"type": "text", "text": text}], "metadata": {"exit_code": 0}}
+    events = [act(1, "c1"), event(2, "ObservationEvent", tool_call_id="c1", observation=seen)]
+    events += [act(3, "c2", "S")]
+    saved = {**seen, "full_output_save_dir": "/srv/saved"}
+    events += [event(4, "ObservationEvent", tool_call_id="c2", observation=saved)]
+    bare, named = (each.output for each in only(told(OPENHANDS, lines(*events)), Returned))
+    assert (30_000, 30_000) == (len(bare), len(named))
+    assert "/srv/saved/terminal_output_" in named
+    assert (True, True) == (bare.startswith("line 0\n"), bare.endswith("[Command finished with exit code 0]"))
+
+
+def test_v1_usage_and_name_are_those_of_its_state() -> None:
+    """A state beside the events names the run and its model, and counts the tokens of each response."""
+    used = [{"response_id": "S", "prompt_tokens": 9, "completion_tokens": 2}]
+    state = {"id": "c-1", "agent": {"llm": {"model": "m"}}, "execution_status": "finished"}
+    state |= {"stats": {"usage_to_metrics": {"agent": {"token_usages": used}}}}
+    items = told(OPENHANDS, lines(act(1, "c1"), act(2, "c2", "S"), state))
+    (began,) = only(items, RunBegan)
+    assert ("c-1", "m") == (began.key, began.model)
+    assert [("", 0), ("reported", 9)] == [(each.quality, each.usage.input) for each in only(items, Answered)]
+    assert ["finished"] == [each.end for each in only(items, RunEnded)]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from refold.replay.importers.fields import JSON, at, number, table, text
 from refold.replay.importers.items import Tokens
 from refold.replay.importers.openhands import v0, v1
+from refold.replay.importers.openhands.state import is_state
 from refold.replay.importers.times import Times
 
 STATES = {
@@ -84,6 +85,8 @@ def _silent(event: JSON) -> bool:
 
 def _execution(event: JSON) -> str:
     key, value = text(event, "key"), at(event, "value")
+    if is_state(event):
+        return text(event, "execution_status")
     if key in ("execution_status", "agent_status"):
         return value if isinstance(value, str) else ""
     return text(value, "execution_status") if key == "full_state" else ""
@@ -94,7 +97,7 @@ def v1_used(events: Iterable[JSON]) -> Tokens:
     found: Tokens = (None, None, None, None)
     for event in events:
         value = at(event, "value")
-        stats = value if text(event, "key") == "stats" else at(value, "stats")
+        stats = value if text(event, "key") == "stats" else at(value, "stats") or at(event, "stats")
         if uses := table(stats, "usage_to_metrics") or table(stats, "service_to_metrics"):
             sums = [at(use, "accumulated_token_usage") for use in uses.values()]
             sent, read, written, got = (sum(number(use, key) or 0 for use in sums) for key in _TOKENS)

@@ -1,6 +1,6 @@
 """OpenHands runs: V0 events as a list, or one run a row with its `history` (`output.jsonl`), and V1 events.
 
-V1 writes one file an event; here they come as JSON lines, or as a list. Times have no zone and are read as UTC.
+V1 writes one file an event, and a file `base_state.json` beside them; here they come as JSON lines, or as a list. Times have no zone and are read as UTC.
 A condensation says which events the next prompt goes without, and what is said in their place.
 """
 
@@ -17,6 +17,7 @@ from refold.replay.importers.openhands import v0, v1
 from refold.replay.importers.openhands.ending import times_of, v0_end, v0_used, v1_end, v1_used
 from refold.replay.importers.openhands.events import Conversation
 from refold.replay.importers.openhands.resolved import events_of, is_resolved, issue_of
+from refold.replay.importers.openhands.state import is_state, read_state
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
 
@@ -128,7 +129,7 @@ def _lines(source: Source) -> Iterator[Item]:
             seen[text(row, "id")] = row
             events.append(row)
             places.append(place)
-    if events and any("kind" in table(event) for event in events):
+    if any("kind" in table(event) for event in events):
         yield from _v1(events, places, unread)
     elif any(map(_is_v0, events)):
         yield from _v0(None, events, "line", "trajectory", unread)
@@ -152,23 +153,29 @@ def _row(line: bytes) -> tuple[JSON, str]:
 def _v1(
     events: Sequence[JSON], places: Sequence[str], unread: Sequence[Unread] = (), around: JSON = None
 ) -> Iterator[Item]:
-    system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     end, times, used = v1_end(events), times_of(events), v1_used(events)
+    placed = list(zip(events, places, strict=True))
+    states = [(event, place) for event, place in placed if is_state(event)]
+    state = read_state([event for event, _ in states])
+    events, places = zip(*((event, place) for event, place in placed if not is_state(event)), strict=True)
+    system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     tools = take_tools(first, "tools") if system else ()
     told = Conversation(found := v1.read(events, places))
     yield RunBegan(
         position=places[0],
         at=found[0].item.at if system else None,
-        key="conversation",
+        key=state.key or "conversation",
         messages=told.begin() if system else (),
+        model=state.model,
         tools=tools,
         agent="openhands",
         cuts=None,
         rest=joined(rest(around), found[0].item.rest if system else ""),
     )
-    yield from told.items(int(system))
+    yield from map(state.count, told.items(int(system)))
     yield from unread
-    yield Place(places[-1]).ended(end, times, used)
+    yield from (Place(place).remarked("state", event) for event, place in states)
+    yield Place(states[-1][1] if states else places[-1]).ended(end, times, used)
 
 
 def _v0(

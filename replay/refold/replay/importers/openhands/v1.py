@@ -14,8 +14,9 @@ from refold.reducers.vocabulary import FailureClass, Refuser, Role
 from refold.replay.importers.content import arguments, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
 from refold.replay.importers.items import Counted, Item, Place
-from refold.replay.importers.leftovers import rest, take_if, take_text, take_time, take_words
+from refold.replay.importers.leftovers import joined, rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
+from refold.replay.importers.openhands.rendering import REJECTED, render_observation
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 """Kinds that answer a call."""
@@ -143,12 +144,14 @@ def _take_output(event: JSON) -> str:
     if kind == "AgentErrorEvent":
         return take_text(event, "error")
     if kind == "UserRejectObservation":
-        return take_text(event, "rejection_reason")
+        return REJECTED + take_text(event, "rejection_reason")
     seen = at(event, "observation")
     if at(seen, "content") is not None:
-        return take_words(seen, "content")
-    own = left(seen, "kind")
-    return words(at(seen, "output")) or (json_text(own) if own else "")
+        said = render_observation(seen, take_words(seen, "content"))
+    else:
+        own = left(seen, "kind")
+        said = words(at(seen, "output")) or (json_text(own) if own else "")
+    return joined(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
 
 
 def _left_of(event: JSON) -> str:
