@@ -1,7 +1,7 @@
 """Inspect's messages as ours: attachments put back, texts and reasoning parted, results with their errors.
 
 A text of a hundred characters or more may stand as `attachment://<hash>`, looked up in the sample. A result that failed
-has no text of its own: then it is the error's message, which is what providers are sent.
+has no text of its own for the model: what providers are sent in its place says `requests`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +10,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import take_calls, words
 from refold.replay.importers.fields import JSON, at, rows, table, text
+from refold.replay.importers.inspect_logs.requests import Requests
 from refold.replay.importers.leftovers import rest, take_each, take_if, take_text, take_words
 from refold.replay.importers.source import MOST_SAID
 
@@ -83,17 +84,20 @@ def _take_reasoning(message: JSON) -> str:
     return "\n".join(filter(None, thoughts)) or take_text(message, "reasoning")
 
 
-def result_text(message: JSON, content: str = "content") -> str:
-    """What a result said, else its error's message."""
-    return said(at(message, content)) or text(message, "error", "message")
+def result_text(message: JSON, requests: Requests, call: str, content: str = "content") -> str:
+    """What was sent of a result: its words, or what stands for them where it failed."""
+    words, error = said(at(message, content)), text(message, "error", "message")
+    return requests.error_text(call, error) if error else words
 
 
-def take_ours(message: JSON) -> Message:
+def take_ours(message: JSON, requests: Requests) -> Message:
     """One message, taken out of its row, in which its attachments were put back."""
     word = text(message, "role")
     role = Role(word) if word in set(Role) else Role.USER
-    shown = result_text(message) if role is Role.TOOL else said(at(message, "content"))
-    take_words(message, "content", beside=THOUGHTS)
+    words = said(at(message, "content"))
+    shown = result_text(message, requests, text(message, "tool_call_id")) if role is Role.TOOL else words
+    if words == shown or not words:  # of a result that failed its own words were not sent, and stay beside it
+        take_words(message, "content", beside=THOUGHTS)
     take_if(message, "role", role.value)
     if role is Role.TOOL:
         name, call = take_text(message, "function") or None, take_text(message, "tool_call_id")
@@ -110,8 +114,9 @@ class Messages:
     told once.
     """
 
-    def __init__(self, pool: Sequence[JSON], attachments: Attachments) -> None:
+    def __init__(self, pool: Sequence[JSON], attachments: Attachments, requests: Requests) -> None:
         self.pool = pool
+        self._requests = requests
         self._attachments = attachments
         self._pooled: dict[int, Message] = {}
         self._same: dict[str | int, tuple[JSON, Message]] = {}
@@ -139,7 +144,7 @@ class Messages:
         if known is not None and known[0] == message:
             return known[1]
         own = self._attachments.put_back(message)
-        ours, unsaid = take_ours(own), rest(own)
+        ours, unsaid = take_ours(own, self._requests), rest(own)
         if unsaid and unsaid not in self._told and not told:
             self._unsaid.append(unsaid)
         self._told.add(unsaid)

@@ -12,7 +12,7 @@ import msgspec
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import take_tools
-from refold.replay.importers.fields import JSON, at, instant, json_text, number, table, text
+from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text
 from refold.replay.importers.inspect_logs.answers import answered, labels, settings, take_duration
 from refold.replay.importers.inspect_logs.messages import (
     THOUGHTS,
@@ -24,6 +24,7 @@ from refold.replay.importers.inspect_logs.messages import (
     said,
     take_ours,
 )
+from refold.replay.importers.inspect_logs.requests import Requests
 from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said, message_of
 from refold.replay.importers.leftovers import (
     joined,
@@ -56,7 +57,8 @@ class Sample:
         # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
         pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
         self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
-        self.messages = Messages(pool, self.attachments)
+        self.requests = Requests(self.events, rows(self.data, "calls"), self.attachments.put_back)
+        self.messages = Messages(pool, self.attachments, self.requests)
         self.results = results_of((*pool, *self.final))
         self.model = ""
         self.tools: JSON = None
@@ -69,6 +71,7 @@ class Sample:
 
     def began(self, key: str, header: JSON) -> RunBegan:
         """The run's beginning: the first prompt of the agent, else the messages before the first answer."""
+        self.requests.model = text(header, "eval", "model")
         messages, event = self._first()
         self.model, self.tools = text(event, "model") or text(header, "eval", "model"), at(event, "tools")
         own: dict[str, JSON] = {"tools": deepcopy(self.tools)}
@@ -253,7 +256,7 @@ class Sample:
         if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
             return place.remarked("tool_failed" if at(event, "failed") else "pending", event)
         if shown is None:
-            output = result_text(self.attachments.put_back(event), "result")
+            output = result_text(self.attachments.put_back(event), self.requests, call, "result")
         else:
             output = self.messages.read(shown).text
             take_if(event, "message_id", at(shown, "id"))
@@ -285,7 +288,7 @@ class Sample:
         for index in range(len(self._leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
-            content, read = at(message, "content"), take_ours(message)
+            content, read = at(message, "content"), take_ours(message, self.requests)
             if read.role is Role.ASSISTANT:
                 yield answered(None, message, read, place)
                 yield from place.hosted(content)

@@ -1,0 +1,58 @@
+"""What an adapter of Inspect sends in place of a result that failed: by the raw requests, where a log has them, else by its rule.
+
+Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's, Google's and Bedrock's
+send the message alone, with a mark. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from refold.replay.importers.content import words
+from refold.replay.importers.fields import JSON, at, rows, text
+
+_PREFIXED = frozenset({
+    "azureai", "cloudflare", "deepseek", "fireworks", "grok", "groq", "hf-inference-providers", "litellm-proxy",
+    "llama-cpp-python", "meta", "mistral", "moonshot", "ollama", "openai", "openai-api", "openrouter", "perplexity", "sagemaker",
+    "sambanova", "sglang", "together", "vllm",
+})  # fmt: skip
+"""Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error."""
+
+
+class Requests:
+    """The raw requests of a sample: its events, and the pool that they share."""
+
+    def __init__(
+        self, events: Sequence[JSON], pool: Sequence[JSON], put_back: Callable[[JSON], JSON]
+    ) -> None:
+        self.model = ""
+        self._events, self._pool, self._put_back = events, pool, put_back
+        self._results: dict[str, JSON] | None = None
+
+    def error_text(self, call: str, error: str) -> str:
+        """What was sent in place of the result of a call that failed with this message."""
+        if self._results is None:  # nothing is looked through for a sample without errors
+            self._results = {}
+            for name, content in _results(_messages(self._events, self._pool)):
+                self._results.setdefault(name, content)
+        if call in self._results:
+            return words(self._put_back(self._results[call]))
+        return f"Error: {error}" if self.model.partition("/")[0] in _PREFIXED else error
+
+
+def _messages(events: Iterable[JSON], pool: Sequence[JSON]) -> Iterator[JSON]:
+    yield from pool
+    for event in events:
+        if text(event, "event") == "model":
+            for name in ("messages", "input"):
+                yield from rows(event, "call", "request", name)
+
+
+def _results(messages: Iterable[JSON]) -> Iterator[tuple[str, JSON]]:
+    """The results in messages of any provider's, by their calls: Google's name none."""
+    for message in messages:
+        if call := text(message, "tool_call_id"):
+            yield call, at(message, "content")
+        elif text(message, "type") == "function_call_output":
+            yield text(message, "call_id"), at(message, "output")
+        for block in rows(message, "content"):
+            if text(block, "type") == "tool_result":
+                yield text(block, "tool_use_id"), at(block, "content")

@@ -1,0 +1,74 @@
+"""What Inspect's adapters sent in place of results that failed: by the raw requests of a log, else by the rule of each adapter."""
+
+from typing import Any
+
+import pytest
+
+from refold.replay.importers.inspect_logs.importer import INSPECT
+from refold.replay.importers.items import Prompted, Returned
+from support.inspect_logs import TASK, called, log, message, model, result, sample, tool
+from support.transcribed import only, told
+
+Json = dict[str, Any]
+FAILED = {"type": "unknown", "message": "no such file"}
+
+
+def failing(
+    adapter: str, *, content: str = "", call: Json | None = None, pool: list[Json] | None = None
+) -> Json:
+    """A log of one call that failed, by a model of this adapter; `call` is the raw request behind it."""
+    shown = result("c1", content, error=FAILED)
+    events = [
+        model(called("c1"), 1, input=[TASK]),
+        tool("c1", content, error=FAILED),
+        model(message("assistant", "done"), 3, input=[TASK, called("c1"), shown], call=call),
+    ]
+    data = {"messages": [], "calls": pool or []}
+    document = log(sample(events, [TASK, called("c1"), shown], events_data=data))
+    document["eval"]["model"] = adapter
+    return document
+
+
+def shown_of(document: Json) -> list[str]:
+    """What the model was shown of the call: by its result, and by the next prompt."""
+    items = told(INSPECT, document)
+    prompt = only(items, Prompted)[-1]
+    return [only(items, Returned)[0].output, next(each.text for each in prompt.messages if each.call)]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "shown"),
+    [
+        ("openai/gpt-5", "Error: no such file"),
+        ("openai-api/local/m", "Error: no such file"),
+        ("mistral/m", "Error: no such file"),
+        ("anthropic/claude", "no such file"),
+        ("google/gemini", "no such file"),
+        ("mockllm/model", "no such file"),
+    ],
+)
+@pytest.mark.parametrize("content", ["", "half of it"])
+def test_an_adapter_has_a_rule_for_errors(adapter: str, shown: str, content: str) -> None:
+    """An error is sent as the adapter of the model does it, and not what the result says besides."""
+    assert [shown, shown] == shown_of(failing(adapter, content=content))
+
+
+CHAT = {"role": "tool", "tool_call_id": "c1", "content": "as it was sent"}
+RESPONSES = {"type": "function_call_output", "call_id": "c1", "output": "as it was sent"}
+BLOCK = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "as it was sent"}]}
+
+
+@pytest.mark.parametrize(
+    ("call", "pool"),
+    [
+        ({"request": {"messages": [CHAT]}}, None),
+        ({"request": {"input": [RESPONSES]}}, None),
+        ({"request": {"messages": [{"role": "user", "content": [BLOCK]}]}}, None),
+        ({"request": {}, "call_refs": [[0, 1]], "call_key": "messages"}, [CHAT]),
+    ],
+    ids=["chat", "responses", "blocks", "in the pool"],
+)
+def test_a_raw_request_has_the_last_word(call: Json, pool: list[Json] | None) -> None:
+    """Where a log has the raw request, what stands there in place of a failed result is what the model was shown."""
+    document = failing("openai/gpt-5", call=call, pool=pool)
+    assert ["as it was sent", "as it was sent"] == shown_of(document)
