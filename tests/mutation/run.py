@@ -64,7 +64,7 @@ ABOUT = {
     "guards/repetition.py": "repetition guards_batches mutants_guards",
     "guards/stall.py": "guards_stall guards_stall_acts mutants_guards",
     "store/chain.py": "store/chain store/damaged_files",
-    "store/claims.py": "store/conformance store/sqlite store/lost_claims",
+    "store/claims.py": "store/conformance store/sqlite console/lost_rows",
     "store/evidence.py": "store/conformance store/erasing store/forks_stored",
     "store/forks.py": "store/forks_stored store/conformance",
     "store/group_commit.py": "store/conformance store/committer store/commits_here",

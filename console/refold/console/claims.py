@@ -1,5 +1,6 @@
 """Who has a run now, and which run waits for whom: in words for people."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Literal
@@ -10,6 +11,7 @@ from refold.console import hostile
 from refold.console.places import StorePlace
 from refold.reducers.errors import WorldFailed
 from refold.reducers.numbers import nano
+from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
@@ -18,10 +20,11 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run has an engine, or wants one, as JSON.
 
     `driven` by `holder`, whose lease has `seconds` left; `abandoned` by it, which is gone; `queued`: the next worker
-    takes it; `later`: one takes it in `seconds`.
+    takes it; `later`: one takes it in `seconds`; `lost`: something is to be done, and the store has no claim of it: a worker
+    that is started takes it.
     """
 
-    standing: Literal["driven", "abandoned", "queued", "later"]
+    standing: Literal["driven", "abandoned", "queued", "later", "lost"]
     holder: str = ""
     seconds: float = 0.0
 
@@ -35,6 +38,8 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
                 return "waits for a worker"
             case "later":
                 return f"waits, {_left(self.seconds)} more at most"
+            case "lost":
+                return "no engine has it"
 
 
 class Elsewhere(WorldFailed):
@@ -82,10 +87,16 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     return Elsewhere(run, (problem, f"  {ways}{also}"))
 
 
-async def claimed(store: Store, run: str) -> EngineClaim | None:
-    """Whether the run has an engine, or wants one; None: it has ended, or waits for a person."""
+async def claimed(store: Store, run: str, state: RunState | None = None) -> EngineClaim | None:
+    """Whether the run has an engine, or wants one; None: it has ended, or waits for a person. `lost` by its `state`, if that is given."""
     claim = await store.claim(run)
-    return None if claim is None else _claimed(claim)
+    if claim is not None:
+        return _claimed(claim)
+    from refold.engine.imported_runs import source_of
+    from refold.engine.schedule import is_lost
+
+    lost = state is not None and is_lost(state, time.time_ns()) and not await source_of(store, run)
+    return EngineClaim(standing="lost") if lost else None
 
 
 def driver(holder: str) -> str:

@@ -159,13 +159,13 @@ async def _run_line(store: Store, run: str, since: int, trouble: Trouble) -> Run
     try:
         if since and await _older(store, run, since):
             return None
-        told, _ = await summary(store, run, registry=NO_GUARDS)
+        told, state = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
         trouble.add(run, error)
         return RunLine(run=run, damaged=str(error))
     if told.damaged:
         trouble.add(run, Damaged(told.damaged))
-    engine = None if told.code else await claimed(store, run)
+    engine = None if told.code else await claimed(store, run, None if told.damaged else state)
     return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
 
 
@@ -213,9 +213,11 @@ def _listed(
         screen.table(_WHOLE, [_cells(run) for run in runs])
     if not runs:
         note(_none(place, sieve, prefix))
-    gone = [run.run for run in runs if run.engine is not None and run.engine.standing == "abandoned"]
-    for run in gone[:_GONE]:
-        note(f"next    refold resume {short.get(run, run)}{place.option}   its engine is gone")
+    gone = [
+        (run.run, run.engine) for run in runs if run.engine and run.engine.standing in ("abandoned", "lost")
+    ]
+    for run, engine in gone[:_GONE]:
+        note(f"next    refold resume {short.get(run, run)}{place.option}   {engine}")
     if others:
         note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
 

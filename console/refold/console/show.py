@@ -85,9 +85,9 @@ async def _next_step(store: Store, told: Summary, state: RunState, option: str) 
     from refold.console.claims import claimed
     from refold.console.next_steps import next_words, waits_for
 
-    engine = await claimed(store, told.run)
-    if engine is not None and engine.standing == "abandoned":
-        return f"resume {told.run}{option}   its engine is gone"
+    engine = await claimed(store, told.run, state)
+    if engine is not None and engine.standing in ("abandoned", "lost"):
+        return f"resume {told.run}{option}   {engine}"
     if engine is not None:
         return ""
     words = f"approvals {told.run}" if state.approval is not None else next_words(state)[0]

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from refold.reducers.effects import WaitUntil, next_effects
+from refold.reducers.effects import RunTool, WaitUntil, next_effects
 from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState
 from refold.store.protocol import Store, UnknownRun
@@ -18,6 +18,15 @@ def due_in(state: RunState, now: int) -> float | None:
     """The same for any state: 0 where something is to be done in the world right away."""
     at_once = any(not isinstance(effect, WaitUntil) for effect in next_effects(state))
     return 0.0 if at_once else rings_in(state, now)
+
+
+def is_lost(state: RunState, now: int) -> bool:
+    """Whether a run that has no engine and waits for none never gets one: something is to be done, now or at an instant, that
+    neither a person nor the end of a child run begins.
+    """
+    children = {tool.name for tool in state.setup.tools if tool.agent}
+    waits = (isinstance(effect, RunTool) and effect.name in children for effect in next_effects(state))
+    return due_in(state, now) is not None and not all(waits)
 
 
 async def wake_parent(store: Store, state: RunState) -> None:

@@ -8,6 +8,7 @@ each run one worker's at a time.
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 import msgspec
@@ -17,14 +18,16 @@ from refold.engine.background import first
 from refold.engine.children import reachable
 from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import source_of
-from refold.engine.journal import Journal, Overtaken
+from refold.engine.journal import Journal, Overtaken, event_of
 from refold.engine.result import RunResult
-from refold.engine.schedule import due_in, wake_parent
+from refold.engine.schedule import due_in, is_lost, wake_parent
 from refold.engine.stores import StoreSource, opened
 from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.events import StateChanged
+from refold.reducers.machine import TERMINAL
 from refold.reducers.state import RunState
-from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store
+from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
 
 POLL = 1.0
 """Seconds between two looks for runs that want an engine, while none is found."""
@@ -85,6 +88,7 @@ class Worker:
         self._passed_by: dict[str, float] = {}  # until when
         self._free = anyio.Event()
         self._registry = installed_guards()
+        self._searched = False
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until cancelled; then every run is left as it stands, to be taken up by others at once.
@@ -100,16 +104,45 @@ class Worker:
 
     async def _work(self, store: Store, *, until_idle: bool) -> None:
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._search, store)
             while True:
                 self._free = anyio.Event()
                 wanted = await self._wanted(store)
                 for run in wanted:
                     self._driving.add(run)
                     tasks.start_soon(self._drive, store, run)
-                if until_idle and not self._driving:
+                if until_idle and self._searched and not self._driving and not wanted:
                     return
                 with anyio.move_on_after(self._poll):
                     await self._free.wait()
+
+    async def _search(self, store: Store) -> None:
+        """Queue the runs whose claim was lost, with its row of the store: no engine has them, and none would ever be told to.
+
+        A claim is no part of the log. What is to be done next is, so each run without one is asked, once in a worker's life.
+        """
+        try:
+            async for chunk in store.runs():
+                for run, head in chunk:
+                    with suppress(Damaged, CannotJudge, UnknownRun):  # no worker could drive it
+                        if head.seq and await self._is_lost(store, run, head.seq):
+                            await store.wake(run)
+        except Damaged as error:  # a run that cannot even be listed
+            self._tell(Failed("", str(error)))
+        finally:
+            self._searched = True
+            self._free.set()
+
+    async def _is_lost(self, store: Store, run: str, seq: int) -> bool:
+        if await store.claim(run) is not None:
+            return False
+        last = [event_of(stored) for stored in await store.read_some(run, [seq])]
+        if any(isinstance(event, StateChanged) and event.target in TERMINAL for event in last):
+            return False  # most runs of a store: none of their other events is read
+        if await source_of(store, run):
+            return False
+        state = await Journal(store, run, Tenure(store, run, BRIEF)).load(self._registry)
+        return is_lost(state, time.time_ns()) and await store.claim(run) is None
 
     async def _wanted(self, store: Store) -> list[str]:
         room, now = self._at_once - len(self._driving), anyio.current_time()
