@@ -84,12 +84,13 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells of processes by /proc")
 def test_a_client_that_does_not_end_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the time limit the whole group of a client is killed, also where it ignores the polite signal, and it is told."""
-    monkeypatch.setattr(execution, "TIMEOUT", 1.0)
+    monkeypatch.setattr(execution, "TIMEOUT", 3.0)
     monkeypatch.setattr(execution, "_GRACE", 0.1)
     outcome = play(client(STUBBORN), HERE, "basic", tmp_path / "run")
     assert (True, (-9,)) == (outcome.timed_out, outcome.codes)
