@@ -179,13 +179,16 @@ def _export_opencode(installed: Installed, run: Path, environment: Mapping[str, 
         with contextlib.closing(sqlite3.connect(database)) as connection:
             sessions = [id_ for (id_,) in connection.execute("select id from session order by time_created")]
         for session in sessions:
-            exported = subprocess.run(
-                [f"{installed.programs}/opencode", "export", session],
-                cwd=run / "work",
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-            (run / "transcripts" / f"{session}.json").write_bytes(exported.stdout)
+            words = [f"{installed.programs}/opencode", "export", session]
+            # Into a file: it exits before it has written a long session into a pipe.
+            with (run / "transcripts" / f"{session}.json").open("wb") as file:
+                subprocess.run(
+                    words,
+                    cwd=run / "work",
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.DEVNULL,
+                    timeout=TIMEOUT,
+                    check=False,
+                )

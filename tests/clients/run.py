@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "--newest", action="store_true", help="install the newest versions, not those of the table"
     )
     parser.add_argument("--again", action="store_true", help="run nothing: compare the last runs")
+    parser.add_argument("--details", action="store_true", help="print both sides of each difference")
     parser.add_argument(
         "--record",
         action="store_true",
@@ -117,6 +118,11 @@ def _script(client: Client, installed: Installed, name: str, asked: argparse.Nam
         found = compare(truth, read_import(folder / "transcripts", folder / "store.db"))
     except (OSError, ValueError) as error:
         return ScriptResult(problem=f"{type(error).__name__}: {error}")
+    if asked.details:
+        for property_, findings in found.items():
+            for each in findings:
+                if each.what:
+                    print(f"{client.name} {name} {property_}: {each.place} {each.what}\n    {each.detail}")
     return ScriptResult(cells=judge(client.name, name, found, read_limits()))
 
 
