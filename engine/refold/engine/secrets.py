@@ -295,8 +295,8 @@ class RedactedText:
             tail = text[near:].lower()
             found = (tail.find(word, max(0, len(tail) - reach)) for word, reach in HEADERS.items())
             yield from (near + place for place in found if place >= 0)
-            if (begun := assignments.opened(text)) is not None:
-                yield begun
+        if (begun := assignments.find_open(text)) is not None:  # also one that goes on in the next line
+            yield begun
 
 
 def _private_keys(text: str) -> Iterator[int]:

@@ -174,8 +174,7 @@ def _known(text: str, *, whole: bool) -> list[Span]:
                     found.span(0 if whole else found.lastindex or 0)
                     for found in shape(patterns[place - 1]).finditer(text)
                 ]
-    if "=" in text or ":" in text:
-        spans += assignments.found(text)
+    spans += assignments.find(text)
     return spans
 
 
