@@ -1,8 +1,8 @@
 r"""Secrets that only their name gives away: `DB_PASSWORD=...`, `"api_key": "..."`, `--token ...`, `<password>...`.
 
-One grammar decides where a value stands: a *name*, what may stand *between* a name and its value (`BETWEEN`, with
-`_JOINING` words), and the *extent* of the value. `find` reads it for a whole text. `find_open` reads it for a text that
-may go on: whatever the grammar reads to the end of the text is still open.
+One grammar decides where a value stands: a *name*, a *joint* between the name and its value, and the *extent* of the
+value. `find` reads it in a whole text. `find_open` reads it in a text that may go on: an assignment that the grammar
+reads to the end of the text is still open.
 
 A value counts only if it looks like a secret: see `secret_values`. Takes time in proportion to the text: a value is
 judged by its first characters, and what was found is not searched again.
@@ -40,81 +40,62 @@ _NO_KEYS = tuple(
     f"{word}token" for word in ("page", "next", "continuation", "sync", "cursor", "resume", "watermark")
 )
 
-BETWEEN = "\"'`\\] \t:=?>|,"
-"""Characters that may stand between a name and its value."""
-
 ESCAPES = r"\\{0,15}"
 """What stands before a quotation mark: at each depth of JSON in JSON twice as much and one more, to the fourth."""
 
-_JOINING = "is|was|to"  # words between a name and its value, in prose
-_LONGEST_NAME = 64  # with what stands between the name and the sign behind it
+_LONGEST_NAME = 64
 _JUDGED = 512
-_OPEN_REACH = 4 * _LONGEST_NAME + _JUDGED
+_OPEN_REACH = 3 * _LONGEST_NAME + _JUDGED
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
-_BEFORE_SIGN = "\"'`\\] \t:?"
 _COUNTING = "_-0123456789"
-_LAST_LETTERS = frozenset(word[-3:] for word in (*PASSWORDS, *PHRASES, *KEYS, *_WHOLE_NAMES, "_key"))
+_BLANKS = " \t"
+
+# The joint: what closes the name, a sign, and what opens a block of YAML; or no sign but blanks, as in a command.
+_CLOSING = r"[\"'`\\\] \t:?]{0,64}"
+_SIGN = r"[:=]>?|(?<![ \t])>|(?<=[ \t])\||(?<=[ \t])(?:is|was|to)(?=[ \t:])"
+_BLOCK = r"(?:[ \t]*[|>][+-]?[0-9]?[ \t]*\r?\n)?"
+_JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`]?,?(?=[ \t]))[ \t]{{0,32}}"
+_BEFORE_JOINT_ENDS = re.compile(r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*")  # each of its beginnings
 
 # The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This condition is
-# cheap, and few assignments meet it.
+# cheap, and few values meet it.
 _ODD = r"0-9!#$%&*?@^~\\"
 _PREFIX = r"(?:[bBrRuU@$L]{1,2}(?=[\"'`]))?"
 _QUOTED = "|".join(rf"{quote}(?=[^\n{quote}{_ODD}]{{0,64}}[{_ODD}])" for quote in "\"'`")
 _BARE = rf"(?![=:\"'`])(?=[^\s\"'`{_ODD}]{{0,64}}[{_ODD}])[^\s\"'`]{{8}}"
-_VALUED = rf"(?=[ \t]{{0,16}}(?:{_PREFIX}{ESCAPES}(?:{_QUOTED})|{_BARE}))"
+_VALUED = rf"(?={_PREFIX}{ESCAPES}(?:{_QUOTED})|{_BARE})"
 
 # The extent of a value. Without quotes it ends before what ends a word in code; an environment takes more.
-_BLANK = "\\s\\x00-\\x20\\x7f-\\xa0\\u2000-\\u206f\\u3000-\\u303f\\ufe00-\\ufeff"
-_OPENING = re.compile(rf"[ \t]{{0,16}}(?:{_PREFIX}({ESCAPES})([\"'`]))?")
+_NO_VALUE = "\\s\\x00-\\x20\\x7f-\\xa0\\u2000-\\u206f\\u3000-\\u303f\\ufe00-\\ufeff"
+_OPENING = re.compile(rf"(?:{_PREFIX}({ESCAPES})([\"'`]))?")
 _QUOTE_OR_LINE = {quote: re.compile(rf"(\\*){quote}|\n") for quote in "\"'`"}
-_PLAIN = rf"[^\"'`\\&,;<>()\[\]{{}}|{_BLANK}]"
-_DIVIDING = rf"[&,;](?![\w.-]{{1,64}}[=:])(?=[^\"'`\\&,;<>()\[\]{{}}|{_BLANK}])"
-_SHELL = rf"[<>()\[\]{{}}|]|[\"'`](?=\w)|\\(?=[^\w\"'`\\{_BLANK}])"
+_PLAIN = rf"[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}]"
+_DIVIDING = rf"[&,;](?![\w.-]{{1,64}}[=:])(?=[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}])"
+_SHELL = rf"[<>()\[\]{{}}|]|[\"'`](?=\w)|\\(?=[^\w\"'`\\{_NO_VALUE}])"
 _IN_CODE = re.compile(rf"(?:{_PLAIN}|{_DIVIDING}){{0,{_JUDGED}}}", re.ASCII)
 _IN_SHELL = re.compile(rf"(?:{_PLAIN}|{_DIVIDING}|{_SHELL}){{0,{_JUDGED}}}", re.ASCII)
 _IN_MARKUP = re.compile(rf"[^<\n]{{0,{_JUDGED}}}")
 _REST = re.compile(r"[\w=!#$%*+./?@^~-]*", re.ASCII)
 _ENDS_SENTENCE = ".,:;?!)]}>|&"
-_BLOCK = r"[|>][+-]?[0-9]?[ \t]{0,4}\r?\n[ \t]{1,32}"
+
+_REST_OF_NAME = r"(?:word|wd|phrase|s|orization|[_-]?base|[_-]?data)?[0-9_-]*"
+_WORDS = ("pass", "pwd", "indpw", "token", "secret", "credential", "key", "auth", "psk", "mnemonic", "phrase")
+"""One of these stands in each name, in lower case, and behind it `_REST_OF_NAME` at most."""
+_OF_PHRASES = frozenset({"psk", "mnemonic", "phrase"})
+_ASSIGNED = re.compile(rf"{_REST_OF_NAME}(){_JOINT}{_VALUED}", re.IGNORECASE)
+_NAME_ENDS = re.compile(_REST_OF_NAME, re.IGNORECASE)
+_ASSIGNED_PHRASE = re.compile(rf"{_REST_OF_NAME}(){_JOINT}", re.IGNORECASE)
+_LINE_OF_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*\r?\n\Z")
 
 Kind = Literal["password", "phrase", "key", ""]
-Style = Literal["sign", "markup", "cell", "blank", "phrase"]
-
-_JOINED = rf"[\"'`]?,?[ \t]{{1,4}}(?:(?:{_JOINING})[ \t:]{{1,4}})?(?![ \t])"
-_PLACES: tuple[tuple[Style, str, re.Pattern[str]], ...] = (
-    ("sign", "=", re.compile(rf"()=>?{_VALUED}")),
-    ("sign", ":", re.compile(rf"():(?:>|[ \t]{{1,4}}{_BLOCK})?{_VALUED}")),
-    ("markup", "</", re.compile(rf"()>(?<=[A-Za-z0-9\"]>)(?=[^\s<>{_ODD}]{{0,64}}[{_ODD}])")),
-    ("cell", " |", re.compile(rf"()\|(?<=[ \t]\|){_VALUED}")),
-    ("blank", "--", re.compile(rf"--(?<![\w-]--)[A-Za-z][\w-]{{2,40}}(){_JOINED}{_VALUED}", re.ASCII)),
-    *(
-        ("blank", word, re.compile(rf"{word}(){_JOINED}{_VALUED}"))
-        for word in ("assword", "ASSWORD", "asswd", "indpw", "equirepass")
-    ),
-    *(
-        ("phrase", word, re.compile(rf"{word}()[\"'`\\\]]{{0,4}}[ \t]{{0,4}}[=:](?!=)"))
-        for word in ("psk", "assphrase", "ASSPHRASE", "nemonic", "NEMONIC", "ed_phrase", "ED_PHRASE", "edPhrase")
-    ),
-)  # fmt: skip
-"""How a value follows its name: the style, a text that each such place holds, and a pattern of the place.
-
-The pattern's empty group is the end of the name; the value begins at the end of the match.
-"""
-
-_OPEN_NAME = re.compile(f"(?:{'|'.join(sorted(_LAST_LETTERS))})[0-9_-]*", re.ASCII | re.IGNORECASE)
-_STEMS = ("pass", "pwd", "psk", "indpw", "token", "secret", "credential", "key", "mnemonic", "phrase", "auth")  # of all names
-_BETWEEN = f"[{re.escape(BETWEEN)}]"
-_JOINT = re.compile(
-    rf"{_BETWEEN}*(?:(?:{_JOINING}){_BETWEEN}+)?(?:(?<=[|>])[+-]?[0-9]?[ \t]*\r?\n[ \t]*|(?<=[|>][ \t])[ \t]*\r?\n[ \t]*)?"
-)
-_BLOCK_BEGINS = re.compile(r"[|>][+-]?[0-9]?[ \t]{0,4}\r?\n\Z")
 
 
 class Name(NamedTuple):
-    """What a name says of its value, and whether it is one of an environment, in capitals."""
+    """What a name says of its value, and whether it is one of an environment or an option of a command."""
 
     kind: Kind
-    environment: bool
+    environment: bool = False
+    option: bool = False
 
 
 class Extent(NamedTuple):
@@ -128,13 +109,18 @@ class Extent(NamedTuple):
 
 def find(text: str) -> Iterator[tuple[int, int]]:
     """Find the values that are secrets by their name and their looks, as pairs of beginning and end."""
-    for style, sign, places in _PLACES:
-        done = 0
-        for place in places.finditer(text) if sign in text else ():
-            span = _secret_at(text, place.start(1), place.end(), style) if place.start() >= done else None
+    low = _lower(text)
+    for word in _WORDS:
+        pattern = _ASSIGNED_PHRASE if word in _OF_PHRASES else _ASSIGNED
+        place = low.find(word)
+        while place >= 0:
+            place += len(word)
+            joint = pattern.match(text, place)
+            span = _secret_behind(text, joint) if joint else None
             if span:
                 yield span
-                done = span[1]
+                place = span[1]
+            place = low.find(word, place)
 
 
 def find_open(text: str) -> int | None:
@@ -142,39 +128,54 @@ def find_open(text: str) -> int | None:
 
     The text ends behind a blank or a character that is not ASCII: no ASCII word is divided.
     """
-    line = text.rfind("\n") + 1
-    if _BLOCK_BEGINS.search(text, max(0, line - 16), line):
-        line = text.rfind("\n", 0, line - 1) + 1
-    line = max(line, len(text) - _OPEN_REACH)
-    low = text[line:].lower()
-    for name in _OPEN_NAME.finditer(text, line) if any(word in low for word in _STEMS) else ():
-        if _name_at(text, name.end()).kind and _is_open(text, name.end()):
-            return name.start()
+    begin = text.rfind("\n") + 1
+    if _LINE_OF_BLOCK.search(text, max(0, begin - 16), begin):
+        begin = text.rfind("\n", 0, begin - 1) + 1
+    begin = max(begin, len(text) - _OPEN_REACH)
+    low = _lower(text[begin:])
+    for word in _WORDS:
+        place = low.find(word)
+        while place >= 0:
+            if _is_open(text, begin + place + len(word)):
+                return begin + place
+            place = low.find(word, place + 1)
     return None
 
 
 def _is_open(text: str, place: int) -> bool:
-    """Whether the text behind a name, from `place`, is the beginning of a value, or of what stands before one."""
-    joint = _JOINT.match(text, place)
-    if joint is None or joint.end() == len(text):
+    """Whether the text behind the word of a name, from `place`, ends in the joint or in the value."""
+    joint = _ASSIGNED_PHRASE.match(text, place)
+    end = joint.start(1) if joint else _end(_NAME_ENDS, text, place)
+    if not _name_at(text, end).kind:
+        return False
+    if _end(_BEFORE_JOINT_ENDS, text, end) == len(text):
         return True
-    if ">" in joint[0] and _extent(text, joint.end(), markup=True).open:
-        return True
-    return joint.end() > place and _extent(text, place + len(joint[0].rstrip("\"'`\\")), shell=True).open
+    return joint is not None and (
+        _extent(text, joint.end(), shell=True).open
+        or (joint[2] == ">" and _extent(text, joint.end(), markup=True).open)
+    )
 
 
-def _secret_at(text: str, name_end: int, place: int, style: Style) -> tuple[int, int] | None:
-    name = _name_at(text, name_end)
-    if not name.kind:
+def _lower(text: str) -> str:
+    """The text in lower case, with each character in its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else text.replace("\u0130", "i").lower()
+
+
+def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
+    name = _name_at(text, joint.start(1))
+    sign, place = joint[2], joint.end()
+    blank = sign is None or sign[0] in "iwt"
+    if not name.kind or (blank and name.kind == "key" and not name.option):
         return None
-    shell = name.environment and style in ("sign", "phrase") and text[place : place + 1] not in (" ", "\t")
-    extent = _extent(text, place, shell=shell, markup=style == "markup")
+    shell = name.environment and sign == "=" and text[place - 1] == "="
+    extent = _extent(text, place, shell=shell, markup=sign == ">")
     if not extent.quoted and not shell and text[extent.end : extent.end + 1] in ("(", "[", "{"):
         return None  # a call
     said, key, _ = text[extent.begin : extent.end].partition("-----")  # a private key may follow
-    code = not (extent.quoted or shell or "\n" in text[name_end:place])
+    code = not (extent.quoted or shell or "\n" in joint[0])
     for value in dict.fromkeys(_candidates(said, quoted=extent.quoted)):
-        if value and _is_secret(value, name.kind, style, code=code, quoted=extent.quoted):
+        if value and _is_secret(value, name.kind, code=code, quoted=extent.quoted, blank=blank):
             long = value == said and len(said) >= _JUDGED and not extent.quoted and not key
             return extent.begin, _end(_REST, text, extent.end) if long else extent.begin + len(value)
     return None
@@ -188,22 +189,20 @@ def _candidates(said: str, *, quoted: bool) -> Iterator[str]:
         yield said.rstrip(_ENDS_SENTENCE)
         if has_digits_and_letters(said):
             yield said
-    word = _REST.match(said)
-    assert word is not None  # it may match nothing
-    yield word[0].rstrip(".?!")
+    yield said[: _end(_REST, said, 0)].rstrip(".?!")
 
 
-def _is_secret(value: str, kind: Kind, style: Style, *, code: bool, quoted: bool) -> bool:
-    if style == "phrase":
-        return kind == "phrase" and not code and is_phrase(value)
-    if style == "blank" and not has_digits_and_letters(value):
+def _is_secret(value: str, kind: Kind, *, code: bool, quoted: bool, blank: bool) -> bool:
+    if kind == "phrase" and not code and not blank and is_phrase(value):
+        return True
+    if blank and not has_digits_and_letters(value):
         return False
-    code = code or style == "blank"
+    code = code or blank
     return is_random(value, code=code, quoted=quoted) or (kind != "key" and is_chosen(value, code=code))
 
 
 def _extent(text: str, place: int, *, shell: bool = False, markup: bool = False) -> Extent:
-    """Where the value ends that begins at `place`, behind blanks and its quotation mark.
+    """Where the value ends that begins at `place`, behind its quotation mark.
 
     A value in quotes goes to the mark that closes it, on its line: at the same depth of escapes, and not before a
     letter or digit. If there is none, it ends as one without quotes.
@@ -237,22 +236,17 @@ def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 
 def _name_at(text: str, end: int) -> Name:
-    """The name that ends before `end`, but for quotes and blanks."""
-    before = text[max(0, end - _LONGEST_NAME) : end].rstrip(_BEFORE_SIGN).rstrip(_COUNTING)
-    if before[-3:].lower() not in _LAST_LETTERS:
-        return _NO_NAME
+    """What the name says that ends at `end`."""
+    before = text[max(0, end - _LONGEST_NAME) : end].rstrip(_COUNTING)
     begin = len(before.rstrip(_OF_NAMES))
     name = before[begin:]
-    if before[begin - 1 : begin] == "\\" and name[0] in "nrt":  # the end of a line, in source code
+    if before[begin - 1 : begin] == "\\" and name[:1] in ("n", "r", "t"):  # the end of a line, in source code
         name = name[1:]
-    low, capitals = name.lower(), name.isupper()
+    low, capitals, option = name.lower(), name.isupper(), name.startswith("--")
     joined = low.replace("_", "").replace("-", "")
     if low == "psk" or joined.endswith(PHRASES[1:]):
-        return Name("phrase", capitals)
+        return Name("phrase", capitals, option)
     if low.endswith(PASSWORDS):
-        return Name("password", capitals)
+        return Name("password", capitals, option)
     key = joined.endswith(KEYS) or low in _WHOLE_NAMES or (capitals and low.endswith("_key"))
-    return Name("key", capitals) if key and not joined.endswith(_NO_KEYS) else _NO_NAME
-
-
-_NO_NAME = Name("", environment=False)
+    return Name("key" if key and not joined.endswith(_NO_KEYS) else "", capitals, option)
