@@ -17,9 +17,9 @@ import msgspec
 from refold.engine.models.protocol import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
 from refold.reducers import assignments
 from refold.reducers.errors import WrongUse
-from refold.reducers.key_shapes import HEADERS, LONGEST_KEY
+from refold.reducers.key_shapes import LEADS, LONGEST_KEY
 from refold.reducers.messages import ReplyCall
-from refold.reducers.secrets import Redactor
+from refold.reducers.secrets import Redactor, shape
 
 SHORTEST = 8
 """Characters of the shortest value that is taken for a secret: a shorter one stands in too many words."""
@@ -60,8 +60,11 @@ _TEXTS = tuple(
 _WORD = "".join(map(chr, range(0x21, 0x7F)))  # what a secret without white space consists of
 _SHARE = 64
 _LONG_LINE = 4096
-_NEAR = max(HEADERS.values())
-_END = re.compile(r"-----END [A-Z0-9 ]{0,32}(?=-----)")
+_NEAR = max(LEADS.values())
+_KEY_LINES = (
+    ("-----BEGIN", re.compile(r"-----END [A-Z0-9 ]{0,32}(?=-----)")),
+    ("Private-Lines:", re.compile("Private-MAC")),
+)
 _LONGEST_OPEN = LONGEST_KEY + 4096  # with its first and last line, and lines of headers
 
 
@@ -293,15 +296,18 @@ class RedactedText:
         if self._by_words:
             near = max(text.rfind("\n") + 1, len(text) - _NEAR)
             tail = text[near:].lower()
-            found = (tail.find(word, max(0, len(tail) - reach)) for word, reach in HEADERS.items())
-            yield from (near + place for place in found if place >= 0)
+            for lead, reach in LEADS.items():
+                if found := shape(lead).search(tail, max(0, len(tail) - reach)):
+                    yield near + found.start()
         if (begun := assignments.find_open(text)) is not None:  # also one that goes on in the next line
             yield begun
 
 
 def _private_keys(text: str) -> Iterator[int]:
     """Where a key begins whose end has not come, and may still come."""
-    ended = max((found.end() for found in _END.finditer(text)), default=0)
-    begun = text.find("-----BEGIN", max(ended, len(text) - _LONGEST_OPEN))
-    if begun >= 0:
-        yield begun
+    for first, last in _KEY_LINES:
+        if first in text:
+            ended = max((found.end() for found in last.finditer(text)), default=0)
+            begun = text.find(first, max(ended, len(text) - _LONGEST_OPEN))
+            if begun >= 0:
+                yield begun

@@ -54,7 +54,7 @@ _BLANKS = " \t"
 _CLOSING = r"[\"'`\\\] \t:?]{0,64}"
 _SIGN = r"[:=]>?|(?<![ \t])>|(?<=[ \t])\||(?<=[ \t])(?:is|was|to)(?=[ \t:])"
 _BLOCK = r"(?:[ \t]*[|>][+-]?[0-9]?[ \t]*\r?\n)?"
-_JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`]?,?(?=[ \t]))[ \t]{{0,32}}"
+_JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`]?,?(?=[ \t]{{1,4}}[^ \t]))[ \t]{{0,32}}"
 _BEFORE_JOINT_ENDS = re.compile(r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*")  # each of its beginnings
 
 # The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This condition is

@@ -9,7 +9,7 @@ Each pattern takes time in proportion to the text, whatever the text. That asks 
 characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes what
 the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters, the search can
 begin with these, and is several times faster. A pattern has at most one group: the secret, where the match
-holds more. None but that of a private key goes over the end of a line, and all but that, those of `HEADERS` and what is an
+holds more. None but that of a private key goes over the end of a line, and all but that, those of `LEADS` and what is an
 assignment too (see `assignments.opened`) hold no white space: who shows a text piece by piece counts on it.
 """
 
@@ -35,6 +35,7 @@ _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # A header's name and its value, as in HTTP, JSON (escaped too), YAML, or the arguments of a program.
 _QUOTED = rf"(?:{ESCAPES}[\"'])?"
 _IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
+_IN_TABLE = rf"{_QUOTED}[ \t]{{0,24}}[:=|][ \t]{{0,24}}{_QUOTED}"
 _DIGIT = r"(?=[A-Za-z._~+/-]{0,64}[0-9])"
 # base64 of a short name and password may be without a digit, but hardly without a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
@@ -54,31 +55,34 @@ class Sign(NamedTuple):
 LONGEST_KEY = 16384
 """Characters of a private key between its first line and its last."""
 
-HEADERS: Mapping[str, int] = MappingProxyType(
+_TO_VALUE = r"[\"'\\ \t]{0,24}(?:[:=|]|\Z)"
+LEADS: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("authorization", "bearer", "aws_secret_access_key", "secretaccesskey", "x-api-key"), 96
-        ),
-        "curl": 512,
+        "bearer ": 32,
+        rf"(?:aws_secret_access_key|secretaccesskey|x-api-key){_TO_VALUE}": 128,
+        rf"authorization{_TO_VALUE}": 1024,
+        rf"cookie{_TO_VALUE}": 4160,
+        r"\b(?:curl|mysql|mariadb|redis-cli|sshpass)": 640,
     }
 )
-"""Lower-case words by which a secret behind white space is known, on their line; farther behind where they begin none does."""
+"""Patterns, of a line in lower case, of what leads to a secret behind white space, and how far: in characters from where
+the lead begins to where the secret does, or, of one that has white space in it, to where it ends."""
 
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
           r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})"),
     Shape("secret key of AWS",
           (("_", "(?<=(?i:aws_))(?=(?i:s))"), ("A", "(?<=ecretA)"), ("A", "(?<=ECRETA)")),
-          rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IS}([A-Za-z0-9+/]{{40}})"),
+          rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IN_TABLE}([A-Za-z0-9+/]{{40,}}={{0,2}})"),
     Shape("token of Slack", (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
-          r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)[A-Za-z0-9-]{10,}"),
+          r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)(?=[A-Za-z-]{0,64}[0-9])[A-Za-z0-9-]{8,}"),
     Shape("web hook of Slack", ((".", "(?<=hooks[.])"),),
           r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})"),
     Shape("key of SendGrid", ((".", "(?<=SG[.])"),),
-          r"SG\.(?<![\w-]SG\.)[\w-]{22}\.[\w-]{43}"),
+          r"SG\.(?<![\w-]SG\.)(?:[\w-]{22}\.[\w-]{43}|(?=[\w=.-]{0,64}[0-9])[\w=.-]{65}[\w=-])"),
     # Or half of one, as Grafana's old keys are.
     Shape("JSON web token", (("J", "(?<=eyJ)"),),
-          r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|rIjoi[\w+/-]{60,}={0,2})"),
+          r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.ey[\w/-]{9,}\.[\w/-]*|rIjoi[\w+/-]{60,}={0,2})"),
     # From the first line to the last; or, if that is not there, what looks like the lines of a key.
     Shape("private key", (("V", "(?=ATE KEY)"),),
           rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
@@ -120,8 +124,8 @@ _FRAMES: tuple[Shape, ...] = (
           r"(?:Account|Access)Key=([A-Za-z0-9+/]{40,}={0,2})"),
     Shape("account and token of Twilio", ((":", "(?=[a-f0-9]{32})"),),
           r"(?<![A-Za-z0-9])(?:AC|SK)[a-f0-9]{32}:([a-f0-9]{32})(?![a-f0-9])"),
-    Shape("token of a Facebook app", (("|", r"(?<=[0-9]{15}[|])(?=[\w-]{27})"),),
-          r"(?<![0-9])[0-9]{15,16}\|([\w-]{27,40})(?![\w-])"),
+    Shape("token of a Facebook app", (("|", r"(?<=[0-9]{15}[|])(?=[\w-]{27})"), ("%", r"(?<=[0-9]{15}%)(?=[\w-]{27})")),
+          r"(?<![0-9])[0-9]{15,16}[|%]([\w-]{27,42})(?![\w-])"),
     Shape("session of GitLab", (("_", "(?=gitlab_session=)"),),
           r"_gitlab_session=([a-z0-9]{32})"),
     Shape("password of Sidekiq", (("_", "(?=CONTRIBSYS__COM)"),),
@@ -132,8 +136,54 @@ _FRAMES: tuple[Shape, ...] = (
           rf"auth(?<![A-Za-z0-9]auth){ESCAPES}\"[ \t]{{0,2}}:[ \t]{{0,2}}{ESCAPES}\"([A-Za-z0-9+/]{{12,}}={{0,2}})"
           rf"(?={ESCAPES}\")"),
     Shape("password of curl", (("-", "(?=u[ =])"), ("-", "(?=-user[ =])")),
-          r"\bcurl\b[^\n;|]{0,400}?[ \t](?:-u|--user)[ =](?:\\{0,15}[\"'])?[\w.@+-]{1,64}:(?![$%{*])"
-          r"([^\s\"':]{2,199}[^\s\"':\\])"),
+          rf"\bcurl\b[^\n;|]{{0,400}}?[ \t](?:-u|--user)[ =]{_QUOTED}[^\s\"':\\]{{1,64}}:(?![$%{{*<])"
+          r"([^\s\"']{2,199}[^\s\"'\\])"),
+    Shape("cookie of curl", (("-", "(?=b[ =])"), ("-", "(?=-cookie[ =])")),
+          rf"\bcurl\b[^\n;|]{{0,400}}?[ \t](?:-b|--cookie)[ =]{_QUOTED}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
+    Shape("password of MySQL", ((" -p", r"(?=[^\s\"'=-])"), (" -p", r"(?=[\"'\\])")),
+          rf"\b(?:mysql|mariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p{_QUOTED}(?![$%{{*<])([^\s\"'\\=-][^\s\"']{{2,199}}[^\s\"'\\])"),
+    Shape("password of sshpass", (("sshpass", "(?=[ \t])"),),
+          rf"\bsshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
+    Shape("password of Redis", (("redis-cli", "(?=[ \t])"),),
+          rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
+    Shape("password of PostgreSQL", ((":", r"(?=(?:543[0-9]|6432|\*):[\w.*-]{1,64}:)"),),
+          r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.*@-]{1,64}:"
+          r"((?=[^\s\"']{0,64}[0-9!#$%&*?@^~])[^\s\"':]{6,199})(?![^\s\"'])"),
+    Shape("cookie that a server sets", (("ookie", "(?<=[sS]et-[cC]ookie)"),),
+          rf"(?i:set-cookie){_IS}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
+    Shape("cookies of a client", (("ookie", "(?<=[cC]ookie)(?<!-[cC]ookie)"),),
+          rf"(?i:cookie)(?<!-......){_IS}(?=[^\n\"'\\]{{0,512}}=[A-Za-z_.%-]{{0,64}}[0-9][^\s\"';,\\]{{8}})"
+          r"([\w.%-]{1,64}=[^\n\"'\\]{16,4000})"),
+    Shape("digest of a password", (("igest", "(?<=(?i:digest))(?=[ ][a-zA-Z])"),),
+          rf"(?i:digest) [^\n]{{1,800}}?\bresponse={_QUOTED}([a-f0-9]{{32,64}})(?![a-f0-9])"),
+    Shape("signature of a URL", (("ignature=", "(?=[a-f0-9]{64})"),),
+          r"(?<=[sS])ignature=([a-f0-9]{64,})"),
+    Shape("hash of a password", (("$", r"(?=(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$=,+-]{20})"),),
+          r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$=,+-]{20,}"),
+    Shape("hash of a password in LDAP", (("{SSHA", "(?=[}0-9])"),),
+          r"\{SSHA(?:256|384|512)?\}[A-Za-z0-9+/]{27,}={0,2}"),
+    Shape("private key of PuTTY", (("Private-Lines", "(?=: [0-9])"),),
+          r"Private-Lines: [0-9]{1,3}[^\S\n]{0,2}\n((?:[A-Za-z0-9+/=]{4,76}(?:\r?\n|\Z)){1,200})"),
+    Shape("signing key of Mailgun", (("-", "(?<=[a-h0-9]{32}-)(?=[a-h0-9]{8}-[a-h0-9]{8})"),),
+          r"(?<![\w-])[a-h0-9]{32}-[a-h0-9]{8}-[a-h0-9]{8}(?![\w-])"),
+    Shape("long-lived token of Dropbox", (("AAAAAAAAAA", r"(?<=[a-z0-9]A{10})(?=[\w=-]{43})"),),
+          r"(?<![\w+/-])[a-z0-9]{11}A{10}[\w=-]{43}(?![\w+/-])"),
+    Shape("token of Mapbox", ((".", r"(?<=[pst]k[.])(?=[\w-]{60})"),),
+          r"(?<![\w.-])[pst]k\.[\w-]{60,}\.[\w-]{22,}"),
+    Shape("bearer token of Twitter", (("AAAAAAAAAA", r"(?=A{11}[\w%]{80})"),),
+          r"(?<![\w+/=-])A{21,22}(?=[A-Za-z%]{0,64}[0-9])[A-Za-z0-9%]{80,}(?![\w+/=-])"),
+    Shape("access token of Twitter", (("-", "(?<=[0-9]{15}-)(?=[A-Za-z0-9]{20})"),),
+          r"(?<![\w-])[0-9]{15,25}-(?=[a-z0-9]{0,32}[A-Z])(?=[A-Z0-9]{0,32}[a-z])[A-Za-z0-9]{20,45}(?![\w-])"),
+    Shape("token of Yandex", ((".", r"(?<=t1[.])(?<![\w.]t1[.])"),),
+          r"(?<![\w.])t1\.[\w-]{1,200}={0,2}\.[\w-]{86}={0,2}"),
+    Shape("key of Yandex for storage", (("YC", r"(?=[\w-]{38})"),),
+          r"(?<![\w+/-])YC(?=[\w-]{0,37}[0-9])(?=[\w-]{0,37}[a-z])[\w-]{38}(?![\w+/=-])"),
+    Shape("API token of Okta", (("00", r"(?=[\w=-]{40})"),),
+          r"(?<![\w+/=.-])00(?=[a-z0-9_=-]{0,39}[A-Z])(?=[A-Z0-9_=-]{0,39}[a-z])[\w=-]{40}(?![\w+/=.-])"),
+    Shape("token of Beamer or GoCardless", (("_", r"(?<=b_)(?=[a-z0-9=_-]{44})"), ("_", r"(?<=live_)(?=[a-z0-9=_-]{40})")),
+          r"(?<![\w-])(?:b|live)_(?=(?:[a-z=_-]{0,20}[0-9]){5})[a-z0-9=_-]{40,}"),
+    Shape("access key of AWS, old", (("A3T", "(?=[A-Z0-9]{17})"),),
+          r"(?<![\w+/-])A3T(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}(?![\w+/-])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
           r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
     # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`, `%s`.
@@ -180,10 +230,10 @@ SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 
 # Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
 _RUNS = {
-    "-": r"(?=[\w+/=.-]{10}|[aA][pP][iI]-|us[0-9]|u[ =]|-user[ =])",
+    "-": r"(?=[\w+/=.-]{10}|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
     "_": r"(?=[\w+/=.-]{14})",
     ".": r"(?=[\w+/=.-]{20})",
-    ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}})",
+    ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}}|543[0-9]:|6432:|\*:)",
 }
 
 
