@@ -48,9 +48,15 @@ def test_each_shape_has_an_example(row: Shape) -> None:
     assert any(shape(row.pattern).search(text) for text, _ in EXAMPLES.values())
 
 
-BY_CHANCE = [
-    row for row in key_shapes._FRAMES if row.name != "old token of Vault"
-]  # chance makes none of these
+UNLIKELY = {  # chance makes none of these
+    "old token of Vault",
+    "signing key of Mailgun",
+    "key of Yandex for storage",
+    "API token of Okta",
+    "access key of AWS, old",
+    "access token of Twitter",
+}
+BY_CHANCE = [row for row in key_shapes._FRAMES if row.name not in UNLIKELY]
 
 
 @given(data=st.data())

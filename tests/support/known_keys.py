@@ -30,7 +30,10 @@ sm_aat_ A 16 | sm_pat_ A 16 | sm_sat_ A 16 | shippo_live_ H 40 | shippo_test_ H 
 | shppa_ H 32 | shpss_ H 32 | squ_ H 40 | sqp_ H 40 | sqa_ H 40 | sgp_ A 40 | sq0atp- A 22 | sq0csp- A 22 |
 EAAA A 56 | sk_live_ A 16 | sk_test_ A 16 | sk_prod_ A 16 | rk_live_ A 16 | rk_test_ A 16 | rk_prod_ A 16 |
 whsec_ A 16 | sbp_ A 30 | sb_secret_ A 30 | tskey- A 20 | tvly- A 32 | SK H 32 | tfp_ A 43 | hvs. A 24 | hvb. A
-24 | hvr. A 24 | xai- A 32 | AQVN A 35
+24 | hvr. A 24 | xai- A 32 | AQVN A 35 | dnkey- L 70 | sl. A 130 | FLWPUBK- A 12 | FLWPUBK_TEST- A 12 |
+key- H 32 | pubkey- H 32 | nfp_ A 36 | LS0tLS1CRUdJTiBQUklWQVRF A 40 |
+LS0tLS1CRUdJTiBSU0EgUFJJVkFURS A 40 | LS0tLS1CRUdJTiBFQyBQUklWQVRF A 40 |
+LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg A 40 | LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURS A 40
 """
 
 
@@ -95,6 +98,40 @@ FRAMED: dict[str, tuple[str, str]] = {
     "bearer": (f"bearer {X}", X),
     "key header": (f"x-api-key: {X}", X),
     "password in a URL": ("postgres://app:hunter2@db.example:5432/app", "hunter2"),
+    "AWS, secret, in a table": (f"|  SecretAccessKey  |  {X}{X}  |", X + X),
+    "AWS, secret, longer": (f"SecretAccessKey: {X}{X}Z", f"{X}{X}Z"),
+    "AWS, old": (f"A3T{X.upper()[:17]}", f"A3T{X.upper()[:17]}"),
+    "AWS, signature": (f"https://h/?X-Amz-Signature={HEX * 4}", HEX * 4),
+    "LaunchDarkly": (f"sdk-{UUID}", f"sdk-{UUID}"),
+    "LaunchDarkly, mobile": (f"mob-{UUID}", f"mob-{UUID}"),
+    "Lob": (f"live_{HEX * 2}abc", f"live_{HEX * 2}abc"),
+    "Lob, public": (f"test_pub_{HEX * 2}", f"test_pub_{HEX * 2}"),
+    "Beamer": (f"b_{X.lower()}{X.lower()}{X[:4].lower()}", f"b_{X.lower()}{X.lower()}{X[:4].lower()}"),
+    "Mailgun, signing": (f"{HEX}{HEX}-{HEX[:8]}-{HEX[:8]}", f"{HEX}{HEX}-{HEX[:8]}-{HEX[:8]}"),
+    "Mapbox": (f"pk.{X * 3}.{X}ab", f"pk.{X * 3}.{X}ab"),
+    "Dropbox, old": (f"{X[:11].lower()}{'A' * 10}{X}{X}abc", f"{X[:11].lower()}{'A' * 10}{X}{X}abc"),
+    "Twitter, bearer": (f"as {'A' * 22}{X}%2B{X}{X}{X}%3D", f"{'A' * 22}{X}%2B{X}{X}{X}%3D"),
+    "Twitter, access": (f"123456789012345678-{X}{X}", f"123456789012345678-{X}{X}"),
+    "Yandex, short": (f"t1.9euelZ{X}.{X * 4}{X[:6]}", f"t1.9euelZ{X}.{X * 4}{X[:6]}"),
+    "Yandex, storage": (f"YC{X}{X[:18]}", f"YC{X}{X[:18]}"),
+    "Okta, token": (f"00{X}{X}", f"00{X}{X}"),
+    "curl, signs": ("curl --user 'alice:hunter&2;x' https://h", "hunter&2;x"),
+    "curl, cookie": (f"curl -b 'session={X}' https://h", X),
+    "MySQL": ("mysqldump -u root -phunter2x db", "hunter2x"),
+    "sshpass": ("sshpass -p 'hunter&2' ssh h", "hunter&2"),
+    "Redis": ("redis-cli -h db -a hunter2x ping", "hunter2x"),
+    "PostgreSQL": ("db.example:5432:app:alice:hunter&2x", "hunter&2x"),
+    "a server's cookie": (f"Set-Cookie: sid=s%3A{X}; Path=/", f"s%3A{X}"),
+    "a client's cookies": (f"Cookie: theme=dark; sid={X}", f"theme=dark; sid={X}"),
+    "digest": (
+        f'Authorization: Digest username="alice", uri="/a", response="{HEX}{HEX}"',
+        HEX + HEX,
+    ),
+    "crypt": (f"root:$6$a1B2c3D4${X * 4}:19000:", f"$6$a1B2c3D4${X * 4}"),
+    "bcrypt": (f"$2y$10${X * 2}abcdefghijklm", f"$2y$10${X * 2}abcdefghijklm"),
+    "Argon2": (f"$argon2id$v=19$m=65536,t=3,p=4${X}${X}{X}", f"$argon2id$v=19$m=65536,t=3,p=4${X}${X}{X}"),
+    "LDAP": (f"userPassword:: {{SSHA}}{X}{X}==", f"{{SSHA}}{X}{X}=="),
+    "PuTTY": (f"Private-Lines: 2\n{X * 3}\n{X}==\nPrivate-MAC: {HEX}", f"{X * 3}\n{X}==\n"),
     "private key": (
         f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}{X}\n{X}\n-----END RSA PRIVATE{' '}KEY-----",
         f"-----BEGIN RSA PRIVATE{' '}KEY-----\n{X}{X}\n{X}\n-----END RSA PRIVATE{' '}KEY-----",

@@ -36,7 +36,9 @@ _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _QUOTED = rf"(?:{ESCAPES}[\"'])?"
 _IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
 _IN_TABLE = rf"{_QUOTED}[ \t]{{0,24}}[:=|][ \t]{{0,24}}{_QUOTED}"
-_DIGIT = r"(?=[A-Za-z._~+/-]{0,64}[0-9])"
+_NEW_LINE = r"(?:\r?\n|(?:\\{1,15}r)?\\{1,15}n)"
+_DIGIT = r"(?=[A-Za-z._~+/%-]{0,64}[0-9])"
+_NO_WORD = r"(?=[a-z+/=._-]{0,48}[A-Z0-9])"
 # base64 of a short name and password may be without a digit, but hardly without a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
 
@@ -70,12 +72,12 @@ the lead begins to where the secret does, or, of one that has white space in it,
 
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
-          r"sk-(?<![\w-]sk-)(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{20,}|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})"),
+          rf"sk-(?<![\w-]sk-){_NO_WORD}(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{{20,}}|(?=[A-Za-z]{{0,48}}[0-9])[A-Za-z0-9]{{20,}})"),
     Shape("secret key of AWS",
           (("_", "(?<=(?i:aws_))(?=(?i:s))"), ("A", "(?<=ecretA)"), ("A", "(?<=ECRETA)")),
           rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IN_TABLE}([A-Za-z0-9+/]{{40,}}={{0,2}})"),
     Shape("token of Slack", (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
-          r"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-|xapp-[0-9]-)(?=[A-Za-z-]{0,64}[0-9])[A-Za-z0-9-]{8,}"),
+          rf"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-{_NO_WORD}|xapp-[0-9]-)[A-Za-z0-9-]{{8,}}"),
     Shape("web hook of Slack", ((".", "(?<=hooks[.])"),),
           r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})"),
     Shape("key of SendGrid", ((".", "(?<=SG[.])"),),
@@ -140,49 +142,51 @@ _FRAMES: tuple[Shape, ...] = (
           r"([^\s\"']{2,199}[^\s\"'\\])"),
     Shape("cookie of curl", (("-", "(?=b[ =])"), ("-", "(?=-cookie[ =])")),
           rf"\bcurl\b[^\n;|]{{0,400}}?[ \t](?:-b|--cookie)[ =]{_QUOTED}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
-    Shape("password of MySQL", ((" -p", r"(?=[^\s\"'=-])"), (" -p", r"(?=[\"'\\])")),
+    Shape("password of MySQL", (("-", r"(?<=[ \t]-)(?<!sshpass[ \t]-)(?=p[^\s=-])"),),
           rf"\b(?:mysql|mariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p{_QUOTED}(?![$%{{*<])([^\s\"'\\=-][^\s\"']{{2,199}}[^\s\"'\\])"),
-    Shape("password of sshpass", (("sshpass", "(?=[ \t])"),),
-          rf"\bsshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
-    Shape("password of Redis", (("redis-cli", "(?=[ \t])"),),
+    Shape("password of sshpass", (("-", r"(?<=sshpass[ \t]-)(?=p)"),),
+          rf"\bsshpass[ \t]-p[ \t]{{0,4}}{_QUOTED}(?![$%{{*<=-])([^\s\"']{{3,199}}[^\s\"'\\])"),
+    Shape("password of Redis", (("-", r"(?<=redis-)(?=cli[ \t])"),),
           rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
     Shape("password of PostgreSQL", ((":", r"(?=(?:543[0-9]|6432|\*):[\w.*-]{1,64}:)"),),
           r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.*@-]{1,64}:"
-          r"((?=[^\s\"']{0,64}[0-9!#$%&*?@^~])[^\s\"':]{6,199})(?![^\s\"'])"),
+          r"((?=[^\s\"']{0,64}[0-9!#$%&*?@^~])[^\s\"':]{5,199}[\w!#$%&*?@^~+=-])"),
     Shape("cookie that a server sets", (("ookie", "(?<=[sS]et-[cC]ookie)"),),
-          rf"(?i:set-cookie){_IS}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
+          rf"[sS]et-[cC]ookie{_IS}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
     Shape("cookies of a client", (("ookie", "(?<=[cC]ookie)(?<!-[cC]ookie)"),),
-          rf"(?i:cookie)(?<!-......){_IS}(?=[^\n\"'\\]{{0,512}}=[A-Za-z_.%-]{{0,64}}[0-9][^\s\"';,\\]{{8}})"
-          r"([\w.%-]{1,64}=[^\n\"'\\]{16,4000})"),
-    Shape("digest of a password", (("igest", "(?<=(?i:digest))(?=[ ][a-zA-Z])"),),
+          rf"[cC]ookie(?<!-[cC]ookie){_IS}(?=[^\n\"'\\]{{0,512}}=[A-Za-z_.%-]{{0,64}}[0-9][^\s\"';,\\]{{8}})"
+          r"([\w.%-]{1,64}=[^\n\"'\\]{16,4000}[\w=%+/~-])"),
+    Shape("digest of a password", (("=", "(?<=response=)"),),
           rf"(?i:digest) [^\n]{{1,800}}?\bresponse={_QUOTED}([a-f0-9]{{32,64}})(?![a-f0-9])"),
-    Shape("signature of a URL", (("ignature=", "(?=[a-f0-9]{64})"),),
+    Shape("signature of a URL", (("=", "(?<=[sS]ignature=)(?=[a-f0-9]{64})"),),
           r"(?<=[sS])ignature=([a-f0-9]{64,})"),
     Shape("hash of a password", (("$", r"(?=(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$=,+-]{20})"),),
-          r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$=,+-]{20,}"),
-    Shape("hash of a password in LDAP", (("{SSHA", "(?=[}0-9])"),),
+          r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2(?:id|i|d)|scrypt)\$[\w./$=,+-]{20,}(?<![.,])"),
+    Shape("hash of a password in LDAP", (("{", "(?=SSHA[}0-9])"),),
           r"\{SSHA(?:256|384|512)?\}[A-Za-z0-9+/]{27,}={0,2}"),
-    Shape("private key of PuTTY", (("Private-Lines", "(?=: [0-9])"),),
-          r"Private-Lines: [0-9]{1,3}[^\S\n]{0,2}\n((?:[A-Za-z0-9+/=]{4,76}(?:\r?\n|\Z)){1,200})"),
+    Shape("private key of PuTTY", (("-", "(?<=Private-)(?=Lines: [0-9])"),),
+          rf"Private-Lines: [0-9]{{1,3}}{_NEW_LINE}((?:[A-Za-z0-9+/=]{{4,76}}(?:{_NEW_LINE}|\Z)){{1,200}})"),
     Shape("signing key of Mailgun", (("-", "(?<=[a-h0-9]{32}-)(?=[a-h0-9]{8}-[a-h0-9]{8})"),),
-          r"(?<![\w-])[a-h0-9]{32}-[a-h0-9]{8}-[a-h0-9]{8}(?![\w-])"),
+          rf"(?<![\w-])[a-h0-9]{{32}}-{_NO_WORD}[a-h0-9]{{8}}-[a-h0-9]{{8}}(?![\w-])"),
     Shape("long-lived token of Dropbox", (("AAAAAAAAAA", r"(?<=[a-z0-9]A{10})(?=[\w=-]{43})"),),
           r"(?<![\w+/-])[a-z0-9]{11}A{10}[\w=-]{43}(?![\w+/-])"),
     Shape("token of Mapbox", ((".", r"(?<=[pst]k[.])(?=[\w-]{60})"),),
           r"(?<![\w.-])[pst]k\.[\w-]{60,}\.[\w-]{22,}"),
     Shape("bearer token of Twitter", (("AAAAAAAAAA", r"(?=A{11}[\w%]{80})"),),
-          r"(?<![\w+/=-])A{21,22}(?=[A-Za-z%]{0,64}[0-9])[A-Za-z0-9%]{80,}(?![\w+/=-])"),
+          r"(?<![\w+/-])A{21,22}(?=[A-Za-z%]{0,64}[0-9])[A-Za-z0-9%]{80,}(?![\w+/=-])"),
     Shape("access token of Twitter", (("-", "(?<=[0-9]{15}-)(?=[A-Za-z0-9]{20})"),),
           r"(?<![\w-])[0-9]{15,25}-(?=[a-z0-9]{0,32}[A-Z])(?=[A-Z0-9]{0,32}[a-z])[A-Za-z0-9]{20,45}(?![\w-])"),
     Shape("token of Yandex", ((".", r"(?<=t1[.])(?<![\w.]t1[.])"),),
           r"(?<![\w.])t1\.[\w-]{1,200}={0,2}\.[\w-]{86}={0,2}"),
-    Shape("key of Yandex for storage", (("YC", r"(?=[\w-]{38})"),),
+    Shape("key of Yandex for storage", (("Y", r"(?=C[\w-]{38})"),),
           r"(?<![\w+/-])YC(?=[\w-]{0,37}[0-9])(?=[\w-]{0,37}[a-z])[\w-]{38}(?![\w+/=-])"),
     Shape("API token of Okta", (("00", r"(?=[\w=-]{40})"),),
-          r"(?<![\w+/=.-])00(?=[a-z0-9_=-]{0,39}[A-Z])(?=[A-Z0-9_=-]{0,39}[a-z])[\w=-]{40}(?![\w+/=.-])"),
-    Shape("token of Beamer or GoCardless", (("_", r"(?<=b_)(?=[a-z0-9=_-]{44})"), ("_", r"(?<=live_)(?=[a-z0-9=_-]{40})")),
-          r"(?<![\w-])(?:b|live)_(?=(?:[a-z=_-]{0,20}[0-9]){5})[a-z0-9=_-]{40,}"),
-    Shape("access key of AWS, old", (("A3T", "(?=[A-Z0-9]{17})"),),
+          r"(?<![\w+/.-])00(?=[a-z0-9_=-]{0,39}[A-Z])(?=[A-Z0-9_=-]{0,39}[a-z])[\w=-]{40}(?![\w+/=-])"),
+    Shape("key of Beamer, GoCardless or Lob",
+          (("_", r"(?<=b_)(?<!\wb_)(?=[a-z0-9=_-]{40})"),
+           ("_", r"(?<=live_|test_)(?<!\wlive_|\wtest_)(?=(?:pub_)?[a-f0-9]{31}|[a-z0-9=_-]{40})")),
+          r"(?<![\w-])(?:(?:b|live)_(?=(?:[a-z=_-]{0,24}[0-9]){4})[a-z0-9=_-]{40,}|(?:live|test)_(?:pub_)?[a-f0-9]{31,})"),
+    Shape("access key of AWS, old", (("A", "(?=3T[A-Z0-9]{17})"),),
           r"(?<![\w+/-])A3T(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}(?![\w+/-])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
           r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
@@ -202,7 +206,7 @@ def _of_prefix(key: Key) -> Shape:
     run = rf"[{key.characters}]{{{key.length}}}"
     # What may hold a dash or an underscore could be a long name of something: no such name has digits and capitals.
     odd = (
-        "(?=[a-z_.=-]{0,48}[A-Z0-9])" if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]} else ""
+        "(?=[a-z_.=+/-]{0,48}[A-Z0-9])" if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]} else ""
     )
     bare = key.starts[0][-1] not in _ENDINGS
     starts = "|".join(map(re.escape, key.starts))
@@ -230,8 +234,8 @@ SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 
 # Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
 _RUNS = {
-    "-": r"(?=[\w+/=.-]{10}|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
-    "_": r"(?=[\w+/=.-]{14})",
+    "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
+    "_": r"(?=[\w+/=.-]{10})",
     ".": r"(?=[\w+/=.-]{20})",
     ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}}|543[0-9]:|6432:|\*:)",
 }
