@@ -118,6 +118,79 @@ def test_what_is_shown_is_the_redacted_whole(redactor: Redactor, pieces: list[st
     assert redactor.text("".join(pieces)) == "".join([*shown, held.close()])
 
 
+VALUES = (
+    "q8ZxV2mN7pLw4RtY",
+    "Gr4nite&moss",
+    "Gr4nité moss47x",
+    'Gr4\\"nite7x',
+    "{a7:Gr4nite}",
+    "密 Gr4nite7",
+    "a b c",
+)
+NAMES = (
+    "token",
+    "DB_PASSWORD",
+    "password",
+    'x["token',
+    "API_KEY_2",
+    "secret",
+    "--db-password",
+    "<password",
+    "PSK",
+)
+JOINTS = (
+    "?: ", ":: ", "\\: ", " : = ", "\" ]: ", ": ", "=", " = ", " => ", "\": \"", " is ", " | ", " ", "\", \"", ">", ": |\n  ",
+    " was: ", " : str = ", " :\t", "= b'", "\\\": \\\"", ":  `",
+)  # fmt: skip
+ENDS = ("", '"', "'", '\\"', "`", "</password>", "\n", " ", ", ", ";", "&a=b", ")", " and ", "é")
+LED = (
+    "Authorization: ",
+    "Cookie: a=",
+    "Set-Cookie : a=",
+    "curl -u a:",
+    "mysql -p",
+    "redis-cli -a ",
+    'Digest response="',
+)
+
+
+@st.composite
+def assigned(draw: st.DrawFn) -> list[str]:
+    """Values behind names, or behind what leads to a secret, in words; divided anywhere."""
+    rows = st.tuples(
+        st.sampled_from(NAMES), st.sampled_from(JOINTS), st.sampled_from(VALUES), st.sampled_from(ENDS)
+    )
+    led = st.tuples(st.sampled_from(LED), st.sampled_from(VALUES), st.sampled_from(ENDS))
+    texts = st.one_of(
+        rows.map("".join), led.map("".join), st.sampled_from(["the ", "é", "\n", "word ", "-", "1 "])
+    )
+    text = draw(st.lists(texts, min_size=1, max_size=4).map("".join))
+    cuts = draw(st.lists(st.integers(0, len(text)), max_size=30).map(sorted))
+    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("redactor", [WORDS, SPACED, LINES], ids=["words", "spaced", "lines"])
+@given(pieces=assigned())
+def test_what_is_shown_behind_a_name_is_the_redacted_whole(redactor: Redactor, pieces: list[str]) -> None:
+    """However a name, its sign and its value are written and divided, the pieces shown are, joined, what the log holds."""
+    held = RedactedText(redactor)
+    shown = [held.put(piece) for piece in pieces]
+    assert redactor.text("".join(pieces)) == "".join([*shown, held.close()])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("joint", JOINTS)
+def test_every_division_behind_a_name(name: str, joint: str) -> None:
+    """Word by word, and letter by letter, no part of a value is shown that the whole hides."""
+    for value in VALUES:
+        text = f"é {name}{joint}{value}' \"end\n"
+        whole = WORDS.text(text)
+        for size in (1, 2, 3, 5):
+            held = RedactedText(WORDS)
+            shown = [held.put(text[place : place + size]) for place in range(0, len(text), size)]
+            assert whole == "".join([*shown, held.close()])
+
+
 def test_every_division_of_a_private_key() -> None:
     """A private key among words is hidden wherever it is divided, letter by letter too."""
     text = f"Here: {PRIVATE} and {KEY}."

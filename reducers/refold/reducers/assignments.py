@@ -44,17 +44,18 @@ ESCAPES = r"\\{0,15}"
 """What stands before a quotation mark: at each depth of JSON in JSON twice as much and one more, to the fourth."""
 
 _LONGEST_NAME = 64
-_JUDGED = 512
-_OPEN_REACH = 3 * _LONGEST_NAME + _JUDGED
+_LONGEST_VALUE = 512
+_JUDGED = 128  # characters of a value: nobody chooses a longer password
+_OPEN_REACH = 3 * _LONGEST_NAME + _LONGEST_VALUE
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
 _COUNTING = "_-0123456789"
-_BLANKS = " \t"
 
 # The joint: what closes the name, a sign, and what opens a block of YAML; or no sign but blanks, as in a command.
 _CLOSING = r"[\"'`\\\] \t:?]{0,64}"
-_SIGN = r"[:=]>?|(?<![ \t])>|(?<=[ \t])\||(?<=[ \t])(?:is|was|to)(?=[ \t:])"
+_VERBS = ("is", "was", "to")
+_SIGN = rf"[:=]>?|(?<=[ \t])\||(?<=[ \t])(?:{'|'.join(_VERBS)})(?=[ \t:])"
 _BLOCK = r"(?:[ \t]*[|>][+-]?[0-9]?[ \t]*\r?\n)?"
-_JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`]?,?(?=[ \t]{{1,4}}[^ \t]))[ \t]{{0,32}}"
+_JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`\\]{{0,2}}(>)|[\"'`]?,?(?=[ \t]{{1,4}}[^ \t]))[ \t]{{0,32}}"
 _BEFORE_JOINT_ENDS = re.compile(r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*")  # each of its beginnings
 
 # The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This condition is
@@ -71,11 +72,11 @@ _OPENING = re.compile(rf"(?:{_PREFIX}({ESCAPES})([\"'`]))?")
 _QUOTE_OR_LINE = {quote: re.compile(rf"(\\*){quote}|\n") for quote in "\"'`"}
 _PLAIN = rf"[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}]"
 _DIVIDING = rf"[&,;](?![\w.-]{{1,64}}[=:])(?=[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}])"
-_SHELL = rf"[<>()\[\]{{}}|]|[\"'`](?=\w)|\\(?=[^\w\"'`\\{_NO_VALUE}])"
-_IN_CODE = re.compile(rf"(?:{_PLAIN}|{_DIVIDING}){{0,{_JUDGED}}}", re.ASCII)
-_IN_SHELL = re.compile(rf"(?:{_PLAIN}|{_DIVIDING}|{_SHELL}){{0,{_JUDGED}}}", re.ASCII)
-_IN_MARKUP = re.compile(rf"[^<\n]{{0,{_JUDGED}}}")
-_REST = re.compile(r"[\w=!#$%*+./?@^~-]*", re.ASCII)
+_IN_ENV_TOO = rf"[<>()\[\]{{}}|]|[\"'`](?=\w)|\\(?=[^\w\"'`\\{_NO_VALUE}])"
+_IN_CODE = re.compile(rf"(?:{_PLAIN}+|{_DIVIDING})*", re.ASCII)
+_IN_ENVIRONMENT = re.compile(rf"(?:{_PLAIN}+|{_DIVIDING}|{_IN_ENV_TOO})*", re.ASCII)
+_IN_MARKUP = re.compile(r"[^<\n]*")
+_WORD = re.compile(r"[\w=!#$%*+./?@^~-]*", re.ASCII)
 _ENDS_SENTENCE = ".,:;?!)]}>|&"
 
 _REST_OF_NAME = r"(?:word|wd|phrase|s|orization|[_-]?base|[_-]?data)?[0-9_-]*"
@@ -148,11 +149,11 @@ def _is_open(text: str, place: int) -> bool:
     end = joint.start(1) if joint else _end(_NAME_ENDS, text, place)
     if not _name_at(text, end).kind:
         return False
-    if _end(_BEFORE_JOINT_ENDS, text, end) == len(text):
+    if _end(_BEFORE_JOINT_ENDS, text, end, len(text)) == len(text):
         return True
     return joint is not None and (
-        _extent(text, joint.end(), shell=True).open
-        or (joint[2] == ">" and _extent(text, joint.end(), markup=True).open)
+        _extent(text, joint.end(), environment=True).open
+        or (joint[3] is not None and _extent(text, joint.end(), markup=True).open)
     )
 
 
@@ -164,32 +165,34 @@ def _lower(text: str) -> str:
 
 def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
     name = _name_at(text, joint.start(1))
-    sign, place = joint[2], joint.end()
-    blank = sign is None or sign[0] in "iwt"
-    if not name.kind or (blank and name.kind == "key" and not name.option):
+    sign, markup, place = joint[2], joint[3] is not None, joint.end()
+    blank = not markup and (sign is None or sign in _VERBS)
+    if not name.kind or (blank and not name.option and (name.kind == "key" or "," in joint[0])):
         return None
-    shell = name.environment and sign == "=" and text[place - 1] == "="
-    extent = _extent(text, place, shell=shell, markup=sign == ">")
-    if not extent.quoted and not shell and text[extent.end : extent.end + 1] in ("(", "[", "{"):
+    environment = name.environment and sign == "=" and text[place - 1] == "="
+    extent = _extent(text, place, environment=environment, markup=markup)
+    if not extent.quoted and not environment and text[extent.end : extent.end + 1] in ("(", "[", "{"):
         return None  # a call
     said, key, _ = text[extent.begin : extent.end].partition("-----")  # a private key may follow
-    code = not (extent.quoted or shell or "\n" in joint[0])
+    code = not (extent.quoted or environment or "\n" in joint[0])
     for value in dict.fromkeys(_candidates(said, quoted=extent.quoted)):
         if value and _is_secret(value, name.kind, code=code, quoted=extent.quoted, blank=blank):
-            long = value == said and len(said) >= _JUDGED and not extent.quoted and not key
-            return extent.begin, _end(_REST, text, extent.end) if long else extent.begin + len(value)
+            long = value == said and len(said) == _LONGEST_VALUE and not key
+            return extent.begin, _end(_WORD, text, extent.end, len(text)) if long else extent.begin + len(
+                value
+            )
     return None
 
 
 def _candidates(said: str, *, quoted: bool) -> Iterator[str]:
     """What of a text may be the value: all of it, without the signs that end a sentence, or its first word."""
-    if quoted:
+    if quoted or len(said) == _LONGEST_VALUE:
         yield said
     else:
         yield said.rstrip(_ENDS_SENTENCE)
         if has_digits_and_letters(said):
             yield said
-    yield said[: _end(_REST, said, 0)].rstrip(".?!")
+    yield said[: _end(_WORD, said, 0)].rstrip(".?!")
 
 
 def _is_secret(value: str, kind: Kind, *, code: bool, quoted: bool, blank: bool) -> bool:
@@ -197,11 +200,11 @@ def _is_secret(value: str, kind: Kind, *, code: bool, quoted: bool, blank: bool)
         return True
     if blank and not has_digits_and_letters(value):
         return False
-    code = code or blank
+    code, value = code or blank, value[:_JUDGED]
     return is_random(value, code=code, quoted=quoted) or (kind != "key" and is_chosen(value, code=code))
 
 
-def _extent(text: str, place: int, *, shell: bool = False, markup: bool = False) -> Extent:
+def _extent(text: str, place: int, *, environment: bool = False, markup: bool = False) -> Extent:
     """Where the value ends that begins at `place`, behind its quotation mark.
 
     A value in quotes goes to the mark that closes it, on its line: at the same depth of escapes, and not before a
@@ -209,28 +212,28 @@ def _extent(text: str, place: int, *, shell: bool = False, markup: bool = False)
     """
     if markup:
         end = _end(_IN_MARKUP, text, place)
-        return Extent(place, end if text.startswith("</", end) else place, True, end == len(text))
+        return Extent(place, end if text.startswith("</", end) else place, quoted=True, open=end == len(text))
     opening = _OPENING.match(text, place)
     assert opening is not None  # it may match nothing
     begin, quote = opening.end(), opening[2]
     if quote is None:
-        end = _end(_IN_SHELL if shell else _IN_CODE, text, begin)
-        return Extent(begin, end, False, end == len(text))
+        end = _end(_IN_ENVIRONMENT if environment else _IN_CODE, text, begin)
+        return Extent(begin, end, quoted=False, open=end == len(text))
     depth = len(opening[1])
-    for stop in _QUOTE_OR_LINE[quote].finditer(text, begin, begin + _JUDGED):
+    for stop in _QUOTE_OR_LINE[quote].finditer(text, begin, begin + _LONGEST_VALUE):
         if stop[1] is None:  # the end of the line
             break
         closes = len(stop[1]) < depth or (len(stop[1]) - depth) % (2 * depth + 2) == 0
         if closes and not text[stop.end() : stop.end() + 1].isalnum():
-            return Extent(begin, stop.start(), True, stop.end() == len(text))
+            return Extent(begin, stop.start(), quoted=True, open=stop.end() == len(text))
     else:
         end = _end(_IN_CODE, text, begin)
-        return Extent(begin, end, True, len(text) < begin + _JUDGED or end == len(text))
-    return Extent(begin, _end(_IN_CODE, text, begin), True, False)
+        return Extent(begin, end, quoted=True, open=len(text) < begin + _LONGEST_VALUE or end == len(text))
+    return Extent(begin, _end(_IN_CODE, text, begin), quoted=True, open=False)
 
 
-def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
+def _end(pattern: re.Pattern[str], text: str, place: int, limit: int | None = None) -> int:
+    found = pattern.match(text, place, place + _LONGEST_VALUE if limit is None else limit)
     assert found is not None  # it may match nothing
     return found.end()
 

@@ -10,7 +10,7 @@ characters without a bound is only begun where such a run begins (the boundary b
 the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters, the search can
 begin with these, and is several times faster. A pattern has at most one group: the secret, where the match
 holds more. None but that of a private key goes over the end of a line, and all but that, those of `LEADS` and what is an
-assignment too (see `assignments.opened`) hold no white space: who shows a text piece by piece counts on it.
+assignment too (see `assignments.find_open`) hold no white space: who shows a text piece by piece counts on it.
 """
 
 import re
@@ -149,7 +149,7 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("password of Redis", (("-", r"(?<=redis-)(?=cli[ \t])"),),
           rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
     Shape("password of PostgreSQL", ((":", r"(?=(?:543[0-9]|6432|\*):[\w.*-]{1,64}:)"),),
-          r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.*@-]{1,64}:"
+          r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.@-]{1,64}:"
           r"((?=[^\s\"']{0,64}[0-9!#$%&*?@^~])[^\s\"':]{5,199}[\w!#$%&*?@^~+=-])"),
     Shape("cookie that a server sets", (("ookie", "(?<=[sS]et-[cC]ookie)"),),
           rf"[sS]et-[cC]ookie{_IS}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
@@ -206,7 +206,9 @@ def _of_prefix(key: Key) -> Shape:
     run = rf"[{key.characters}]{{{key.length}}}"
     # What may hold a dash or an underscore could be a long name of something: no such name has digits and capitals.
     odd = (
-        "(?=[a-z_.=+/-]{0,48}[A-Z0-9])" if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]} else ""
+        "(?=[a-z_.=+/-]{0,48}[A-Z0-9])"
+        if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]}
+        else ""
     )
     bare = key.starts[0][-1] not in _ENDINGS
     starts = "|".join(map(re.escape, key.starts))

@@ -13,13 +13,15 @@ _WORDS = (
     "example", "sample", "placeholder", "changeme", "change_me", "your", "dummy", "xxxx", "redacted", "insert",
     "replace", "0123456789", "abcdef", "1234567890",
 )  # fmt: skip
-_TEMPLATES = ("${", "{{", "%(", "$(", "#{")
+_TEMPLATE = re.compile(r"[$#%]\{[^}]{1,64}\}|\{\{.{1,64}\}\}|[%$]\([^)]{1,64}\)")
 _MACHINE_MADE = re.compile(r"[\w.~+/=%-]{12,}", re.ASCII)
-_ADDRESS = re.compile(r"\w{2,16}://|arn:", re.ASCII)
+_ADDRESS = re.compile(r"\w{2,16}://|arn:|\.{0,2}/|~/", re.ASCII)
 _PIECE = re.compile(r"[_.~+/=-]+")
 _WORD = re.compile(r"[\s/_.~+=-]+")
 _ORDINARY = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]+")
 _TYPE = re.compile(r"[A-Za-z]*[0-9]*[A-Za-z]*")
+_BLANK = re.compile(r"\s")
+_NO_LETTER = re.compile(r"[\d!#$%&*?@^~]")
 _SIGNS = frozenset("!#$%&*?@^~")
 _PUNCTUATION = ".,:;!?()[]{}<>\"'"
 _SHORTEST = 8
@@ -50,7 +52,7 @@ def is_random(value: str, *, code: bool, quoted: bool = False) -> bool:
 
 def is_chosen(value: str, *, code: bool) -> bool:
     """Whether a person chose the value as a password: 8 characters or more, with a digit or a sign."""
-    if len(value) < _SHORTEST or len(set(value)) < 5 or is_placeholder(value):
+    if len(value) < _SHORTEST or not _NO_LETTER.search(value) or len(set(value)) < 5 or is_placeholder(value):
         return False
     if "/" in value or _has_words(value):
         return not _ADDRESS.match(value) and any(map(_is_mixed, _words(value)))
@@ -83,8 +85,9 @@ def is_placeholder(value: str) -> bool:
     return (
         value[0] in "$%*"
         or (value[0] == "<" and value[-1] == ">")
-        or any(sign in value for sign in _TEMPLATES)
+        or _TEMPLATE.search(value) is not None
         or any(word in low for word in _WORDS)
+        or "0-9" in value  # a pattern
     )
 
 
@@ -100,7 +103,7 @@ def _is_mixed_of_all(value: str) -> bool:
 
 
 def _has_words(value: str) -> bool:
-    return any(map(_divides, value))
+    return any(map(_divides, value)) if not value.isascii() else _BLANK.search(value) is not None
 
 
 def _divides(character: str) -> bool:
